@@ -1,0 +1,69 @@
+# The commands of this project. `make help` lists them.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help
+help: ## List the commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+# Debian ships venv in a package of its own; where we may, install it.
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Penstock needs Python 3.11 or newer; set PYTHON=python3.11"; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq python3-venv; } || { echo "Install python3-venv first: apt-get install python3-venv"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: setup
+setup: $(READY) ## Create the virtual environment with locked dependencies
+
+.PHONY: demo
+demo: $(READY) ## Import a practice provider with four workers, one of them killed
+	@$(BIN)/penstock demo
+
+.PHONY: test
+test: $(READY) ## Run every test
+	@$(BIN)/pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
+
+.PHONY: quick
+quick: $(READY) ## Run the unit tests only
+	@$(BIN)/pytest --numprocesses=auto tests/unit
+
+.PHONY: soak
+soak: $(READY) ## Run the long tests: more seeds, more kills
+	@$(BIN)/pytest -m slow --timeout=3600
+
+.PHONY: bench
+bench: $(READY) ## Measure throughput and memory; prints ratios of one run
+	@$(BIN)/python -m bench
+
+.PHONY: lint
+lint: $(READY) ## Check format, lint, import rules, dead code, dependencies
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/lint-imports
+	@$(BIN)/vulture
+	@$(BIN)/deptry --experimental-namespace-package src
+
+.PHONY: types
+types: $(READY) ## Check types
+	@$(BIN)/mypy
+
+.PHONY: format
+format: $(READY) ## Format and fix what can be fixed
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+.PHONY: docs
+docs: $(READY) ## Write the generated reference pages
+	@$(BIN)/python -m docs.generate
+
+.PHONY: lock
+lock: ## Compile requirements/*.txt anew, with hashes and without an index
+	@bash requirements/compile
+
+.PHONY: check
+check: lint types test ## What CI runs
