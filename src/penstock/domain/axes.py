@@ -1,0 +1,364 @@
+"""The axes along which a dataset is cut: lists, times, ranges and areas.
+
+Each axis yields its parts lazily and in a stable order, reads a part back from its
+text, and divides a part that turned out too large. Parts are half-open inside, so
+that neighbours meet without overlap; `holds` accepts both edges, because many
+providers include them on both sides and a record that comes twice is upserted once.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TypeAlias
+
+from penstock.domain.source import Path
+from penstock.domain.text import format_instant, parse_instant
+from penstock.errors import Misconfigured
+
+Holds: TypeAlias = Callable[..., bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The part of time an import covers; both ends are fixed when it is planned."""
+
+    since: datetime | None = None
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One value of a list."""
+
+    value: str
+
+    @property
+    def text(self) -> str:
+        # "|" joins the parts of a shard key, so it cannot stand in one
+        return self.value.replace("%", "%25").replace("|", "%7C")
+
+    def holds(self, value: object) -> bool:
+        return str(value).casefold() == self.value.casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The instants from `start` up to, not including, `end`."""
+
+    start: datetime
+    end: datetime
+    # how far below `start` the provider may answer, if it excludes its lower bound
+    slack: timedelta = field(default=timedelta(), compare=False)
+
+    @property
+    def text(self) -> str:
+        return f"{format_instant(self.start)}..{format_instant(self.end)}"
+
+    def holds(self, value: object) -> bool:
+        instant = parse_instant(value)
+        return instant is not None and self.start - self.slack <= instant <= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The whole numbers from `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.start}..{self.end}"
+
+    def holds(self, value: object) -> bool:
+        return isinstance(value, int | float) and self.start <= value <= self.end
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """The area between two corners, in degrees."""
+
+    south: Decimal
+    west: Decimal
+    north: Decimal
+    east: Decimal
+
+    @property
+    def text(self) -> str:
+        south, west, north, east = self.corners
+        return f"{south},{west}..{north},{east}"
+
+    @property
+    def corners(self) -> tuple[str, str, str, str]:
+        edges = (self.south, self.west, self.north, self.east)
+        return tuple(degrees(each) for each in edges)  # type: ignore[return-value]
+
+    def holds(self, latitude: object, longitude: object) -> bool:
+        return (
+            isinstance(latitude, int | float)
+            and isinstance(longitude, int | float)
+            and float(self.south) <= latitude <= float(self.north)
+            and float(self.west) <= longitude <= float(self.east)
+        )
+
+
+Part: TypeAlias = Choice | Window | Span | Tile
+
+
+def degrees(value: Decimal) -> str:
+    """Write a coordinate without exponent, trailing zeros or a negative zero."""
+    text = format(value, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in {"-0", ""} else text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesFrom:
+    """The values of a list axis that another dataset holds."""
+
+    dataset: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListAxis:
+    name: str
+    values: tuple[str, ...] | ValuesFrom
+    send: str | None = None
+    check: Path | None = None
+
+    @property
+    def checked(self) -> tuple[Path, ...]:
+        return () if self.check is None else (self.check,)
+
+    def parts(self, bounds: Bounds) -> Iterator[Choice]:
+        del bounds
+        if isinstance(self.values, ValuesFrom):
+            raise Misconfigured(
+                f"the values of shard axis {self.name!r} have not been read "
+                f"from dataset {self.values.dataset!r}"
+            )
+        for value in self.values:
+            yield Choice(value)
+
+    def parse(self, text: str) -> Choice:
+        return Choice(text.replace("%7C", "|").replace("%25", "%"))
+
+    def divide(self, part: Part) -> tuple[Part, ...]:
+        del part
+        return ()
+
+    def parameters(self, part: Part) -> Mapping[str, str]:
+        if self.send is None or not isinstance(part, Choice):
+            return {}
+        return {self.send: part.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeAxis:
+    name: str
+    start: datetime
+    step: timedelta
+    until: datetime | None = None
+    send_from: str | None = None
+    send_until: str | None = None
+    format: str = "%Y-%m-%dT%H:%M:%SZ"
+    bounds: str = "[)"
+    check: Path | None = None
+    smallest: timedelta = timedelta(seconds=1)
+
+    @property
+    def checked(self) -> tuple[Path, ...]:
+        return () if self.check is None else (self.check,)
+
+    @property
+    def unit(self) -> timedelta:
+        """The smallest difference that the provider's format can tell."""
+        return format_unit(self.format)
+
+    @property
+    def slack(self) -> timedelta:
+        return self.unit if self.bounds.startswith("(") else timedelta()
+
+    def parts(self, bounds: Bounds) -> Iterator[Window]:
+        """Yield windows that start at whole steps from the declared start."""
+        lower = max(bounds.since, self.start) if bounds.since else self.start
+        upper = min(bounds.until, self.until) if self.until else bounds.until
+        # a time that the format cannot tell is never complete
+        upper = self.start + (upper - self.start) // self.unit * self.unit
+        edge = self.start + (lower - self.start) // self.step * self.step
+        while edge < upper:
+            following = edge + self.step
+            start, end = max(edge, lower), min(following, upper)
+            if start < end:
+                yield Window(start, end, self.slack)
+            edge = following
+
+    def parse(self, text: str) -> Window:
+        start, end = text.split("..")
+        return Window(
+            datetime.fromisoformat(start), datetime.fromisoformat(end), self.slack
+        )
+
+    def divide(self, part: Part) -> tuple[Part, ...]:
+        """Halve a window at a whole unit; nothing if a half would be too small."""
+        if not isinstance(part, Window):
+            return ()
+        unit = max(self.unit, timedelta(seconds=1))
+        half = (part.end - part.start) / 2 // unit * unit
+        if half < self.smallest or not half:
+            return ()
+        middle = part.start + half
+        return (
+            Window(part.start, middle, self.slack),
+            Window(middle, part.end, self.slack),
+        )
+
+    def parameters(self, part: Part) -> Mapping[str, str]:
+        if not isinstance(part, Window):
+            return {}
+        # "(" leaves the lower edge out: ask one unit earlier, or the edge is lost
+        lower = part.start - self.slack
+        sent = {}
+        if self.send_from is not None:
+            sent[self.send_from] = lower.astimezone(UTC).strftime(self.format)
+        if self.send_until is not None:
+            sent[self.send_until] = part.end.astimezone(UTC).strftime(self.format)
+        return sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeAxis:
+    name: str
+    start: int
+    until: int
+    step: int
+    send_from: str | None = None
+    send_until: str | None = None
+    bounds: str = "[)"
+    check: Path | None = None
+    smallest: int = 1
+
+    @property
+    def checked(self) -> tuple[Path, ...]:
+        return () if self.check is None else (self.check,)
+
+    def parts(self, bounds: Bounds) -> Iterator[Span]:
+        del bounds
+        for start in range(self.start, self.until, self.step):
+            yield Span(start, min(start + self.step, self.until))
+
+    def parse(self, text: str) -> Span:
+        start, end = text.split("..")
+        return Span(int(start), int(end))
+
+    def divide(self, part: Part) -> tuple[Part, ...]:
+        if not isinstance(part, Span):
+            return ()
+        half = (part.end - part.start) // 2
+        if half < self.smallest or not half:
+            return ()
+        middle = part.start + half
+        return Span(part.start, middle), Span(middle, part.end)
+
+    def parameters(self, part: Part) -> Mapping[str, str]:
+        if not isinstance(part, Span):
+            return {}
+        sent = {}
+        if self.send_from is not None:
+            sent[self.send_from] = str(part.start - self.bounds.startswith("("))
+        if self.send_until is not None:
+            sent[self.send_until] = str(part.end - self.bounds.endswith("]"))
+        return sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BboxAxis:
+    name: str
+    # south, west, north, east; west > east crosses the antimeridian
+    area: tuple[Decimal, Decimal, Decimal, Decimal]
+    step: Decimal
+    # one parameter, written by `format`, or one for each edge
+    send: str | Mapping[str, str] | None = None
+    format: str = "{south},{west},{north},{east}"
+    check: tuple[Path, Path] | None = None
+    smallest: Decimal = Decimal("0.0001")
+
+    @property
+    def checked(self) -> tuple[Path, ...]:
+        return self.check or ()
+
+    def parts(self, bounds: Bounds) -> Iterator[Tile]:
+        del bounds
+        south, west, north, east = self.area
+        for bottom, top in steps(south, north, self.step):
+            for left, right in self.meridians(west, east):
+                yield Tile(bottom, left, top, right)
+
+    def meridians(self, west: Decimal, east: Decimal) -> Iterator[tuple[Decimal, ...]]:
+        if west < east:
+            yield from steps(west, east, self.step)
+        else:
+            # an area across the antimeridian is two: no provider's box spans it
+            yield from steps(west, Decimal(180), self.step)
+            yield from steps(Decimal(-180), east, self.step)
+
+    def parse(self, text: str) -> Tile:
+        lower, upper = text.split("..")
+        south, west = map(Decimal, lower.split(","))
+        north, east = map(Decimal, upper.split(","))
+        return Tile(south, west, north, east)
+
+    def divide(self, part: Part) -> tuple[Part, ...]:
+        """Quarter a tile; nothing if a quarter would be too small."""
+        if not isinstance(part, Tile):
+            return ()
+        height, width = (part.north - part.south) / 2, (part.east - part.west) / 2
+        if min(height, width) < self.smallest:
+            return ()
+        middle, centre = part.south + height, part.west + width
+        return (
+            Tile(part.south, part.west, middle, centre),
+            Tile(part.south, centre, middle, part.east),
+            Tile(middle, part.west, part.north, centre),
+            Tile(middle, centre, part.north, part.east),
+        )
+
+    def parameters(self, part: Part) -> Mapping[str, str]:
+        if self.send is None or not isinstance(part, Tile):
+            return {}
+        names = ("south", "west", "north", "east")
+        edges = dict(zip(names, part.corners, strict=True))
+        if isinstance(self.send, str):
+            return {self.send: self.format.format(**edges)}
+        return {name: edges[edge] for edge, name in self.send.items()}
+
+
+Axis: TypeAlias = ListAxis | TimeAxis | RangeAxis | BboxAxis
+
+
+def steps(
+    start: Decimal, end: Decimal, step: Decimal
+) -> Iterator[tuple[Decimal, Decimal]]:
+    """Yield neighbouring intervals; each edge is computed once, so they meet."""
+    edge, count = start, 1
+    while edge < end:
+        following = min(start + count * step, end)
+        yield edge, following
+        edge, count = following, count + 1
+
+
+def format_unit(form: str) -> timedelta:
+    """Return the smallest difference that a strftime form can tell."""
+    for directive, unit in (
+        ("%f", timedelta(microseconds=1)),
+        ("%S", timedelta(seconds=1)),
+        ("%s", timedelta(seconds=1)),
+        ("%T", timedelta(seconds=1)),
+        ("%M", timedelta(minutes=1)),
+        ("%H", timedelta(hours=1)),
+    ):
+        if directive in form:
+            return unit
+    return timedelta(days=1)

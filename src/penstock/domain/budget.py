@@ -1,0 +1,215 @@
+"""The request allowance of one provider, decided in whole microseconds.
+
+Limits per second or minute are smooth: requests are spaced, and `burst` of them may
+come at once (the generic cell rate algorithm; its one number per limit is the time at
+which the bucket would be full again). Limits per hour or day are quotas: at most so
+many in any such period, counted in a hundred buckets, so that a day's allowance can be
+used as fast as the other limits allow. A reservation takes its place in all limits at
+once, at the earliest instant that suits them all, and says how long to wait for it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+MICROSECOND = timedelta(microseconds=1)
+QUOTA_FROM = timedelta(hours=1)
+QUOTA_BUCKETS = 100
+
+# a request may leave this much later than its slot; the bucket is made smaller by it,
+# so that late requests which bunch up still fit the declared burst
+LATENESS = timedelta(milliseconds=100)
+
+# a provider that asks for more than this is not believed
+LONGEST_CLOSURE = timedelta(hours=6)
+# what a 429 without Retry-After means
+SHORTEST_CLOSURE = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """So many requests in a period."""
+
+    requests: int
+    period: timedelta
+
+    @property
+    def is_quota(self) -> bool:
+        return self.period >= QUOTA_FROM
+
+    @property
+    def per_second(self) -> float:
+        return self.requests / self.period.total_seconds()
+
+    def __str__(self) -> str:
+        names = {1: "s", 60: "min", 3600: "h", 86400: "day"}
+        seconds = int(self.period.total_seconds())
+        return f"{self.requests}/{names.get(seconds, f'{seconds}s')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """One upstream API or key, shared by everything that names it."""
+
+    name: str
+    limits: tuple[Limit, ...]
+    burst: int = 1
+    stop_on: frozenset[int] = frozenset({401, 403})
+
+    @property
+    def per_second(self) -> float:
+        """The rate that can be kept up for ever."""
+        return min((limit.per_second for limit in self.limits), default=float("inf"))
+
+    def duration(self, requests: int) -> timedelta:
+        """Return how long so many requests take at least."""
+        longest = 0.0
+        for limit in self.limits:
+            free = limit.requests if limit.is_quota else self.burst
+            longest = max(longest, max(requests - free, 0) / limit.per_second)
+        return timedelta(seconds=longest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What has been reserved of one budget; the same shape in every store."""
+
+    # smooth limits: microseconds x requests at which the bucket is full again
+    full_at: Mapping[str, int] = field(default_factory=dict)
+    # quotas: bucket number -> requests
+    buckets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """A reserved token: send after `wait`, or give it back."""
+
+    budget: str
+    # microseconds of the limiter's clock
+    slot: int
+    wait: timedelta
+    # what `full_at` became, so that only the last reservation is given back
+    full_at: Mapping[str, int]
+
+
+def reserve(
+    budget: Budget, usage: Usage, *, now: int, not_before: int = 0
+) -> tuple[Usage, Grant]:
+    """Find the earliest slot that all limits allow, and take it."""
+    slot = max(now, not_before)
+    # a quota may push the slot into a time where it pushes no further: one more look
+    # at the smooth limits is not needed, since they only ever allow more later
+    for limit in budget.limits:
+        slot = max(slot, earliest(budget, limit, usage, slot))
+    full_at, buckets = dict(usage.full_at), dict(usage.buckets)
+    for limit in budget.limits:
+        name = str(limit)
+        if limit.is_quota:
+            counted = living(limit, usage.buckets.get(name, {}), slot)
+            number = slot // bucket_width(limit)
+            counted[number] = counted.get(number, 0) + 1
+            buckets[name] = counted
+        else:
+            full = max(full_at.get(name, 0), slot * limit.requests)
+            full_at[name] = full + limit.period // MICROSECOND
+    taken = Usage(full_at=full_at, buckets=buckets)
+    wait = timedelta(microseconds=slot - now)
+    return taken, Grant(budget=budget.name, slot=slot, wait=wait, full_at=full_at)
+
+
+def earliest(budget: Budget, limit: Limit, usage: Usage, slot: int) -> int:
+    """Return the first instant at or after `slot` that one limit allows."""
+    name = str(limit)
+    if limit.is_quota:
+        counted = living(limit, usage.buckets.get(name, {}), slot)
+        room = limit.requests - sum(counted.values())
+        for number in sorted(counted):
+            if room > 0:
+                break
+            room += counted[number]
+            slot = (number + 1) * bucket_width(limit) + limit.period // MICROSECOND
+        return slot
+    after = usage.full_at.get(name, 0) + limit.period // MICROSECOND
+    return -((depth(budget, limit) - after) // limit.requests)
+
+
+def depth(budget: Budget, limit: Limit) -> int:
+    """Return the bucket's depth, less what late requests may add to it."""
+    period = limit.period // MICROSECOND
+    late = LATENESS // MICROSECOND * limit.requests
+    return max(period, budget.burst * period - late)
+
+
+def bucket_width(limit: Limit) -> int:
+    return limit.period // MICROSECOND // QUOTA_BUCKETS
+
+
+def living(limit: Limit, counted: Mapping[int, int], slot: int) -> dict[int, int]:
+    """Keep the buckets that touch the period before `slot`."""
+    oldest = (slot - limit.period // MICROSECOND) // bucket_width(limit)
+    return {number: count for number, count in counted.items() if number >= oldest}
+
+
+def give_back(budget: Budget, usage: Usage, grant: Grant) -> Usage:
+    """Return an unused token, as far as nobody has reserved behind it.
+
+    A slot in the middle of a queue stays empty: moving a later request into it would
+    bunch it with one that already knows its time.
+    """
+    full_at, buckets = dict(usage.full_at), dict(usage.buckets)
+    for limit in budget.limits:
+        name = str(limit)
+        if limit.is_quota:
+            counted = dict(buckets.get(name, {}))
+            number = grant.slot // bucket_width(limit)
+            if counted.get(number):
+                counted[number] -= 1
+                buckets[name] = counted
+        elif full_at.get(name) == grant.full_at.get(name):
+            full_at[name] = full_at.get(name, 0) - limit.period // MICROSECOND
+    return Usage(full_at=full_at, buckets=buckets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitState:
+    limit: Limit
+    # requests that could be sent at once
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetState:
+    """What an operator sees of a budget."""
+
+    budget: Budget
+    limits: tuple[LimitState, ...]
+    taken: int
+    closed_for: timedelta | None = None
+    closed_reason: str | None = None
+    stopped: str | None = None
+
+
+def remaining(budget: Budget, usage: Usage, limit: Limit, *, now: int) -> int:
+    """Count the tokens that one limit would grant without waiting."""
+    name = str(limit)
+    if limit.is_quota:
+        counted = living(limit, usage.buckets.get(name, {}), now)
+        return max(limit.requests - sum(counted.values()), 0)
+    full = max(usage.full_at.get(name, 0), now * limit.requests)
+    room = depth(budget, limit) - (full - now * limit.requests)
+    return max(room // (limit.period // MICROSECOND), 0)
+
+
+def closure(asked: timedelta | None) -> timedelta:
+    """Return how long a throttled budget stays closed."""
+    if asked is None:
+        return SHORTEST_CLOSURE
+    return min(max(asked, SHORTEST_CLOSURE), LONGEST_CLOSURE)
+
+
+def without_limit(name: str) -> Budget:
+    """Return the budget of a source that names none: it can still be closed."""
+    return replace(UNLIMITED, name=name)
+
+
+UNLIMITED = Budget(name="unlimited", limits=())

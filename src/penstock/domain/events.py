@@ -1,0 +1,118 @@
+"""Facts worth telling; logs and metrics listen to them."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.domain.job import ImportId, JobId, Mode
+from penstock.domain.page import Counts, Proof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that became true."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPlanned(Event):
+    import_id: ImportId
+    dataset: str
+    mode: Mode
+    shards: int
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobClaimed(Event):
+    job: JobId
+    dataset: str
+    shard: str
+    fence: int
+    rescued: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageCommitted(Event):
+    job: JobId
+    dataset: str
+    page: int
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDone(Event):
+    job: JobId
+    dataset: str
+    shard: str
+    proof: Proof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPostponed(Event):
+    job: JobId
+    dataset: str
+    shard: str
+    code: str
+    message: str
+    delay: timedelta
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFailed(Event):
+    job: JobId
+    dataset: str
+    shard: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSplit(Event):
+    job: JobId
+    dataset: str
+    shard: str
+    children: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReleased(Event):
+    job: JobId
+    dataset: str
+    shard: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseWasLost(Event):
+    job: JobId
+    dataset: str
+    shard: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetWasClosed(Event):
+    budget: str
+    wait: timedelta
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetWasStopped(Event):
+    budget: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportFinished(Event):
+    import_id: ImportId
+    dataset: str
+    status: str
+    proven: bool
+    counts: Counts
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerFailed(Event):
+    worker: str
+    error: str

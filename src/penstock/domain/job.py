@@ -1,0 +1,155 @@
+"""Who may write, until when: jobs, leases, fences and what an error leads to."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NewType
+
+from penstock.domain.dataset import DatasetName
+from penstock.domain.page import Counts, Cursor, Proof
+
+ImportId = NewType("ImportId", int)
+JobId = NewType("JobId", int)
+Fence = NewType("Fence", int)
+WorkerId = NewType("WorkerId", str)
+
+MAX_RESCUES = 3
+MAX_ERRORS_KEPT = 20
+
+
+class Mode(StrEnum):
+    FULL = "full"
+    DELTA = "delta"
+    BACKFILL = "backfill"
+
+
+class ImportStatus(StrEnum):
+    PLANNING = "planning"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class JobStatus(StrEnum):
+    PENDING = "pending"
+    LEASED = "leased"
+    DONE = "done"
+    FAILED = "failed"
+    SPLIT = "split"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right to work one job, as long as nobody claims it after us."""
+
+    job: JobId
+    fence: Fence
+    owner: WorkerId
+    import_id: ImportId
+    dataset: DatasetName
+    mode: Mode
+    shard_key: str
+    since: datetime | None
+    cursor: Cursor | None
+    page_seq: int
+    attempts: int
+    rescues: int
+    snoozes: int
+    # requests sent since the ledger last heard of us
+    sent: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One entry of a job's error history."""
+
+    at: datetime
+    owner: str
+    fence: int
+    code: str
+    message: str
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The ledger row of one shard in one import."""
+
+    id: JobId
+    import_id: ImportId
+    dataset: DatasetName
+    shard_key: str
+    parent: JobId | None
+    status: JobStatus
+    run_at: datetime
+    fence: Fence
+    attempts: int
+    rescues: int
+    snoozes: int
+    page_seq: int
+    counts: Counts
+    region: str | None
+    lease_owner: str | None
+    lease_until: datetime | None
+    cursor: str | None
+    proof: Proof | None
+    errors: tuple[Fault, ...]
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageEntry:
+    """One committed page in the ledger: which cursor it began and ended at."""
+
+    page_seq: int
+    fence: Fence
+    seen: int
+    cursor_before: str | None
+    cursor_after: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One run over a dataset."""
+
+    id: ImportId
+    dataset: DatasetName
+    mode: Mode
+    status: ImportStatus
+    # the digest of the declaration that planned it
+    declaration: str
+    since: datetime | None
+    until: datetime
+    # the provider's clock at the first answer
+    scan_started_at: datetime | None
+    counts: Counts
+    proven: bool
+    note: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shards:
+    """How many jobs of an import are in each state."""
+
+    total: int = 0
+    pending: int = 0
+    leased: int = 0
+    done: int = 0
+    failed: int = 0
+    split: int = 0
+    cancelled: int = 0
+
+    @property
+    def open(self) -> int:
+        return self.pending + self.leased
+
+
+def backoff(attempt: int, *, jitter: float) -> timedelta:
+    """Spread a retry over the whole of a span that doubles up to five minutes."""
+    ceiling = min(2.0 ** min(attempt, 16) / 2, 300.0)
+    return timedelta(seconds=ceiling * jitter)

@@ -1,0 +1,91 @@
+"""How a provider is asked: the declaration of an HTTP source and its pages."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import TypeAlias
+
+# the steps from the top of a raw record to a value: ("AddressInfo", "Town")
+Path: TypeAlias = tuple[str, ...]
+
+
+def path_of(text: str) -> Path:
+    """Read `AddressInfo.Town` as steps; the empty text is the top itself."""
+    return tuple(text.split(".")) if text else ()
+
+
+class Paging(StrEnum):
+    KEYSET = "keyset"
+    OFFSET = "offset"
+    PAGE = "page"
+    CURSOR = "cursor"
+    LINK = "link"
+    SINGLE = "single"
+
+
+class End(StrEnum):
+    """What proves the end of a shard where the provider names no next page."""
+
+    EMPTY = "empty"
+    SHORT = "short"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """How one page follows another."""
+
+    by: Paging = Paging.SINGLE
+    # the parameter that carries the position: greaterthanid, offset, page, token
+    send: str | None = None
+    # keyset: the field whose last value is the next position
+    field: Path | None = None
+    # fixed parameters that make the order stable
+    order: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    size_send: str | None = None
+    size: int | None = None
+    first: int = 1
+    # cursor and link: where the body names the next token or URL
+    next: Path | None = None
+    max: int = 10_000
+    end: End = End.EMPTY
+
+
+class AuthKind(StrEnum):
+    BEARER = "bearer"
+    BASIC = "basic"
+    OAUTH2 = "oauth2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auth:
+    """How requests are signed; nothing here is ever printed."""
+
+    type: AuthKind
+    token: str = dataclasses.field(default="", repr=False)
+    username: str = dataclasses.field(default="", repr=False)
+    password: str = dataclasses.field(default="", repr=False)
+    token_url: str = ""
+    client_id: str = dataclasses.field(default="", repr=False)
+    client_secret: str = dataclasses.field(default="", repr=False)
+    scope: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSource:
+    """One HTTP endpoint that yields pages of records."""
+
+    url: str
+    pages: Pages = dataclasses.field(default_factory=Pages)
+    method: str = "GET"
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    body: Mapping[str, object] | None = dataclasses.field(default=None, repr=False)
+    auth: Auth | None = None
+    records: Path = ()
+    budget: str | None = None
+    timeout: timedelta = timedelta(seconds=30)
+    max_bytes: int = 64 * 1024 * 1024
+    # the provider never gives more than this for one query
+    cap: int | None = None

@@ -1,0 +1,30 @@
+"""Read and write the few values that have one text form everywhere."""
+
+from datetime import UTC, datetime
+
+
+def format_instant(instant: datetime) -> str:
+    """Write an instant in UTC, with a fraction only where there is one."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def parse_instant(value: object) -> datetime | None:
+    """Read an ISO 8601 instant; one without a zone is taken as UTC."""
+    if not isinstance(value, str):
+        return None
+    try:
+        instant = datetime.fromisoformat(value.strip())
+    except ValueError:
+        return None
+    return in_utc(instant)
+
+
+def in_utc(instant: datetime) -> datetime:
+    """Return the same instant in UTC; one without a zone is taken as UTC."""
+    if instant.tzinfo is None:
+        return instant.replace(tzinfo=UTC)
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        # the first and last day of the calendar have no neighbour to shift into
+        return instant.replace(tzinfo=UTC)

@@ -1,0 +1,200 @@
+"""Every error, sorted by what the caller does next.
+
+PenstockError
+├── RetryLater            the same page may succeed later; costs an attempt
+│   ├── SourceUnavailable     the provider did not answer with data
+│   └── StoreUnavailable      the database did not answer
+├── Throttled             the provider asks for a pause: close the budget, snooze
+├── AccessStopped         the provider shut the door: stop the budget, snooze
+├── Snooze                wait without blame; costs no attempt
+│   ├── BudgetClosed          no token within the time we may wait
+│   └── BudgetStopped         closed until an operator opens it
+├── Interrupted           we were asked to stop: release the job
+├── LeaseLost             another worker owns the job: stop, write nothing
+├── Rejected              wrong, and will stay wrong: dead letter
+│   ├── RequestRefused        the provider refuses this request
+│   ├── AnswerTooLarge        the answer is larger than we accept
+│   ├── PageRepeats           the provider sends the same page again
+│   ├── FilterIgnored         most of a page lies outside its shard
+│   ├── CannotSplit           cut off by the provider, and already smallest
+│   └── CursorUnreadable      written by another version
+└── Misconfigured         an operator has to act; the message says what
+    └── NotFound              a name or an id that does not exist
+
+Messages are lower case and without a full stop; they name the place and the remedy.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import ClassVar
+
+
+class PenstockError(Exception):
+    """Anything Penstock raises on purpose; `code` is stable and machine-readable."""
+
+    code: ClassVar[str] = "error"
+
+
+class RetryLater(PenstockError):
+    """The same page may succeed later."""
+
+    code = "retry"
+
+    def __init__(self, message: str, *, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class SourceUnavailable(RetryLater):
+    """The provider did not answer with data."""
+
+    code = "source_unavailable"
+
+
+class StoreUnavailable(RetryLater):
+    """The database did not answer."""
+
+    code = "store_unavailable"
+
+
+class Snooze(PenstockError):
+    """Wait without blame: it costs no attempt."""
+
+    code = "snooze"
+
+    def __init__(self, message: str, *, wait: timedelta) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class Throttled(PenstockError):
+    """The provider asked for a pause; the budget is closed for everyone."""
+
+    code = "throttled"
+
+    def __init__(self, status: int, *, retry_after: timedelta | None) -> None:
+        asked = (
+            "without saying how long"
+            if retry_after is None
+            else f"for {retry_after.total_seconds():g} s"
+        )
+        super().__init__(f"the provider answered {status} and asks to wait {asked}")
+        self.retry_after = retry_after
+
+
+class AccessStopped(PenstockError):
+    """The provider shut the door; the budget stays closed until an operator acts."""
+
+    code = "stopped"
+
+    def __init__(self, status: int, *, body: str) -> None:
+        said = f": {body}" if body else ""
+        super().__init__(f"the provider answered {status}{said}")
+        self.status = status
+
+
+class BudgetClosed(Snooze):
+    """No token within the time we may wait."""
+
+    code = "budget_closed"
+
+    def __init__(self, budget: str, *, wait: timedelta) -> None:
+        super().__init__(
+            f"budget {budget!r} has no token for {wait.total_seconds():.1f} s",
+            wait=wait,
+        )
+        self.budget = budget
+
+
+class BudgetStopped(Snooze):
+    """Closed until an operator opens it."""
+
+    code = "budget_stopped"
+
+    def __init__(self, budget: str, *, reason: str, wait: timedelta) -> None:
+        super().__init__(
+            f"budget {budget!r} is stopped ({reason}); "
+            f"open it with: penstock budgets open {budget}",
+            wait=wait,
+        )
+        self.budget = budget
+        self.reason = reason
+
+
+class Interrupted(PenstockError):
+    """We were asked to stop."""
+
+    code = "interrupted"
+
+
+class LeaseLost(PenstockError):
+    """Another worker owns the job, or nobody does any more."""
+
+    code = "lease_lost"
+
+    def __init__(self, job: int, *, fence: int) -> None:
+        super().__init__(f"job {job} has moved past fence {fence}")
+
+
+class Rejected(PenstockError):
+    """The input is wrong and will stay wrong."""
+
+    code = "rejected"
+
+
+class RequestRefused(Rejected):
+    """The provider refuses this request."""
+
+    code = "request_refused"
+
+
+class AnswerTooLarge(Rejected):
+    """The answer is larger than we accept."""
+
+    code = "answer_too_large"
+
+
+class PageRepeats(Rejected):
+    """The provider sends the same page again."""
+
+    code = "page_repeats"
+
+
+class FilterIgnored(Rejected):
+    """Most of a page lies outside its shard: the provider ignores the filter."""
+
+    code = "filter_ignored"
+
+    def __init__(self, shard: str, *, outside: int, rows: int, reason: str) -> None:
+        super().__init__(
+            f"{outside} of {rows} records lie outside shard {shard!r} ({reason}); "
+            "the provider seems to ignore the filter"
+        )
+
+
+class CannotSplit(Rejected):
+    """The provider cuts the shard off, and it cannot be made smaller."""
+
+    code = "cannot_split"
+
+
+class CursorUnreadable(Rejected):
+    """The resume point was written by another version."""
+
+    code = "cursor_unreadable"
+
+
+class Misconfigured(PenstockError):
+    """An operator has to act; each problem names its place and a remedy."""
+
+    code = "misconfigured"
+
+    def __init__(self, *problems: str, advice: Sequence[str] = ()) -> None:
+        super().__init__("\n".join([*problems, *advice]))
+        self.problems = problems
+
+
+class NotFound(Misconfigured):
+    """A name or an id that does not exist."""
+
+    code = "not_found"

@@ -1,0 +1,390 @@
+"""Everything the inside needs from the outside, in the order it is used."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol, TypeAlias
+
+from penstock.domain.budget import Budget, BudgetState, Grant
+from penstock.domain.dataset import Dataset
+from penstock.domain.events import Event
+from penstock.domain.job import (
+    Fault,
+    Import,
+    ImportId,
+    ImportStatus,
+    Job,
+    JobId,
+    JobStatus,
+    Lease,
+    Mode,
+    PageEntry,
+    Shards,
+    WorkerId,
+)
+from penstock.domain.page import (
+    Batch,
+    Counts,
+    Moved,
+    Page,
+    Position,
+    Record,
+    Rejection,
+    Row,
+)
+from penstock.domain.shard import Shard
+
+Emit: TypeAlias = Callable[[Event], None]
+# removes what must not be shown from a text
+Redact: TypeAlias = Callable[[str], str]
+
+
+class Schema(Protocol):
+    """The tables of the ledger and of every dataset."""
+
+    @abstractmethod
+    def migrate(self) -> Sequence[str]:
+        """Create or update the ledger's tables; return what was applied."""
+        ...
+
+    @abstractmethod
+    def prepare(self, dataset: Dataset) -> None:
+        """Create a dataset's table, or add what its declaration gained.
+
+        Raises `Misconfigured`, and changes nothing, if a declared type or key differs
+        from the stored one.
+        """
+        ...
+
+
+class Imports(Protocol):
+    """The ledger as planners and finishers see it."""
+
+    @abstractmethod
+    def begin(
+        self,
+        dataset: Dataset,
+        mode: Mode,
+        *,
+        declaration: str,
+        since: datetime | None,
+        until: datetime | None,
+    ) -> tuple[Import, bool]:
+        """Store a new import, or return the unfinished one of the same kind.
+
+        The flag says whether it was resumed. `until` defaults to the database's own
+        time. Two planners at once get the same import.
+        """
+        ...
+
+    @abstractmethod
+    def add_jobs(self, import_id: ImportId, shard_keys: Iterable[str]) -> int:
+        """Store the jobs of an import being planned, in order; return how many are new.
+
+        A key that is already stored is left as it is, so an interrupted plan goes on.
+        """
+        ...
+
+    @abstractmethod
+    def start(self, import_id: ImportId) -> None:
+        """Open a planned import to workers; nothing happens if it already is."""
+        ...
+
+    @abstractmethod
+    def close(
+        self, dataset: Dataset, import_id: ImportId, *, failed: str | None
+    ) -> Import | None:
+        """End an import none of whose jobs is open; None if one still is.
+
+        In one transaction: `done` if every job is done or split, else `failed`; and
+        when done, the watermark, rows missing from a proven full import (unless the
+        drop is too large, or a bad row without a key makes it a guess), and the
+        generation. `failed` gives a reason to fail it whatever its jobs say.
+        """
+        ...
+
+    @abstractmethod
+    def cancel(self, import_id: ImportId, *, reason: str) -> Import:
+        """End an import and all of its open jobs; a worker's next write is refused."""
+        ...
+
+    @abstractmethod
+    def get(self, import_id: ImportId) -> tuple[Import, Shards]:
+        """Return an import and the states of its jobs; raise `NotFound`."""
+        ...
+
+    @abstractmethod
+    def recent(
+        self, *, dataset: str | None, limit: int
+    ) -> Sequence[tuple[Import, Shards]]:
+        """Return the newest imports first."""
+        ...
+
+
+class Ledger(Protocol):
+    """The ledger as a worker sees it.
+
+    Every method that takes a lease changes nothing and raises `LeaseLost` unless the
+    job is still leased under exactly that fence. Time is the database's.
+    """
+
+    @abstractmethod
+    def claim(
+        self, owner: WorkerId, *, datasets: Collection[str], region: str | None
+    ) -> Lease | None:
+        """Take the next job, with fence + 1, or None if none is due.
+
+        Due is a pending job whose time has come, or a leased one whose lease has ended
+        (a rescue). Higher priority first, then the import that was served longest ago,
+        then the oldest job. Only jobs of these datasets, and of this region or of none;
+        no region takes any. A job whose third lease in a row ends is failed instead.
+        """
+        ...
+
+    @abstractmethod
+    def renew(self, lease: Lease) -> None:
+        """Begin the lease anew without other change."""
+        ...
+
+    @abstractmethod
+    def commit_page(
+        self, dataset: Dataset, lease: Lease, batch: Batch
+    ) -> tuple[Lease, Counts]:
+        """Write records, rejections, counters, cursor, change events and the renewed
+        lease in one transaction; with a proof, the job is done in the same one.
+
+        The page number must follow the last one, so a page replayed changes nothing.
+        Unchanged records are not written. An older version never replaces a newer.
+        """  # noqa: D205 (one sentence that needs two lines)
+        ...
+
+    @abstractmethod
+    def postpone(
+        self, lease: Lease, fault: Fault, *, delay: timedelta, blame: bool
+    ) -> None:
+        """Put the job back until `delay` has passed; with blame it costs an attempt."""
+        ...
+
+    @abstractmethod
+    def release(self, lease: Lease) -> None:
+        """Put the job back at once, without blame."""
+        ...
+
+    @abstractmethod
+    def fail(self, lease: Lease, fault: Fault) -> None:
+        """Move the job to the dead letters, with its cursor kept."""
+        ...
+
+    @abstractmethod
+    def split(self, lease: Lease, children: Sequence[str]) -> None:
+        """Replace the job by jobs for smaller shards, in one transaction."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter:
+    """Which jobs are meant; an empty filter means all."""
+
+    status: JobStatus | None = None
+    import_id: ImportId | None = None
+    dataset: str | None = None
+
+
+class Jobs(Protocol):
+    """The ledger as an operator sees it."""
+
+    @abstractmethod
+    def find(
+        self, wanted: JobFilter, *, after: JobId | None, limit: int
+    ) -> Sequence[Job]:
+        """Return jobs in the order of their ids, beginning after one."""
+        ...
+
+    @abstractmethod
+    def get(self, job: JobId) -> Job:
+        """Return one job; raise `NotFound`."""
+        ...
+
+    @abstractmethod
+    def retry(self, job: JobId) -> bool:
+        """Make a failed job pending again, from its cursor; False if it is not failed.
+
+        Its import runs again if it had failed.
+        """
+        ...
+
+    @abstractmethod
+    def pages(self, job: JobId) -> Iterator[PageEntry]:
+        """Yield the committed pages of a job in order."""
+        ...
+
+    @abstractmethod
+    def outstanding(self, *, datasets: Collection[str], region: str | None) -> int:
+        """Count the jobs that a worker would have to wait for: pending or leased."""
+        ...
+
+    @abstractmethod
+    def sweep(self) -> Sequence[ImportId]:
+        """Fail jobs whose third lease in a row has ended; return running imports
+        without open jobs, which somebody has to close.
+        """  # noqa: D205 (one sentence that needs two lines)
+        ...
+
+
+class Budgets(Protocol):
+    """One request allowance for all processes, by the store's own clock.
+
+    If the store is down, every method raises `StoreUnavailable`: nobody sends.
+    """
+
+    @abstractmethod
+    def take(self, budget: Budget, *, longest: timedelta) -> Grant:
+        """Reserve one token; send only after `grant.wait`.
+
+        Raises `BudgetClosed`, with nothing reserved, if the wait would be longer than
+        `longest`, and `BudgetStopped` if an operator has to open it.
+        """
+        ...
+
+    @abstractmethod
+    def confirm(self, grant: Grant) -> None:
+        """Raise as `take` does if the budget was closed or stopped since."""
+        ...
+
+    @abstractmethod
+    def give_back(self, budget: Budget, grant: Grant) -> None:
+        """Return a token that was not used."""
+        ...
+
+    @abstractmethod
+    def close(self, budget: str, *, wait: timedelta, reason: str) -> None:
+        """Close a budget for everyone; a longer closure is not made shorter."""
+        ...
+
+    @abstractmethod
+    def stop(self, budget: str, *, reason: str) -> None:
+        """Close a budget until it is opened."""
+        ...
+
+    @abstractmethod
+    def open(self, budget: str) -> None:
+        """Open a closed or stopped budget."""
+        ...
+
+    @abstractmethod
+    def state(self, budget: Budget) -> BudgetState: ...
+
+
+class Source(Protocol):
+    """Where the pages of one dataset come from."""
+
+    @abstractmethod
+    def fetch(
+        self,
+        shard: Shard,
+        position: Position | None,
+        *,
+        since: datetime | None,
+        moved: Moved | None = None,
+    ) -> Page | Moved:
+        """Send exactly one request, for the page after `position`.
+
+        Raises `Throttled`, `AccessStopped`, `SourceUnavailable` (the same request may
+        succeed later) or `Rejected` (it never will). What is not complete, well-formed
+        data is never a page.
+        """
+        ...
+
+    @abstractmethod
+    def preview(self, shard: Shard, *, since: datetime | None) -> str:
+        """Return the first request of a shard as an operator may see it."""
+        ...
+
+    @abstractmethod
+    def read(self, raw: bytes) -> Row:
+        """Read one raw record again, as `fetch` does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """One stored bad row."""
+
+    id: int
+    import_id: ImportId
+    job: JobId
+    shard_key: str
+    page_seq: int
+    rejection: Rejection
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What became of quarantined rows that were tried again."""
+
+    accepted: int = 0
+    superseded: int = 0
+    still_bad: int = 0
+
+
+class Records(Protocol):
+    """The stored records of the datasets."""
+
+    @abstractmethod
+    def rows(self, dataset: Dataset) -> Iterator[tuple[object, ...]]:
+        """Yield live rows, all fields in declared order, ordered by key, streamed."""
+        ...
+
+    @abstractmethod
+    def count(self, dataset: Dataset) -> int:
+        """Count the live rows."""
+        ...
+
+    @abstractmethod
+    def distinct(self, dataset: Dataset, field: str) -> Iterator[str]:
+        """Yield the values of a field of the live rows, each once, in order."""
+        ...
+
+    @abstractmethod
+    def watermark(self, dataset: Dataset) -> datetime | None:
+        """Return the provider's time at the start of the last proven scan."""
+        ...
+
+    @abstractmethod
+    def quarantine(
+        self, dataset: Dataset, *, after: int, limit: int
+    ) -> Sequence[Quarantined]:
+        """Return open bad rows in the order of their ids, beginning after one."""
+        ...
+
+    @abstractmethod
+    def replay(
+        self,
+        dataset: Dataset,
+        tried: Sequence[tuple[Quarantined, Record | Rejection]],
+    ) -> Replay:
+        """Store the rows that are good now, in one transaction with their events.
+
+        A row whose key was written since it was quarantined is superseded: what came
+        later is not overwritten. A row that is still bad keeps its new reason.
+        """
+        ...
+
+
+__all__ = [
+    "Budgets",
+    "Emit",
+    "ImportStatus",
+    "Imports",
+    "JobFilter",
+    "Jobs",
+    "Ledger",
+    "Quarantined",
+    "Records",
+    "Redact",
+    "Replay",
+    "Schema",
+    "Source",
+]
