@@ -17,7 +17,8 @@ PenstockError
 │   ├── PageRepeats           the provider sends the same page again
 │   ├── FilterIgnored         most of a page lies outside its shard
 │   ├── CannotSplit           cut off by the provider, and already smallest
-│   └── CursorUnreadable      written by another version
+│   ├── CursorUnreadable      written by another version
+│   └── TooManyBadRows        more bad rows than the dataset tolerates: fail the import
 └── Misconfigured         an operator has to act; the message says what
     └── NotFound              a name or an id that does not exist
 
@@ -182,6 +183,12 @@ class CursorUnreadable(Rejected):
     """The resume point was written by another version."""
 
     code = "cursor_unreadable"
+
+
+class TooManyBadRows(Rejected):
+    """More bad rows than the dataset tolerates."""
+
+    code = "too_many_bad_rows"
 
 
 class Misconfigured(PenstockError):

@@ -1,5 +1,7 @@
 """Everything the inside needs from the outside, in the order it is used."""
 
+import random
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -95,12 +97,13 @@ class Imports(Protocol):
     def close(
         self, dataset: Dataset, import_id: ImportId, *, failed: str | None
     ) -> Import | None:
-        """End an import none of whose jobs is open; None if one still is.
+        """End a running import none of whose jobs is open; None if we did not end it.
 
-        In one transaction: `done` if every job is done or split, else `failed`; and
-        when done, the watermark, rows missing from a proven full import (unless the
-        drop is too large, or a bad row without a key makes it a guess), and the
-        generation. `failed` gives a reason to fail it whatever its jobs say.
+        In one transaction: `done` if every job is done or split and the bad rows are
+        within tolerance, else `failed`; and when done, the watermark, the rows missing
+        from a full import (unless the drop is too large, or a bad row without a key
+        makes it a guess), and the generation. `failed` gives a reason to fail it, and
+        to cancel its jobs, whatever they say.
         """
         ...
 
@@ -161,7 +164,7 @@ class Ledger(Protocol):
 
     @abstractmethod
     def postpone(
-        self, lease: Lease, fault: Fault, *, delay: timedelta, blame: bool
+        self, lease: Lease, fault: Fault | None, *, delay: timedelta, blame: bool
     ) -> None:
         """Put the job back until `delay` has passed; with blame it costs an attempt."""
         ...
@@ -373,9 +376,44 @@ class Records(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """Everything that is kept, behind its ports."""
+
+    schema: Schema
+    imports: Imports
+    ledger: Ledger
+    jobs: Jobs
+    budgets: Budgets
+    records: Records
+
+
+class Halt(Protocol):
+    """A wish to stop; `threading.Event` is one."""
+
+    @abstractmethod
+    def is_set(self) -> bool: ...
+
+    @abstractmethod
+    def wait(self, timeout: float) -> bool:
+        """Sleep so many seconds, or less if the wish comes; say whether it came."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """What the process itself brings: its clock, its dice, the wish to stop."""
+
+    halt: Halt
+    monotonic: Callable[[], float] = time.monotonic
+    jitter: Callable[[], float] = random.random
+
+
 __all__ = [
     "Budgets",
     "Emit",
+    "Halt",
+    "Host",
     "ImportStatus",
     "Imports",
     "JobFilter",
@@ -387,4 +425,5 @@ __all__ = [
     "Replay",
     "Schema",
     "Source",
+    "Stores",
 ]

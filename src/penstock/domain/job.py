@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NewType
 
 from penstock.domain.dataset import DatasetName
-from penstock.domain.page import Counts, Cursor, Proof
+from penstock.domain.page import Counts, Proof, fingerprint
 
 ImportId = NewType("ImportId", int)
 JobId = NewType("JobId", int)
@@ -52,7 +52,8 @@ class Lease:
     mode: Mode
     shard_key: str
     since: datetime | None
-    cursor: Cursor | None
+    # as stored; read by the import, which can judge it
+    cursor: str | None
     page_seq: int
     attempts: int
     rescues: int
@@ -63,14 +64,22 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
+    """What went wrong; the ledger adds when, to whom, at which fence and cursor."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultEntry:
     """One entry of a job's error history."""
 
     at: datetime
-    owner: str
+    owner: str | None
     fence: int
     code: str
     message: str
-    cursor: str | None = None
+    cursor: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +104,25 @@ class Job:
     lease_until: datetime | None
     cursor: str | None
     proof: Proof | None
-    errors: tuple[Fault, ...]
+    errors: tuple[FaultEntry, ...]
     created_at: datetime
     finished_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageEntry:
-    """One committed page in the ledger: which cursor it began and ended at."""
+    """One committed page in the ledger: the marks of the cursors around it."""
 
     page_seq: int
     fence: Fence
     seen: int
     cursor_before: str | None
     cursor_after: str | None
+
+
+def cursor_mark(cursor: str | None) -> str | None:
+    """Return a short name of a cursor, by which one page is seen to follow another."""
+    return None if cursor is None else fingerprint(cursor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +140,8 @@ class Import:
     # the provider's clock at the first answer
     scan_started_at: datetime | None
     counts: Counts
+    # leases that ended without a word, and were taken over
+    rescues: int
     proven: bool
     note: str | None
     created_at: datetime

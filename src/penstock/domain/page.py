@@ -176,7 +176,8 @@ class Batch:
     rejections: Sequence[Rejection] = ()
     seen: int
     dropped: int = 0
-    cursor: Cursor | None = None
+    # encoded; None with a proof
+    cursor: str | None = None
     proof: Proof | None = None
     provider_time: datetime | None = None
 

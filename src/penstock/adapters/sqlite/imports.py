@@ -1,0 +1,213 @@
+"""The ledger as planners and finishers see it, on SQLite."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from typing_extensions import override
+
+from penstock.adapters.sqlite.database import Database, Transaction, microseconds
+from penstock.adapters.sqlite.ledger import is_tracked
+from penstock.adapters.sqlite.merge import note_changes
+from penstock.adapters.sqlite.rows import read_import, read_shards
+from penstock.adapters.sqlite.tables import Tables
+from penstock.domain.dataset import Dataset
+from penstock.domain.finish import Ending, Missed, judge_ending, judge_missing
+from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
+from penstock.errors import NotFound
+from penstock.ports import Imports
+
+# jobs stored in one transaction: bounded memory, and others get a turn
+PLANNED_AT_ONCE = 5_000
+
+
+class SqliteImports(Imports):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._tables = Tables()
+
+    @override
+    def begin(
+        self,
+        dataset: Dataset,
+        mode: Mode,
+        *,
+        declaration: str,
+        since: datetime | None,
+        until: datetime | None,
+    ) -> tuple[Import, bool]:
+        with self._database.write() as transaction:
+            known = transaction.one(
+                "find_unfinished_import", dataset=dataset.name, mode=mode
+            )
+            if known is not None:
+                return read_import(known), True
+            row = transaction.one(
+                "add_import",
+                dataset=dataset.name,
+                mode=mode,
+                declaration=declaration,
+                since=microseconds(since),
+                until=microseconds(until),
+                priority=dataset.priority,
+                region=dataset.region,
+            )
+            if row is None:
+                raise LookupError("an import was not stored")
+            return read_import(row), False
+
+    @override
+    def add_jobs(self, import_id: ImportId, shard_keys: Iterable[str]) -> int:
+        added = 0
+        keys = iter(shard_keys)
+        while some := list(itertools.islice(keys, PLANNED_AT_ONCE)):
+            with self._database.write() as transaction:
+                for shard_key in some:
+                    added += transaction.execute(
+                        "add_job",
+                        import_id=import_id,
+                        parent=None,
+                        shard_key=shard_key,
+                    ).rowcount
+        return added
+
+    @override
+    def start(self, import_id: ImportId) -> None:
+        with self._database.write() as transaction:
+            transaction.execute("start_import", import_id=import_id)
+
+    @override
+    def close(
+        self, dataset: Dataset, import_id: ImportId, *, failed: str | None
+    ) -> Import | None:
+        if failed is None and not self._is_settled(import_id):
+            return None
+        with self._database.write() as transaction:
+            known, shards = self._get(transaction, import_id)
+            if known.status is not ImportStatus.RUNNING:
+                return None
+            if failed is None and shards.open:
+                return None
+            if failed is not None:
+                transaction.execute("cancel_jobs", import_id=import_id)
+            unproven = transaction.one("count_unproven_jobs", import_id=import_id)
+            ending = judge_ending(
+                shards,
+                unproven=unproven["unproven"] if unproven else 0,
+                failed=failed
+                or dataset.bad.exceeded(
+                    bad=known.counts.quarantined, seen=known.counts.seen, at_end=True
+                ),
+            )
+            deleted = 0
+            if ending.proven:
+                self._move_watermark(transaction, dataset, known)
+                ending, deleted = self._settle_missing(
+                    transaction, dataset, known, ending
+                )
+            if ending.proven and known.mode is Mode.FULL:
+                transaction.execute(
+                    "supersede_rejections", dataset=dataset.name, import_id=import_id
+                )
+            self._end(transaction, import_id, ending, deleted)
+            return self._get(transaction, import_id)[0]
+
+    def _is_settled(self, import_id: ImportId) -> bool:
+        # asked after every job, so it must not count them all
+        with self._database.read() as transaction:
+            row = transaction.one("has_open_jobs", import_id=import_id)
+        return row is not None and not row["is_open"]
+
+    def _move_watermark(
+        self, transaction: Transaction, dataset: Dataset, known: Import
+    ) -> None:
+        # a backfill looks at the past only: what changed since is not its business
+        if known.mode is not Mode.BACKFILL:
+            started = known.scan_started_at or known.created_at
+            transaction.execute(
+                "set_watermark",
+                dataset=dataset.name,
+                watermark=microseconds(started),
+            )
+
+    def _settle_missing(
+        self, transaction: Transaction, dataset: Dataset, known: Import, ending: Ending
+    ) -> tuple[Ending, int]:
+        if not is_tracked(dataset, known.mode):
+            return ending, 0
+        table = self._tables.of(dataset)
+        connection = transaction.connection
+        keyless = transaction.one("count_keyless_rejections", import_id=known.id)
+        missing = table.missing(connection, import_id=known.id)
+        verdict = judge_missing(
+            Missed(
+                live=table.count(connection),
+                missing=len(missing),
+                keyless=keyless["keyless"] if keyless else 0,
+            ),
+            dataset.missing,
+        )
+        if verdict is not None:
+            return ending.with_note(verdict), 0
+        table.mark_missing(connection, import_id=known.id, now=transaction.now)
+        note_changes(
+            transaction,
+            dataset,
+            import_id=known.id,
+            changes=[("deleted", key) for key in missing],
+        )
+        return ending, len(missing)
+
+    @override
+    def cancel(self, import_id: ImportId, *, reason: str) -> Import:
+        with self._database.write() as transaction:
+            self._get(transaction, import_id)
+            ending = Ending(status=ImportStatus.CANCELLED, proven=False, note=reason)
+            self._end(transaction, import_id, ending, 0)
+            transaction.execute("cancel_jobs", import_id=import_id)
+            return self._get(transaction, import_id)[0]
+
+    @override
+    def get(self, import_id: ImportId) -> tuple[Import, Shards]:
+        with self._database.read() as transaction:
+            return self._get(transaction, import_id)
+
+    @override
+    def recent(
+        self, *, dataset: str | None, limit: int
+    ) -> Sequence[tuple[Import, Shards]]:
+        with self._database.read() as transaction:
+            rows = transaction.execute("recent_imports", dataset=dataset, limit=limit)
+            return [
+                (read_import(row), self._shards(transaction, row["id"]))
+                for row in rows.fetchall()
+            ]
+
+    def _get(
+        self, transaction: Transaction, import_id: ImportId
+    ) -> tuple[Import, Shards]:
+        row = transaction.one("get_import", import_id=import_id)
+        if row is None:
+            raise NotFound(f"there is no import {import_id}; see: penstock imports")
+        return read_import(row), self._shards(transaction, import_id)
+
+    def _shards(self, transaction: Transaction, import_id: int) -> Shards:
+        return read_shards(
+            transaction.execute("count_jobs", import_id=import_id).fetchall()
+        )
+
+    def _end(
+        self,
+        transaction: Transaction,
+        import_id: ImportId,
+        ending: Ending,
+        deleted: int,
+    ) -> None:
+        transaction.execute(
+            "end_import",
+            import_id=import_id,
+            status=ending.status,
+            proven=int(ending.proven),
+            note=ending.note,
+            deleted=deleted,
+        )

@@ -1,0 +1,81 @@
+"""The ledger as an operator sees it, on SQLite."""
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+
+from typing_extensions import override
+
+from penstock.adapters.sqlite.database import Database
+from penstock.adapters.sqlite.ledger import bury_lost_jobs
+from penstock.adapters.sqlite.rows import read_job, read_page
+from penstock.domain.job import ImportId, Job, JobId, PageEntry
+from penstock.errors import Misconfigured, NotFound
+from penstock.ports import JobFilter, Jobs
+
+
+class SqliteJobs(Jobs):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def find(
+        self, wanted: JobFilter, *, after: JobId | None, limit: int
+    ) -> Sequence[Job]:
+        with self._database.read() as transaction:
+            rows = transaction.execute(
+                "find_jobs",
+                after=0 if after is None else after,
+                status=wanted.status,
+                import_id=wanted.import_id,
+                dataset=wanted.dataset,
+                limit=limit,
+            )
+            return [read_job(row) for row in rows.fetchall()]
+
+    @override
+    def get(self, job: JobId) -> Job:
+        with self._database.read() as transaction:
+            row = transaction.one("get_job", job=job)
+        if row is None:
+            raise NotFound(f"there is no job {job}; see: penstock jobs")
+        return read_job(row)
+
+    @override
+    def retry(self, job: JobId) -> bool:
+        with self._database.write() as transaction:
+            row = transaction.one("retry_job", job=job)
+            if row is None:
+                return False
+            try:
+                transaction.execute("reopen_import", import_id=row["import_id"])
+            except sqlite3.IntegrityError as error:
+                raise Misconfigured(
+                    f"job {job} belongs to import {row['import_id']}, and a newer "
+                    "import of the same kind is still running; let it finish, or "
+                    "cancel it: penstock imports cancel"
+                ) from error
+            return True
+
+    @override
+    def pages(self, job: JobId) -> Iterator[PageEntry]:
+        with self._database.read() as transaction:
+            for row in transaction.execute("job_pages", job=job):
+                yield read_page(row)
+
+    @override
+    def outstanding(self, *, datasets: Collection[str], region: str | None) -> int:
+        with self._database.read() as transaction:
+            row = transaction.one(
+                "count_outstanding",
+                datasets=json.dumps(sorted(datasets)),
+                region=region,
+            )
+        return row["outstanding"] if row else 0
+
+    @override
+    def sweep(self) -> Sequence[ImportId]:
+        with self._database.write() as transaction:
+            bury_lost_jobs(transaction)
+            settled = transaction.execute("settled_imports").fetchall()
+        return [ImportId(row["id"]) for row in settled]

@@ -1,0 +1,257 @@
+"""The ledger as a worker sees it, on SQLite."""
+
+import dataclasses
+import json
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+
+from typing_extensions import override
+
+from penstock.adapters.sqlite.database import (
+    MICROSECOND,
+    Database,
+    Transaction,
+    instant_or_none,
+    microseconds,
+)
+from penstock.adapters.sqlite.merge import merge
+from penstock.adapters.sqlite.tables import Tables, key_text
+from penstock.domain.dataset import Dataset, DatasetName, WhenMissing
+from penstock.domain.job import (
+    MAX_ERRORS_KEPT,
+    MAX_RESCUES,
+    Fault,
+    Fence,
+    ImportId,
+    JobId,
+    Lease,
+    Mode,
+    WorkerId,
+    cursor_mark,
+)
+from penstock.domain.page import Batch, Counts
+from penstock.errors import LeaseLost
+from penstock.ports import Ledger
+
+
+class SqliteLedger(Ledger):
+    def __init__(self, database: Database, *, lease: timedelta) -> None:
+        self._database = database
+        self._lease = lease // MICROSECOND
+        self._tables = Tables()
+
+    @override
+    def claim(
+        self, owner: WorkerId, *, datasets: Collection[str], region: str | None
+    ) -> Lease | None:
+        wanted = json.dumps(sorted(datasets))
+        # most questions find nothing, and asking must not hold up those who write
+        with self._database.read() as look:
+            if look.one("find_due_job", datasets=wanted, region=region) is None:
+                return None
+        with self._database.write() as transaction:
+            bury_lost_jobs(transaction)
+            due = transaction.one("find_due_job", datasets=wanted, region=region)
+            if due is None:
+                return None
+            row = transaction.one(
+                "claim_job",
+                job=due["job"],
+                owner=owner,
+                lease=self._lease,
+                errors_kept=MAX_ERRORS_KEPT,
+            )
+            if row is None:
+                return None
+            turn = transaction.one(
+                "take_turn", import_id=row["import_id"], rescued=row["rescues"] > 0
+            )
+            if turn is None:
+                raise LookupError(f"job {row['id']} has no import")
+        return Lease(
+            job=JobId(row["id"]),
+            fence=Fence(row["fence"]),
+            owner=owner,
+            import_id=ImportId(row["import_id"]),
+            dataset=DatasetName(row["dataset"]),
+            mode=Mode(turn["mode"]),
+            shard_key=row["shard_key"],
+            since=instant_or_none(turn["since"]),
+            cursor=row["cursor"],
+            page_seq=row["page_seq"],
+            attempts=row["attempts"],
+            rescues=row["rescues"],
+            snoozes=row["snoozes"],
+        )
+
+    @override
+    def renew(self, lease: Lease) -> None:
+        with self._database.write() as transaction:
+            self._fenced(transaction, "renew_lease", lease, lease=self._lease)
+
+    @override
+    def commit_page(
+        self, dataset: Dataset, lease: Lease, batch: Batch
+    ) -> tuple[Lease, Counts]:
+        with self._database.write() as transaction:
+            self._fenced(
+                transaction,
+                "advance_job",
+                lease,
+                page_seq=lease.page_seq,
+                cursor=batch.cursor,
+                proof=batch.proof,
+                lease=self._lease,
+            )
+            rejected = [r.key for r in batch.rejections if r.key is not None]
+            merged = merge(
+                transaction,
+                self._tables.of(dataset),
+                batch.records,
+                import_id=lease.import_id,
+                seen=rejected,
+                track=is_tracked(dataset, lease.mode),
+            )
+            counts = Counts(
+                pages=1,
+                requests=lease.sent,
+                seen=batch.seen,
+                inserted=merged.inserted,
+                updated=merged.updated,
+                # a duplicate inside the page is a row that changed nothing
+                unchanged=batch.seen
+                - batch.dropped
+                - len(batch.rejections)
+                - merged.inserted
+                - merged.updated,
+                quarantined=len(batch.rejections),
+                dropped=batch.dropped,
+            )
+            self._note_page(transaction, dataset, lease, batch, counts)
+        following = dataclasses.replace(
+            lease,
+            cursor=batch.cursor,
+            page_seq=lease.page_seq + 1,
+            attempts=0,
+            rescues=0,
+            snoozes=0,
+            sent=0,
+        )
+        return following, counts
+
+    def _note_page(
+        self,
+        transaction: Transaction,
+        dataset: Dataset,
+        lease: Lease,
+        batch: Batch,
+        counts: Counts,
+    ) -> None:
+        page_seq = lease.page_seq + 1
+        for rejection in batch.rejections:
+            transaction.execute(
+                "add_rejection",
+                dataset=dataset.name,
+                import_id=lease.import_id,
+                job=lease.job,
+                page_seq=page_seq,
+                position=rejection.position,
+                field=rejection.field,
+                reason=rejection.reason,
+                detail=rejection.detail,
+                raw=rejection.raw,
+                key=None if rejection.key is None else key_text(rejection.key),
+            )
+        transaction.execute(
+            "add_page",
+            job=lease.job,
+            page_seq=page_seq,
+            fence=lease.fence,
+            seen=batch.seen,
+            before=cursor_mark(lease.cursor),
+            after=cursor_mark(batch.cursor),
+        )
+        counted = dataclasses.asdict(counts)
+        transaction.execute("count_page", job=lease.job, **counted)
+        transaction.execute(
+            "count_import",
+            import_id=lease.import_id,
+            provider_time=microseconds(batch.provider_time),
+            **counted,
+        )
+
+    @override
+    def postpone(
+        self, lease: Lease, fault: Fault | None, *, delay: timedelta, blame: bool
+    ) -> None:
+        with self._database.write() as transaction:
+            self._fenced(
+                transaction,
+                "postpone_job",
+                lease,
+                delay=delay // MICROSECOND,
+                blame=int(blame),
+                code=None if fault is None else fault.code,
+                message=None if fault is None else fault.message,
+                errors_kept=MAX_ERRORS_KEPT,
+                requests=lease.sent,
+            )
+            self._count_requests(transaction, lease)
+
+    @override
+    def release(self, lease: Lease) -> None:
+        with self._database.write() as transaction:
+            self._fenced(transaction, "release_job", lease, requests=lease.sent)
+            self._count_requests(transaction, lease)
+
+    @override
+    def fail(self, lease: Lease, fault: Fault) -> None:
+        with self._database.write() as transaction:
+            self._fenced(
+                transaction,
+                "fail_job",
+                lease,
+                code=fault.code,
+                message=fault.message,
+                errors_kept=MAX_ERRORS_KEPT,
+                requests=lease.sent,
+            )
+            self._count_requests(transaction, lease)
+
+    @override
+    def split(self, lease: Lease, children: Sequence[str]) -> None:
+        with self._database.write() as transaction:
+            self._fenced(transaction, "split_job", lease, requests=lease.sent)
+            for shard_key in children:
+                transaction.execute(
+                    "add_job",
+                    import_id=lease.import_id,
+                    parent=lease.job,
+                    shard_key=shard_key,
+                )
+            self._count_requests(transaction, lease)
+
+    def _fenced(
+        self, transaction: Transaction, name: str, held: Lease, /, **parameters: object
+    ) -> None:
+        """Run a statement that a lost lease turns into nothing."""
+        found = transaction.execute(name, job=held.job, fence=held.fence, **parameters)
+        if found.rowcount != 1:
+            raise LeaseLost(held.job, fence=held.fence)
+
+    def _count_requests(self, transaction: Transaction, lease: Lease) -> None:
+        counted = dataclasses.asdict(Counts(requests=lease.sent))
+        transaction.execute(
+            "count_import", import_id=lease.import_id, provider_time=None, **counted
+        )
+
+
+def bury_lost_jobs(transaction: Transaction) -> None:
+    transaction.execute(
+        "bury_lost_jobs", max_rescues=MAX_RESCUES, errors_kept=MAX_ERRORS_KEPT
+    )
+
+
+def is_tracked(dataset: Dataset, mode: Mode) -> bool:
+    """Say whether the end of this import will ask which rows it has seen."""
+    return mode is Mode.FULL and dataset.missing.do is WhenMissing.MARK

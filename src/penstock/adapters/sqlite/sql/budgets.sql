@@ -1,0 +1,23 @@
+-- One row a budget; what is decided about it is decided in the domain.
+
+-- name: add_budget
+insert into penstock_budget (name, usage) values (:name, '{}') on conflict (name) do nothing;
+
+-- name: get_budget
+select * from penstock_budget where name = :name;
+
+-- name: set_usage
+update penstock_budget set usage = :usage, taken = taken + :taken where name = :name;
+
+-- name: close_budget
+update penstock_budget
+set closed_until = :now + :wait, closed_reason = :reason
+where name = :name and closed_until < :now + :wait;
+
+-- name: stop_budget
+update penstock_budget set stopped = :reason where name = :name;
+
+-- name: open_budget
+update penstock_budget
+set stopped = null, closed_until = 0, closed_reason = null
+where name = :name;

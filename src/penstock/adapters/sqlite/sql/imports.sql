@@ -1,0 +1,137 @@
+-- The imports of the ledger, and what closing one does.
+
+-- name: now
+select coalesce(
+    :now, cast(round((julianday('now') - 2440587.5) * 86400000) as integer) * 1000
+) as now;
+
+-- name: find_unfinished_import
+select * from penstock_import
+where dataset = :dataset and mode = :mode and status in ('planning', 'running');
+
+-- name: add_import
+insert into penstock_import
+    (dataset, mode, status, declaration, since, until, priority, region, created_at)
+values
+    (:dataset, :mode, 'planning', :declaration, :since, coalesce(:until, :now),
+    :priority, :region, :now)
+returning *;
+
+-- name: start_import
+update penstock_import set status = 'running' where id = :import_id and status = 'planning';
+
+-- name: get_import
+select * from penstock_import where id = :import_id;
+
+-- name: recent_imports
+select * from penstock_import
+where :dataset is null or dataset = :dataset
+order by id desc
+limit :limit;
+
+-- name: count_jobs
+select status, count(*) as jobs from penstock_job
+where import_id = :import_id
+group by status;
+
+-- name: count_unproven_jobs
+select count(*) as unproven from penstock_job
+where import_id = :import_id and status = 'done' and proof is null;
+
+-- name: count_import
+update penstock_import
+set pages = pages + :pages,
+    requests = requests + :requests,
+    seen = seen + :seen,
+    inserted = inserted + :inserted,
+    updated = updated + :updated,
+    unchanged = unchanged + :unchanged,
+    quarantined = quarantined + :quarantined,
+    dropped = dropped + :dropped,
+    scan_started_at = case
+        when :provider_time is null then scan_started_at
+        else min(coalesce(scan_started_at, :provider_time), :provider_time) end
+where id = :import_id;
+
+-- name: end_import
+-- Compare and set: an import that somebody else has ended is left alone.
+update penstock_import
+set status = :status, proven = :proven, note = :note, deleted = :deleted,
+    finished_at = :now
+where id = :import_id and status in ('planning', 'running');
+
+-- name: reopen_import
+update penstock_import
+set status = 'running', finished_at = null, note = null, proven = 0
+where id = :import_id and status = 'failed';
+
+-- name: has_open_jobs
+-- Two questions, because each has an index of its own.
+select exists (
+    select 1 from penstock_job where import_id = :import_id and status = 'pending'
+) or exists (
+    select 1 from penstock_job where import_id = :import_id and status = 'leased'
+) as is_open;
+
+-- name: settled_imports
+select id from penstock_import as running
+where status = 'running' and not exists (
+    select 1 from penstock_job where import_id = running.id and status = 'pending'
+) and not exists (
+    select 1 from penstock_job where import_id = running.id and status = 'leased'
+);
+
+-- name: count_keyless_rejections
+select count(*) as keyless from penstock_quarantine
+where import_id = :import_id and key is null;
+
+-- name: add_dataset
+insert into penstock_dataset (name) values (:dataset) on conflict (name) do nothing;
+
+-- name: advance_dataset
+-- The sequence is reserved and filled in one transaction, so it has no gaps.
+update penstock_dataset
+set generation = generation + 1, change_seq = change_seq + :changes
+where name = :dataset
+returning change_seq;
+
+-- name: set_watermark
+update penstock_dataset
+set watermark = max(coalesce(watermark, :watermark), :watermark)
+where name = :dataset;
+
+-- name: get_dataset
+select * from penstock_dataset where name = :dataset;
+
+-- name: add_change
+insert into penstock_change (dataset, seq, kind, key, import_id, at)
+values (?, ?, ?, ?, ?, ?);
+
+-- name: add_rejection
+insert into penstock_quarantine
+    (dataset, import_id, job_id, page_seq, position, field, reason, detail, raw, key, at)
+values
+    (:dataset, :import_id, :job, :page_seq, :position, :field, :reason, :detail, :raw,
+    :key, :now);
+
+-- name: supersede_rejections
+-- A proven full import has read everything anew: older complaints are settled.
+update penstock_quarantine set resolved = 'superseded'
+where dataset = :dataset and resolved is null and import_id < :import_id;
+
+-- name: find_rejections
+select penstock_quarantine.*, penstock_job.shard_key
+from penstock_quarantine
+join penstock_job on penstock_job.id = penstock_quarantine.job_id
+where penstock_quarantine.dataset = :dataset and resolved is null
+    and penstock_quarantine.id > :after
+order by penstock_quarantine.id
+limit :limit;
+
+-- name: resolve_rejection
+update penstock_quarantine set resolved = :resolved where id = :id and resolved is null;
+
+-- name: explain_rejection
+update penstock_quarantine
+set field = :field, reason = :reason, detail = :detail
+where id = :id and resolved is null;

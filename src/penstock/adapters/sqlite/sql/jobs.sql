@@ -1,0 +1,224 @@
+-- The jobs of the ledger. Every statement that takes a fence touches no row when the
+-- job has moved on; the caller then rolls back and raises LeaseLost.
+
+-- name: add_job
+insert into penstock_job
+    (import_id, parent, dataset, shard_key, region, run_at, created_at)
+select id, :parent, dataset, :shard_key, region, :now, :now
+from penstock_import
+where id = :import_id
+on conflict (import_id, shard_key) do nothing;
+
+-- name: bury_lost_jobs
+-- Three leases in a row that ended without a word: whatever the job does to its
+-- worker, it will do again.
+update penstock_job
+set status = 'failed',
+    rescues = rescues + 1,
+    finished_at = :now,
+    lease_owner = null,
+    lease_until = null,
+    errors = json_insert(
+        case when json_array_length(errors) >= :errors_kept
+            then json_remove(errors, '$[0]') else errors end,
+        '$[#]',
+        json_object(
+            'at', :now, 'owner', lease_owner, 'fence', fence, 'code', 'lease_lost',
+            'message', 'the lease ended without a word, ' || (rescues + 1)
+                || ' times in a row',
+            'cursor', cursor
+        )
+    )
+where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
+    and import_id in (select id from penstock_import where status = 'running');
+
+-- name: find_due_job
+-- Few imports run at a time, and each is asked for its first due job by index; the
+-- outer order then serves priorities first and equals in turn.
+select coalesce(expired, pending) as job
+from (
+    select
+        running.priority,
+        running.turn,
+        (
+            select id from penstock_job
+            where import_id = running.id and status = 'leased' and lease_until < :now
+            order by lease_until limit 1
+        ) as expired,
+        (
+            select id from penstock_job
+            where import_id = running.id and status = 'pending' and run_at <= :now
+            order by run_at, id limit 1
+        ) as pending
+    from penstock_import as running
+    where running.status = 'running'
+        and running.dataset in (select value from json_each(:datasets))
+        and (:region is null or running.region is null or running.region = :region)
+)
+where coalesce(expired, pending) is not null
+order by priority desc, turn
+limit 1;
+
+-- name: claim_job
+update penstock_job
+set status = 'leased',
+    fence = fence + 1,
+    lease_owner = :owner,
+    lease_until = :now + :lease,
+    rescues = rescues + (status = 'leased'),
+    errors = case when status = 'pending' then errors else json_insert(
+        case when json_array_length(errors) >= :errors_kept
+            then json_remove(errors, '$[0]') else errors end,
+        '$[#]',
+        json_object(
+            'at', :now, 'owner', lease_owner, 'fence', fence, 'code', 'lease_lost',
+            'message', 'the lease ended without a word', 'cursor', cursor
+        )
+    ) end
+where id = :job
+    and (
+        (status = 'pending' and run_at <= :now)
+        or (status = 'leased' and lease_until < :now)
+    )
+returning *;
+
+-- name: take_turn
+update penstock_import
+set turn = (select max(turn) + 1 from penstock_import),
+    rescues = rescues + :rescued
+where id = :import_id
+returning mode, since;
+
+-- name: renew_lease
+update penstock_job
+set lease_until = :now + :lease
+where id = :job and fence = :fence and status = 'leased';
+
+-- name: advance_job
+-- The page number must follow, so a page that is committed twice is refused.
+update penstock_job
+set page_seq = page_seq + 1,
+    cursor = :cursor,
+    status = case when :proof is null then 'leased' else 'done' end,
+    proof = :proof,
+    lease_owner = case when :proof is null then lease_owner end,
+    lease_until = case when :proof is null then :now + :lease end,
+    finished_at = case when :proof is null then null else :now end,
+    attempts = 0,
+    rescues = 0,
+    snoozes = 0
+where id = :job and fence = :fence and status = 'leased' and page_seq = :page_seq;
+
+-- name: count_page
+update penstock_job
+set requests = requests + :requests,
+    seen = seen + :seen,
+    inserted = inserted + :inserted,
+    updated = updated + :updated,
+    unchanged = unchanged + :unchanged,
+    quarantined = quarantined + :quarantined,
+    dropped = dropped + :dropped
+where id = :job;
+
+-- name: add_page
+insert into penstock_page
+    (job_id, page_seq, fence, seen, cursor_before, cursor_after, committed_at)
+values (:job, :page_seq, :fence, :seen, :before, :after, :now);
+
+-- name: postpone_job
+update penstock_job
+set status = 'pending',
+    run_at = :now + :delay,
+    lease_owner = null,
+    lease_until = null,
+    attempts = attempts + :blame,
+    snoozes = snoozes + (1 - :blame),
+    requests = requests + :requests,
+    errors = case when :code is null then errors else json_insert(
+        case when json_array_length(errors) >= :errors_kept
+            then json_remove(errors, '$[0]') else errors end,
+        '$[#]',
+        json_object(
+            'at', :now, 'owner', lease_owner, 'fence', fence, 'code', :code,
+            'message', :message, 'cursor', cursor
+        )
+    ) end
+where id = :job and fence = :fence and status = 'leased';
+
+-- name: release_job
+update penstock_job
+set status = 'pending',
+    run_at = :now,
+    lease_owner = null,
+    lease_until = null,
+    requests = requests + :requests
+where id = :job and fence = :fence and status = 'leased';
+
+-- name: fail_job
+update penstock_job
+set status = 'failed',
+    finished_at = :now,
+    lease_owner = null,
+    lease_until = null,
+    attempts = attempts + 1,
+    requests = requests + :requests,
+    errors = json_insert(
+        case when json_array_length(errors) >= :errors_kept
+            then json_remove(errors, '$[0]') else errors end,
+        '$[#]',
+        json_object(
+            'at', :now, 'owner', lease_owner, 'fence', fence, 'code', :code,
+            'message', :message, 'cursor', cursor
+        )
+    )
+where id = :job and fence = :fence and status = 'leased';
+
+-- name: split_job
+update penstock_job
+set status = 'split',
+    finished_at = :now,
+    lease_owner = null,
+    lease_until = null,
+    requests = requests + :requests
+where id = :job and fence = :fence and status = 'leased';
+
+-- name: retry_job
+update penstock_job
+set status = 'pending',
+    run_at = :now,
+    attempts = 0,
+    rescues = 0,
+    snoozes = 0,
+    finished_at = null
+where id = :job and status = 'failed'
+returning import_id;
+
+-- name: cancel_jobs
+update penstock_job
+set status = 'cancelled', finished_at = :now, lease_owner = null, lease_until = null
+where import_id = :import_id and status in ('pending', 'leased');
+
+-- name: get_job
+select * from penstock_job where id = :job;
+
+-- name: find_jobs
+select * from penstock_job
+where id > :after
+    and (:status is null or status = :status)
+    and (:import_id is null or import_id = :import_id)
+    and (:dataset is null or dataset = :dataset)
+order by id
+limit :limit;
+
+-- name: job_pages
+select * from penstock_page where job_id = :job order by page_seq;
+
+-- name: count_outstanding
+select count(*) as outstanding
+from penstock_job
+join penstock_import on penstock_import.id = penstock_job.import_id
+where penstock_import.status = 'running'
+    and penstock_job.status in ('pending', 'leased')
+    and penstock_import.dataset in (select value from json_each(:datasets))
+    and (:region is null or penstock_import.region is null
+        or penstock_import.region = :region);

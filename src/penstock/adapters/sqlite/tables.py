@@ -1,0 +1,260 @@
+"""Compose the statements of a dataset's own table, whose columns users declare.
+
+Identifiers are quoted; values are always parameters. Nothing else composes SQL.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import NamedTuple, TypeAlias
+
+from penstock.domain.dataset import Dataset, Field, FieldType
+from penstock.domain.page import Record
+from penstock.domain.text import format_instant
+
+Key: TypeAlias = tuple[object, ...]
+
+COLUMN_TYPES: Mapping[FieldType, str] = {
+    FieldType.TEXT: "text",
+    FieldType.INT: "integer",
+    FieldType.FLOAT: "real",
+    FieldType.BOOL: "integer",
+    FieldType.DATE: "text",
+    FieldType.TIMESTAMP: "text",
+    FieldType.JSON: "text",
+}
+
+# our own columns, beside the declared ones
+OURS = (
+    "_digest blob not null",
+    "_import integer not null",
+    "_created_at integer not null",
+    "_updated_at integer not null",
+    "_deleted_at integer",
+)
+
+
+class Known(NamedTuple):
+    """What is stored under a key already."""
+
+    digest: bytes
+    is_deleted: bool
+    updated_at: int
+    version: object
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def stored_value(value: object) -> object:
+    if isinstance(value, datetime):
+        return format_instant(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    return value
+
+
+def key_text(key: Sequence[object]) -> str:
+    """Write a key as it stands in events and in quarantine."""
+    return json.dumps([stored_value(part) for part in key], ensure_ascii=False)
+
+
+class Table:
+    """The compiled statements of one dataset's table."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        names = [quoted(field.name) for field in dataset.columns]
+        key = [quoted(name) for name in dataset.key]
+        table = quoted(dataset.name)
+        self._has_dates = any(
+            field.type in {FieldType.DATE, FieldType.TIMESTAMP}
+            for field in dataset.columns
+        )
+        self._version = None if dataset.version is None else version_reader(dataset)
+        matches_key = " and ".join(f"{name} = ?" for name in key)
+        asked = (
+            f"{key[0]} in (select value from json_each(?))"
+            if len(key) == 1
+            else "({}) in (select {} from json_each(?))".format(
+                ", ".join(key),
+                ", ".join(f"json_extract(value, '$[{i}]')" for i in range(len(key))),
+            )
+        )
+        version = "null" if dataset.version is None else quoted(dataset.version)
+        self.create = create_statement(dataset)
+        self.indexes = [
+            f"create index if not exists {quoted(f'{dataset.name}_by_{name}')} "
+            f"on {table} ({quoted(name)})"
+            for name in dataset.filter
+            if [name] != list(dataset.key)
+        ]
+        self._known = (
+            f"select {', '.join(key)}, _digest, _deleted_at is not null, _updated_at, "
+            f"{version} from {table} where {asked}"
+        )
+        places = ", ".join("?" * (len(names) + 4))
+        self._insert = (
+            f"insert into {table} ({', '.join(names)}, _digest, _import, _created_at, "
+            f"_updated_at) values ({places})"
+        )
+        sets = ", ".join(f"{name} = ?" for name in names)
+        self._update = (
+            f"update {table} set {sets}, _digest = ?, _import = ?, _updated_at = ?, "
+            f"_deleted_at = null where {matches_key}"
+        )
+        self._touch = f"update {table} set _import = ? where {asked}"
+        all_names = ", ".join(quoted(field.name) for field in dataset.fields)
+        self._rows = (
+            f"select {all_names} from {table} where _deleted_at is null "
+            f"order by {', '.join(key)}"
+        )
+        self._count = f"select count(*) from {table} where _deleted_at is null"
+        missing = f"from {table} where _deleted_at is null and _import < ?"
+        self._missing_keys = f"select {', '.join(key)} {missing}"
+        self._mark_missing = (
+            f"update {table} set _deleted_at = ?, _updated_at = ? "
+            "where _deleted_at is null and _import < ?"
+        )
+
+    def known(
+        self, connection: sqlite3.Connection, keys: Iterable[Key]
+    ) -> dict[Key, Known]:
+        """Look up what is stored under these keys, in one statement."""
+        width = len(self.dataset.key)
+        read_version = self._version
+        found = {}
+        for row in connection.execute(self._known, (self._asked(keys),)):
+            version = None if read_version is None else read_version(row[width + 3])
+            found[tuple(row[:width])] = Known(
+                row[width], bool(row[width + 1]), row[width + 2], version
+            )
+        return found
+
+    def insert(
+        self,
+        connection: sqlite3.Connection,
+        records: Iterable[Record],
+        *,
+        import_id: int,
+        now: int,
+    ) -> None:
+        connection.executemany(
+            self._insert,
+            [(*self.stored(r.values), r.digest, import_id, now, now) for r in records],
+        )
+
+    def update(
+        self,
+        connection: sqlite3.Connection,
+        records: Iterable[Record],
+        *,
+        import_id: int,
+        now: int,
+    ) -> None:
+        stored = self.stored
+        connection.executemany(
+            self._update,
+            [
+                (*stored(r.values), r.digest, import_id, now, *stored(r.key))
+                for r in records
+            ],
+        )
+
+    def touch(
+        self, connection: sqlite3.Connection, keys: Iterable[Key], *, import_id: int
+    ) -> None:
+        """Note that an import has seen these keys, whatever became of their rows."""
+        connection.execute(self._touch, (import_id, self._asked(keys)))
+
+    def rows(self, connection: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
+        readers = [value_reader(field) for field in self.dataset.fields]
+        for row in connection.execute(self._rows):
+            yield tuple(
+                value if value is None or read is None else read(value)
+                for read, value in zip(readers, row, strict=True)
+            )
+
+    def count(self, connection: sqlite3.Connection) -> int:
+        return int(connection.execute(self._count).fetchone()[0])
+
+    def distinct(self, connection: sqlite3.Connection, field: str) -> Iterator[str]:
+        name, table = quoted(field), quoted(self.dataset.name)
+        for row in connection.execute(
+            f"select distinct {name} from {table} "
+            f"where _deleted_at is null and {name} is not null order by {name}"
+        ):
+            yield str(row[0])
+
+    def missing(self, connection: sqlite3.Connection, *, import_id: int) -> list[Key]:
+        """Return the keys of live rows that an import has not seen."""
+        found = connection.execute(self._missing_keys, (import_id,))
+        return [tuple(row) for row in found]
+
+    def mark_missing(
+        self, connection: sqlite3.Connection, *, import_id: int, now: int
+    ) -> None:
+        connection.execute(self._mark_missing, (now, now, import_id))
+
+    def stored(self, values: Sequence[object]) -> Sequence[object]:
+        """Give values the form in which SQLite keeps them."""
+        if not self._has_dates:
+            return values
+        return [stored_value(value) for value in values]
+
+    def _asked(self, keys: Iterable[Key]) -> str:
+        if len(self.dataset.key) == 1:
+            return json.dumps([stored_value(key[0]) for key in keys])
+        return json.dumps([[stored_value(part) for part in key] for key in keys])
+
+
+def create_statement(dataset: Dataset) -> str:
+    columns = []
+    # a single whole-number key is the row id itself: no second index to keep
+    is_rowid = len(dataset.key) == 1 and (
+        {field.name: field.type for field in dataset.fields}[dataset.key[0]]
+        is FieldType.INT
+    )
+    for field in dataset.fields:
+        definition = f"{quoted(field.name)} {COLUMN_TYPES[field.type]}"
+        if field.name in dataset.key:
+            definition += " primary key" if is_rowid else " not null"
+        columns.append(definition)
+    columns.extend(OURS)
+    if not is_rowid:
+        columns.append(f"primary key ({', '.join(map(quoted, dataset.key))})")
+    tail = "strict" if is_rowid else "strict, without rowid"
+    return f"create table {quoted(dataset.name)} ({', '.join(columns)}) {tail}"
+
+
+def value_reader(field: Field) -> Callable[[object], object] | None:
+    match field.type:
+        case FieldType.BOOL:
+            return bool
+        case FieldType.DATE:
+            return lambda text: date.fromisoformat(str(text))
+        case FieldType.TIMESTAMP:
+            return lambda text: datetime.fromisoformat(str(text))
+        case FieldType.TEXT | FieldType.INT | FieldType.FLOAT | FieldType.JSON:
+            return None
+
+
+def version_reader(dataset: Dataset) -> Callable[[object], object]:
+    field = next(each for each in dataset.fields if each.name == dataset.version)
+    read = value_reader(field)
+    return lambda value: value if value is None or read is None else read(value)
+
+
+class Tables:
+    """The compiled tables of a process, each composed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Table] = {}
+
+    def of(self, dataset: Dataset) -> Table:
+        known = self._known.get(dataset.name)
+        if known is None or known.dataset is not dataset:
+            known = self._known[dataset.name] = Table(dataset)
+        return known

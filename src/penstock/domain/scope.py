@@ -1,0 +1,108 @@
+"""What part of time an import covers, and which bound the provider is told."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.domain.axes import Bounds, TimeAxis, format_unit
+from penstock.domain.dataset import Dataset
+from penstock.domain.job import Mode
+from penstock.errors import Misconfigured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The bounds of an import; an open end is the database's time when it begins."""
+
+    mode: Mode
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def decide_scope(
+    dataset: Dataset, asked: Scope, *, watermark: datetime | None
+) -> Scope:
+    """Return the bounds of a new import, or say why there can be none."""
+    has_time = time_axis(dataset) is not None
+    match asked.mode:
+        case Mode.FULL:
+            if asked.since is not None or asked.until is not None:
+                raise Misconfigured(
+                    "--from and --until belong to --mode backfill; a full import "
+                    "covers what the dataset declares"
+                )
+            return asked
+        case Mode.DELTA:
+            return decide_delta(dataset, asked, watermark=watermark, has_time=has_time)
+        case Mode.BACKFILL:
+            return decide_backfill(dataset, asked, has_time=has_time)
+
+
+def decide_delta(
+    dataset: Dataset, asked: Scope, *, watermark: datetime | None, has_time: bool
+) -> Scope:
+    if dataset.delta is None and not has_time:
+        raise Misconfigured(
+            f"datasets.{dataset.name} has neither a delta table nor a time axis, so it "
+            "cannot be asked for changes; use --mode full"
+        )
+    if asked.until is not None:
+        raise Misconfigured("--until belongs to --mode backfill")
+    since = asked.since or watermark
+    if since is None:
+        raise Misconfigured(
+            f"there is no proven import of {dataset.name!r} to start from; run "
+            f"penstock run {dataset.name} first, or say --from"
+        )
+    if dataset.delta is not None:
+        if asked.since is None:
+            since -= dataset.delta.overlap
+        # the provider is told no more than its format can say: round down
+        unit = format_unit(dataset.delta.format)
+        since -= (
+            since - since.replace(hour=0, minute=0, second=0, microsecond=0)
+        ) % unit
+    return Scope(mode=asked.mode, since=since)
+
+
+def decide_backfill(dataset: Dataset, asked: Scope, *, has_time: bool) -> Scope:
+    if asked.since is None:
+        raise Misconfigured("--mode backfill needs --from, and --until where it ends")
+    if asked.until is not None and asked.until <= asked.since:
+        raise Misconfigured("--until must be later than --from")
+    if not has_time and (dataset.delta is None or asked.until is not None):
+        raise Misconfigured(
+            f"datasets.{dataset.name} has no time axis, so the provider cannot be told "
+            "where a backfill ends; add one to "
+            f"[datasets.{dataset.name}.shards], or use --mode full"
+        )
+    return asked
+
+
+def time_axis(dataset: Dataset) -> TimeAxis | None:
+    """Return the first time axis."""
+    return next((axis for axis in dataset.axes if isinstance(axis, TimeAxis)), None)
+
+
+def told_since(dataset: Dataset, mode: Mode, since: datetime | None) -> datetime | None:
+    """Return the lower bound that goes into every request of an import, if one does."""
+    if dataset.delta is None or mode is Mode.FULL:
+        return None
+    if mode is Mode.BACKFILL and time_axis(dataset) is not None:
+        return None
+    return since
+
+
+def axis_bounds(
+    dataset: Dataset, mode: Mode, *, since: datetime | None, until: datetime
+) -> Bounds:
+    """Return the bounds of the time axes.
+
+    The axis of a delta import starts at its lower bound only where both speak of the
+    same field, or where the axis is all there is.
+    """
+    axis = time_axis(dataset)
+    is_bound = mode is Mode.BACKFILL or (
+        mode is Mode.DELTA
+        and (dataset.delta is None or (axis and axis.check == dataset.delta.field))
+    )
+    return Bounds(since=since if is_bound else None, until=until)

@@ -1,0 +1,208 @@
+"""Recompute the coverage of an import from the ledger alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from penstock.domain.dataset import Dataset
+from penstock.domain.job import (
+    Import,
+    ImportStatus,
+    Job,
+    JobId,
+    JobStatus,
+    cursor_mark,
+)
+from penstock.domain.shard import divide, parse_key, split
+from penstock.errors import NotFound
+from penstock.flow.plan import Plan, bounds_of
+from penstock.ports import Imports, JobFilter, Jobs
+
+JOBS_AT_ONCE = 1_000
+
+
+class Flaw(StrEnum):
+    """What can be wrong with the coverage of an import."""
+
+    GAP = "gap"
+    OVERLAP = "overlap"
+    UNPROVEN = "unproven"
+    UNFINISHED = "unfinished"
+    BROKEN_CHAIN = "broken_chain"
+    MISCOUNT = "miscount"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    flaw: Flaw
+    shard: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    audited: Import
+    shards: int
+    pages: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def complete(self) -> bool:
+        return not self.findings
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What the walk over the jobs has to remember: splits and roots, not pages."""
+
+    roots: set[str] = field(default_factory=set)
+    children: dict[JobId, set[str]] = field(default_factory=dict)
+    split: dict[JobId, str] = field(default_factory=dict)
+    jobs: int = 0
+    pages: int = 0
+    seen: int = 0
+
+
+class Audit:
+    def __init__(self, *, imports: Imports, jobs: Jobs, plan: Plan) -> None:
+        self._imports = imports
+        self._jobs = jobs
+        self._plan = plan
+
+    def __call__(self, dataset: Dataset) -> Audited:
+        """Check the newest import that was not cancelled."""
+        for known, _ in self._imports.recent(dataset=dataset.name, limit=100):
+            if known.status is not ImportStatus.CANCELLED:
+                return self.check(dataset, known)
+        raise NotFound(
+            f"there is no import of {dataset.name!r} to audit; "
+            f"run penstock run {dataset.name} first"
+        )
+
+    def check(self, dataset: Dataset, known: Import) -> Audited:
+        coverage = Coverage()
+        findings = list(self._walk(known, coverage))
+        findings += self._missing_roots(dataset, known, coverage)
+        findings += uncovered_splits(dataset, coverage)
+        findings += miscounts(known, coverage)
+        return Audited(
+            audited=known,
+            shards=coverage.jobs,
+            pages=coverage.pages,
+            findings=tuple(findings),
+        )
+
+    def _walk(self, known: Import, coverage: Coverage) -> Iterator[Finding]:
+        for job in self._every_job(known):
+            coverage.jobs += 1
+            coverage.seen += job.counts.seen
+            if job.parent is None:
+                coverage.roots.add(job.shard_key)
+            else:
+                coverage.children.setdefault(job.parent, set()).add(job.shard_key)
+            if job.status is JobStatus.SPLIT:
+                coverage.split[job.id] = job.shard_key
+            else:
+                yield from unproven(job)
+            yield from self._broken_chain(job, coverage)
+
+    def _every_job(self, known: Import) -> Iterator[Job]:
+        after: JobId | None = None
+        wanted = JobFilter(import_id=known.id)
+        while some := self._jobs.find(wanted, after=after, limit=JOBS_AT_ONCE):
+            yield from some
+            after = some[-1].id
+
+    def _broken_chain(self, job: Job, coverage: Coverage) -> Iterator[Finding]:
+        """Check that each page begins where the one before it ended."""
+        expected, mark, seen, fence = 1, None, 0, 0
+        for page in self._jobs.pages(job.id):
+            if page.page_seq != expected:
+                detail = f"page {expected} is missing before page {page.page_seq}"
+                yield Finding(flaw=Flaw.GAP, shard=job.shard_key, detail=detail)
+            elif page.cursor_before != mark:
+                detail = f"page {page.page_seq} does not begin where the last one ended"
+                yield Finding(
+                    flaw=Flaw.BROKEN_CHAIN, shard=job.shard_key, detail=detail
+                )
+            if page.fence < fence:
+                detail = f"page {page.page_seq} has a smaller fence than one before it"
+                yield Finding(flaw=Flaw.OVERLAP, shard=job.shard_key, detail=detail)
+            expected, mark = page.page_seq + 1, page.cursor_after
+            seen, fence = seen + page.seen, page.fence
+        coverage.pages += expected - 1
+        if expected - 1 != job.page_seq or mark != cursor_mark(job.cursor):
+            detail = (
+                f"the job counts {job.page_seq} pages, the ledger holds {expected - 1}"
+            )
+            yield Finding(flaw=Flaw.BROKEN_CHAIN, shard=job.shard_key, detail=detail)
+        if seen != job.counts.seen:
+            detail = f"the job counts {job.counts.seen} records, its pages hold {seen}"
+            yield Finding(flaw=Flaw.MISCOUNT, shard=job.shard_key, detail=detail)
+
+    def _missing_roots(
+        self, dataset: Dataset, known: Import, coverage: Coverage
+    ) -> Iterator[Finding]:
+        """Cut the dataset anew, and compare with what was planned."""
+        unexpected = set(coverage.roots)
+        for shard in split(self._plan.axes(dataset), bounds_of(dataset, known)):
+            if shard.key in unexpected:
+                unexpected.remove(shard.key)
+            else:
+                yield Finding(
+                    flaw=Flaw.GAP,
+                    shard=shard.key,
+                    detail="the declaration has this shard, the ledger does not",
+                )
+        for key in sorted(unexpected):
+            yield Finding(
+                flaw=Flaw.OVERLAP,
+                shard=key,
+                detail="the ledger has this shard, the declaration does not",
+            )
+
+
+def unproven(job: Job) -> Iterator[Finding]:
+    if job.status is not JobStatus.DONE:
+        last = f": {job.errors[-1].message}" if job.errors else ""
+        yield Finding(
+            flaw=Flaw.UNFINISHED,
+            shard=job.shard_key,
+            detail=f"job {job.id} is {job.status}{last}",
+        )
+    elif job.proof is None:
+        yield Finding(
+            flaw=Flaw.UNPROVEN,
+            shard=job.shard_key,
+            detail=f"job {job.id} is done without proof of its end",
+        )
+
+
+def uncovered_splits(dataset: Dataset, coverage: Coverage) -> Iterator[Finding]:
+    """Check that the children of every split shard cover it exactly."""
+    for job, key in coverage.split.items():
+        expected = {each.key for each in divide(parse_key(dataset.axes, key))}
+        found = coverage.children.get(job, set())
+        for lost in sorted(expected - found):
+            yield Finding(
+                flaw=Flaw.GAP, shard=lost, detail=f"lost in the split of {key}"
+            )
+        for extra in sorted(found - expected):
+            yield Finding(flaw=Flaw.OVERLAP, shard=extra, detail=f"not a part of {key}")
+
+
+def miscounts(known: Import, coverage: Coverage) -> Iterator[Finding]:
+    for name, told, found in (
+        ("pages", known.counts.pages, coverage.pages),
+        ("records", known.counts.seen, coverage.seen),
+    ):
+        if told != found:
+            yield Finding(
+                flaw=Flaw.MISCOUNT,
+                shard="all",
+                detail=f"the import counts {told} {name}, its jobs hold {found}",
+            )
+    if known.status is ImportStatus.DONE and not known.proven:
+        yield Finding(
+            flaw=Flaw.UNPROVEN, shard="all", detail="the import is done without proof"
+        )

@@ -1,0 +1,260 @@
+"""The page loop: take a token, fetch, map, commit; the whole product in one place."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.domain.budget import LATENESS, Budget
+from penstock.domain.dataset import Dataset
+from penstock.domain.events import JobDone, JobSplit, PageCommitted
+from penstock.domain.job import Lease
+from penstock.domain.mapping import Mapper
+from penstock.domain.page import (
+    Batch,
+    Cursor,
+    Moved,
+    Page,
+    Reason,
+    Record,
+    Rejection,
+    Trail,
+)
+from penstock.domain.scope import told_since
+from penstock.domain.shard import Outside, Shard, divide, parse_key, predicate
+from penstock.domain.source import Paging
+from penstock.errors import (
+    BudgetClosed,
+    BudgetStopped,
+    CannotSplit,
+    FilterIgnored,
+    Interrupted,
+    RequestRefused,
+    TooManyBadRows,
+)
+from penstock.ports import Emit, Host, Source, Stores
+
+MOST_HOPS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long things may take while a lease is held."""
+
+    lease: timedelta
+    longest_wait: timedelta
+    request: timedelta
+    commit: timedelta
+
+    @property
+    def page(self) -> timedelta:
+        """The longest that one page can take."""
+        return self.longest_wait + self.request + self.commit
+
+
+@dataclass(slots=True)
+class Held:
+    """The lease as it stands now, and until when we may trust it by our own clock.
+
+    The clock is read before the ledger is asked, so we stop trusting a lease before
+    the ledger does.
+    """
+
+    lease: Lease
+    trusted_until: float
+
+
+class ImportShard:
+    """Advance the shards of one dataset, page by page."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        source: Source,
+        budget: Budget,
+        stores: Stores,
+        patience: Patience,
+        host: Host,
+        emit: Emit,
+    ) -> None:
+        self._dataset = dataset
+        self._source = source
+        self._budget = budget
+        self._budgets = stores.budgets
+        self._ledger = stores.ledger
+        self._imports = stores.imports
+        self._patience = patience
+        self._halt = host.halt
+        self._monotonic = host.monotonic
+        self._emit = emit
+        self._map = Mapper(dataset)
+
+    def __call__(self, held: Held) -> None:
+        """Go on until the end is proven; stop on `LeaseLost` without a trace."""
+        first = held.lease
+        shard = parse_key(self._dataset.axes, first.shard_key)
+        since = told_since(self._dataset, first.mode, first.since)
+        outside = predicate(self._dataset, shard, since)
+        cursor = None if first.cursor is None else Cursor.decode(first.cursor)
+        while True:
+            page = self._fetch(held, shard, cursor, since)
+            if self._is_cut_off(held.lease, page, cursor):
+                self._split(held.lease, shard)
+                return
+            cursor = self._following(held.lease, page, cursor)
+            batch = self._batch(held.lease, page, cursor, outside)
+            self._commit(held, batch)
+            if page.proof is not None:
+                self._emit(
+                    JobDone(
+                        job=held.lease.job,
+                        dataset=self._dataset.name,
+                        shard=held.lease.shard_key,
+                        proof=page.proof,
+                    )
+                )
+                return
+
+    def _fetch(
+        self, held: Held, shard: Shard, cursor: Cursor | None, since: datetime | None
+    ) -> Page:
+        position = None if cursor is None else cursor.position
+        answer: Page | Moved | None = None
+        for _ in range(MOST_HOPS + 1):
+            self._take_token(held)
+            held.lease = dataclasses.replace(held.lease, sent=held.lease.sent + 1)
+            moved = answer if isinstance(answer, Moved) else None
+            answer = self._source.fetch(shard, position, since=since, moved=moved)
+            if isinstance(answer, Page):
+                return answer
+        raise RequestRefused(f"the provider redirected more than {MOST_HOPS} times")
+
+    def _take_token(self, held: Held) -> None:
+        """Wait for a fresh token, under a lease that outlives its use."""
+        while True:
+            if self._halt.is_set():
+                raise Interrupted("asked to stop")
+            self._keep_lease(held)
+            grant = self._budgets.take(
+                self._budget, longest=self._patience.longest_wait
+            )
+            due = self._monotonic() + grant.wait.total_seconds()
+            if grant.wait and self._halt.wait(grant.wait.total_seconds()):
+                self._budgets.give_back(self._budget, grant)
+                raise Interrupted("asked to stop")
+            if self._monotonic() - due > LATENESS.total_seconds():
+                # we were held up: sent now, it would bunch with those behind it
+                continue
+            if grant.wait:
+                try:
+                    self._budgets.confirm(grant)
+                except (BudgetClosed, BudgetStopped):
+                    self._budgets.give_back(self._budget, grant)
+                    raise
+            return
+
+    def _keep_lease(self, held: Held) -> None:
+        now = self._monotonic()
+        if now + self._patience.page.total_seconds() > held.trusted_until:
+            self._ledger.renew(held.lease)
+            held.trusted_until = now + self._patience.lease.total_seconds()
+
+    def _is_cut_off(self, lease: Lease, page: Page, cursor: Cursor | None) -> bool:
+        cap = self._dataset.source.cap
+        if cap is not None and rows_after(page, cursor) >= cap:
+            return True
+        most = self._dataset.source.pages.max
+        return page.proof is None and lease.page_seq + 1 >= most
+
+    def _split(self, lease: Lease, shard: Shard) -> None:
+        children = [child.key for child in divide(shard)]
+        if not children:
+            raise CannotSplit(
+                f"shard {lease.shard_key!r} is cut off by the provider (source.cap or "
+                "source.pages.max) and cannot be divided further; add a shard axis, or "
+                "make its smallest smaller"
+            )
+        self._ledger.split(lease, children)
+        self._emit(
+            JobSplit(
+                job=lease.job,
+                dataset=self._dataset.name,
+                shard=lease.shard_key,
+                children=len(children),
+            )
+        )
+
+    def _following(
+        self, lease: Lease, page: Page, cursor: Cursor | None
+    ) -> Cursor | None:
+        if page.next is None:
+            return None
+        trail = Trail() if cursor is None else cursor.trail
+        # a keyset only ever rises, which the source has checked
+        if self._dataset.source.pages.by is not Paging.KEYSET:
+            keys = [self._map.key_of(row) or row.raw for row in page.rows]
+            trail = trail.after(keys, page=lease.page_seq + 1)
+        return Cursor(position=page.next, rows=rows_after(page, cursor), trail=trail)
+
+    def _batch(
+        self, lease: Lease, page: Page, cursor: Cursor | None, outside: Outside
+    ) -> Batch:
+        records, rejections = map_page(self._map, page, outside, shard=lease.shard_key)
+        return Batch(
+            records=records,
+            rejections=rejections,
+            seen=len(page.rows) + page.dropped,
+            dropped=page.dropped,
+            cursor=None if cursor is None else cursor.encode(),
+            proof=page.proof,
+            provider_time=page.provider_time,
+        )
+
+    def _commit(self, held: Held, batch: Batch) -> None:
+        now = self._monotonic()
+        held.lease, counts = self._ledger.commit_page(self._dataset, held.lease, batch)
+        held.trusted_until = now + self._patience.lease.total_seconds()
+        self._emit(
+            PageCommitted(
+                job=held.lease.job,
+                dataset=self._dataset.name,
+                page=held.lease.page_seq,
+                counts=counts,
+            )
+        )
+        if batch.rejections:
+            total = self._imports.get(held.lease.import_id)[0].counts
+            too_many = self._dataset.bad.exceeded(
+                bad=total.quarantined, seen=total.seen, at_end=False
+            )
+            if too_many is not None:
+                raise TooManyBadRows(too_many)
+
+
+def rows_after(page: Page, cursor: Cursor | None) -> int:
+    before = 0 if cursor is None else cursor.rows
+    return before + len(page.rows) + page.dropped
+
+
+def map_page(
+    mapper: Mapper, page: Page, outside: Outside, *, shard: str
+) -> tuple[Sequence[Record], Sequence[Rejection]]:
+    """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
+    records: list[Record] = []
+    rejections: list[Rejection] = []
+    strangers, why = 0, ""
+    for row in page.rows:
+        reason = None if row.unreadable is not None else outside(row.values)
+        if reason is not None:
+            strangers, why = strangers + 1, reason
+            rejections.append(mapper.reject(row, Reason.OUTSIDE, reason))
+            continue
+        outcome = mapper(row)
+        if isinstance(outcome, Record):
+            records.append(outcome)
+        else:
+            rejections.append(outcome)
+    if strangers * 2 > len(page.rows):
+        raise FilterIgnored(shard, outside=strangers, rows=len(page.rows), reason=why)
+    return mapper.resolve(records), rejections

@@ -1,0 +1,170 @@
+"""Declare an import: decide its bounds, store its jobs once."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.domain.axes import Axis, Bounds, ListAxis, ValuesFrom
+from penstock.domain.budget import Budget
+from penstock.domain.dataset import Dataset
+from penstock.domain.events import ImportPlanned
+from penstock.domain.job import Import, ImportStatus
+from penstock.domain.scope import Scope, axis_bounds, decide_scope, told_since
+from penstock.domain.shard import Shard, split
+from penstock.domain.source import Paging
+from penstock.domain.text import format_instant
+from penstock.errors import Misconfigured
+from penstock.ports import Emit, Imports, Records, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    planned: Import
+    resumed: bool
+    shards: int
+
+
+class Plan:
+    def __init__(
+        self,
+        *,
+        datasets: Mapping[str, Dataset],
+        imports: Imports,
+        records: Records,
+        emit: Emit,
+    ) -> None:
+        self._datasets = datasets
+        self._imports = imports
+        self._records = records
+        self._emit = emit
+
+    def __call__(self, dataset: Dataset, asked: Scope, *, declaration: str) -> Planned:
+        """Store an import's jobs, or go on with the unfinished one of the same kind."""
+        scope = self.scope(dataset, asked)
+        known, resumed = self._imports.begin(
+            dataset,
+            scope.mode,
+            declaration=declaration,
+            since=scope.since,
+            until=scope.until,
+        )
+        if resumed:
+            refuse_other(known, asked, declaration)
+        if known.status is ImportStatus.PLANNING:
+            shards = split(self.axes(dataset), bounds_of(dataset, known))
+            self._imports.add_jobs(known.id, (shard.key for shard in shards))
+            self._imports.start(known.id)
+        planned, counted = self._imports.get(known.id)
+        self._emit(
+            ImportPlanned(
+                import_id=known.id,
+                dataset=dataset.name,
+                mode=known.mode,
+                shards=counted.total,
+                resumed=resumed,
+            )
+        )
+        return Planned(planned=planned, resumed=resumed, shards=counted.total)
+
+    def scope(self, dataset: Dataset, asked: Scope) -> Scope:
+        watermark = self._records.watermark(dataset)
+        return decide_scope(dataset, asked, watermark=watermark)
+
+    def axes(self, dataset: Dataset) -> tuple[Axis, ...]:
+        """Return the axes with the values that other datasets hold read in."""
+        return tuple(self._with_values(dataset, axis) for axis in dataset.axes)
+
+    def _with_values(self, dataset: Dataset, axis: Axis) -> Axis:
+        if not isinstance(axis, ListAxis) or not isinstance(axis.values, ValuesFrom):
+            return axis
+        parent = self._datasets[axis.values.dataset]
+        values = tuple(self._records.distinct(parent, axis.values.field))
+        if not values:
+            raise Misconfigured(
+                f"datasets.{dataset.name}.shards.{axis.name}: dataset {parent.name!r} "
+                f"has no {axis.values.field!r} yet; penstock run {parent.name} first"
+            )
+        return dataclasses.replace(axis, values=values)
+
+
+def bounds_of(dataset: Dataset, known: Import) -> Bounds:
+    return axis_bounds(dataset, known.mode, since=known.since, until=known.until)
+
+
+def refuse_other(known: Import, asked: Scope, declaration: str) -> None:
+    """Refuse to go on with an import that was planned for something else."""
+    remedy = f"let it finish, or: penstock imports cancel {known.id}"
+    if known.declaration != declaration:
+        raise Misconfigured(
+            f"import {known.id} is unfinished and was planned under another "
+            f"declaration of {known.dataset!r}; {remedy}"
+        )
+    other_end = asked.until is not None and asked.until != known.until
+    if other_end or (asked.since is not None and asked.since != known.since):
+        since = "the start" if known.since is None else format_instant(known.since)
+        raise Misconfigured(
+            f"import {known.id} is unfinished and covers {since} to "
+            f"{format_instant(known.until)}; {remedy}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What an import would cost."""
+
+    shards: int
+    requests: int
+    # true where the records are not known yet, so that there may be many more pages
+    at_least: bool
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedShard:
+    key: str
+    first_request: str
+
+
+class DryRun:
+    """Show what a plan would store and send, without storing or sending."""
+
+    def __init__(self, plan: Plan, records: Records) -> None:
+        self._plan = plan
+        self._records = records
+
+    def shards(
+        self, dataset: Dataset, asked: Scope, source: Source, now: datetime
+    ) -> Iterator[PlannedShard]:
+        scope = self._plan.scope(dataset, asked)
+        since = told_since(dataset, scope.mode, scope.since)
+        for shard in self._shards(dataset, scope, now):
+            yield PlannedShard(
+                key=shard.key, first_request=source.preview(shard, since=since)
+            )
+
+    def estimate(
+        self, dataset: Dataset, asked: Scope, budget: Budget, now: datetime
+    ) -> Estimate:
+        """Count the shards, and the pages that the stored records would fill."""
+        scope = self._plan.scope(dataset, asked)
+        shards = sum(1 for _ in self._shards(dataset, scope, now))
+        stored = self._records.count(dataset)
+        pages = dataset.source.pages
+        # each shard ends with a request that only proves its end, unless a next link
+        # or a single answer does so for free
+        proving = pages.by in {Paging.KEYSET, Paging.OFFSET, Paging.PAGE}
+        full_pages = -(-stored // pages.size) if pages.size else 0
+        requests = max(full_pages, shards) + (shards if proving else 0)
+        return Estimate(
+            shards=shards,
+            requests=requests,
+            at_least=not stored,
+            duration=budget.duration(requests),
+        )
+
+    def _shards(self, dataset: Dataset, scope: Scope, now: datetime) -> Iterator[Shard]:
+        bounds = axis_bounds(
+            dataset, scope.mode, since=scope.since, until=scope.until or now
+        )
+        return split(self._plan.axes(dataset), bounds)

@@ -1,0 +1,36 @@
+"""Try quarantined rows again, after the declaration or the rows were mended."""
+
+from penstock.domain.dataset import Dataset
+from penstock.domain.mapping import Mapper
+from penstock.domain.page import Reason, Record, Rejection
+from penstock.ports import Quarantined, Records, Replay, Source
+
+ROWS_AT_ONCE = 500
+
+
+class ReplayQuarantine:
+    def __init__(self, *, records: Records) -> None:
+        self._records = records
+
+    def __call__(self, dataset: Dataset, source: Source) -> Replay:
+        """Map each open row anew; store those that are good now."""
+        mapper = Mapper(dataset)
+        after = accepted = superseded = still_bad = 0
+        while rows := self._records.quarantine(
+            dataset, after=after, limit=ROWS_AT_ONCE
+        ):
+            tried = [(row, self._retry(row, mapper, source)) for row in rows]
+            told = self._records.replay(dataset, tried)
+            accepted += told.accepted
+            superseded += told.superseded
+            still_bad += told.still_bad
+            after = rows[-1].id
+        return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
+
+    def _retry(
+        self, row: Quarantined, mapper: Mapper, source: Source
+    ) -> Record | Rejection:
+        # a record of another shard is not bad in itself: its own shard brings it
+        if row.rejection.reason is Reason.OUTSIDE:
+            return row.rejection
+        return mapper(source.read(row.rejection.raw))

@@ -1,0 +1,249 @@
+"""Claim a job, import its shard, settle it by its error's kind."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.domain.budget import closure
+from penstock.domain.dataset import Dataset
+from penstock.domain.events import (
+    BudgetWasClosed,
+    BudgetWasStopped,
+    JobClaimed,
+    JobFailed,
+    JobPostponed,
+    JobReleased,
+    LeaseWasLost,
+    WorkerFailed,
+)
+from penstock.domain.job import Fault, Lease, WorkerId, backoff
+from penstock.errors import (
+    AccessStopped,
+    BudgetClosed,
+    BudgetStopped,
+    Interrupted,
+    LeaseLost,
+    PenstockError,
+    Rejected,
+    RetryLater,
+    Snooze,
+    Throttled,
+    TooManyBadRows,
+)
+from penstock.flow.finish import Finish
+from penstock.flow.import_shard import Held, ImportShard
+from penstock.ports import Emit, Host, Redact, Stores
+
+# a job that has waited so often without a page gets no more patience
+MOST_SNOOZES = 100
+# a provider that shut the door is not asked again before an operator looked
+STOPPED_DELAY = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """A dataset with all that is needed to work it."""
+
+    dataset: Dataset
+    import_shard: ImportShard
+    budget: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """Who works, and on whose jobs."""
+
+    owner: WorkerId
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What every job is worked under."""
+
+    lease: timedelta
+    # errors in a row before a job is a dead letter
+    attempts: int
+    redact: Redact
+
+
+class Work:
+    """One thread's work; everything it shares with others is in the stores."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        *,
+        desks: Mapping[str, Desk],
+        stores: Stores,
+        terms: Terms,
+        finish: Finish,
+        host: Host,
+        emit: Emit,
+    ) -> None:
+        self._worker = worker
+        self._desks = desks
+        self._ledger = stores.ledger
+        self._budgets = stores.budgets
+        self._terms = terms
+        self._finish = finish
+        self._jitter = host.jitter
+        self._monotonic = host.monotonic
+        self._emit = emit
+        # budgets known to be closed, until when by our own clock: no use claiming
+        self._closed: dict[str, float] = {}
+
+    def __call__(self) -> bool:
+        """Work one job as far as it goes; False if none was due."""
+        now = self._monotonic()
+        lease = self._ledger.claim(
+            self._worker.owner,
+            datasets=self._workable(now),
+            region=self._worker.region,
+        )
+        if lease is None:
+            return False
+        self._emit(
+            JobClaimed(
+                job=lease.job,
+                dataset=lease.dataset,
+                shard=lease.shard_key,
+                fence=lease.fence,
+                rescued=lease.rescues > 0,
+            )
+        )
+        desk = self._desks[lease.dataset]
+        held = Held(lease, trusted_until=now + self._terms.lease.total_seconds())
+        try:
+            self._import(desk, held)
+        except LeaseLost:
+            self._emit(
+                LeaseWasLost(
+                    job=lease.job,
+                    dataset=lease.dataset,
+                    shard=lease.shard_key,
+                    fence=lease.fence,
+                )
+            )
+        self._finish(desk.dataset, lease.import_id)
+        return True
+
+    def _workable(self, now: float) -> list[str]:
+        return [
+            name
+            for name, desk in self._desks.items()
+            if self._closed.get(desk.budget, 0.0) <= now
+        ]
+
+    def _import(self, desk: Desk, held: Held) -> None:
+        """Import the shard; whatever happens, the job is put where it belongs."""
+        try:
+            desk.import_shard(held)
+        except LeaseLost:
+            raise
+        except Interrupted:
+            self._ledger.release(held.lease)
+            self._emit(
+                JobReleased(
+                    job=held.lease.job,
+                    dataset=held.lease.dataset,
+                    shard=held.lease.shard_key,
+                )
+            )
+        except Throttled as error:
+            self._throttle(desk, held.lease, error)
+        except AccessStopped as error:
+            self._stop(desk, held.lease, error)
+        except Snooze as error:
+            self._snooze(held.lease, error)
+        except RetryLater as error:
+            self._retry(held.lease, error, error.retry_after)
+        except TooManyBadRows as error:
+            self._finish.fail(desk.dataset, held.lease.import_id, reason=str(error))
+        except Rejected as error:
+            self._fail(held.lease, self._fault(error))
+        except Exception as error:  # noqa: BLE001 (the one place that catches all)
+            self._emit(WorkerFailed(worker=self._worker.owner, error=self._told(error)))
+            self._retry(held.lease, error, None)
+
+    def _throttle(self, desk: Desk, lease: Lease, error: Throttled) -> None:
+        wait = closure(error.retry_after)
+        if error.retry_after is None:
+            wait += backoff(lease.snoozes, jitter=self._jitter())
+        reason = self._told(error)
+        self._budgets.close(desk.budget, wait=wait, reason=reason)
+        self._closed[desk.budget] = self._monotonic() + wait.total_seconds()
+        self._emit(BudgetWasClosed(budget=desk.budget, wait=wait, reason=reason))
+        blame = lease.snoozes >= MOST_SNOOZES
+        if blame and lease.attempts + 1 >= self._terms.attempts:
+            self._fail(lease, self._fault(error))
+        else:
+            self._postpone(lease, self._fault(error), delay=wait, blame=blame)
+
+    def _stop(self, desk: Desk, lease: Lease, error: AccessStopped) -> None:
+        reason = self._told(error)
+        self._budgets.stop(desk.budget, reason=reason)
+        self._closed[desk.budget] = self._monotonic() + STOPPED_DELAY.total_seconds()
+        self._emit(BudgetWasStopped(budget=desk.budget, reason=reason))
+        # due at once: it is the budget that waits for an operator, not the job
+        self._postpone(lease, self._fault(error), delay=timedelta(), blame=False)
+
+    def _snooze(self, lease: Lease, error: Snooze) -> None:
+        delay = error.wait
+        if isinstance(error, BudgetClosed | BudgetStopped):
+            wait = min(error.wait, STOPPED_DELAY)
+            self._closed[error.budget] = self._monotonic() + wait.total_seconds()
+        if isinstance(error, BudgetStopped):
+            delay = timedelta()
+        self._postpone(lease, None, delay=delay, blame=False)
+
+    def _retry(
+        self, lease: Lease, error: Exception, retry_after: timedelta | None
+    ) -> None:
+        fault = self._fault(error)
+        if lease.attempts + 1 >= self._terms.attempts:
+            self._fail(lease, fault)
+            return
+        delay = backoff(lease.attempts, jitter=self._jitter())
+        if retry_after is not None:
+            delay = max(delay, retry_after)
+        self._postpone(lease, fault, delay=delay, blame=True)
+
+    def _postpone(
+        self, lease: Lease, fault: Fault | None, *, delay: timedelta, blame: bool
+    ) -> None:
+        self._ledger.postpone(lease, fault, delay=delay, blame=blame)
+        self._emit(
+            JobPostponed(
+                job=lease.job,
+                dataset=lease.dataset,
+                shard=lease.shard_key,
+                code="budget" if fault is None else fault.code,
+                message="waiting for the budget" if fault is None else fault.message,
+                delay=delay,
+                attempts=lease.attempts + blame,
+            )
+        )
+
+    def _fail(self, lease: Lease, fault: Fault) -> None:
+        self._ledger.fail(lease, fault)
+        self._emit(
+            JobFailed(
+                job=lease.job,
+                dataset=lease.dataset,
+                shard=lease.shard_key,
+                code=fault.code,
+                message=fault.message,
+            )
+        )
+
+    def _fault(self, error: Exception) -> Fault:
+        code = error.code if isinstance(error, PenstockError) else "internal"
+        return Fault(code=code, message=self._told(error))
+
+    def _told(self, error: Exception) -> str:
+        """Describe an error in one short line without secrets."""
+        told = str(error)
+        if not isinstance(error, PenstockError):
+            told = f"{type(error).__name__}: {told}"
+        return self._terms.redact(" ".join(told.split())[:500])

@@ -1,0 +1,28 @@
+"""The provider's own rate limit: a token bucket on the monotonic clock."""
+
+from threading import Lock
+
+
+class Limiter:
+    def __init__(self, rate: float | None, burst: int) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._tokens = float(burst)
+        self._filled_at: float | None = None
+        self._lock = Lock()
+
+    def take(self, at: float) -> float:
+        """Take a token at this time: 0 if there was one, else the seconds until one."""
+        if self._rate is None:
+            return 0.0
+        with self._lock:
+            # Threads may come in a little out of order: time never runs backwards.
+            passed = (
+                max(0.0, at - self._filled_at) if self._filled_at is not None else 0.0
+            )
+            self._filled_at = max(at, self._filled_at or at)
+            self._tokens = min(self._burst, self._tokens + passed * self._rate)
+            if self._tokens < 1:
+                return (1 - self._tokens) / self._rate
+            self._tokens -= 1
+            return 0.0
