@@ -198,6 +198,11 @@ class Jobs(Protocol):
     """The ledger as an operator sees it."""
 
     @abstractmethod
+    def now(self) -> datetime:
+        """Return the database's time, which judges leases."""
+        ...
+
+    @abstractmethod
     def find(
         self, wanted: JobFilter, *, after: JobId | None, limit: int
     ) -> Sequence[Job]:

@@ -8,12 +8,17 @@ providers include them on both sides and a record that comes twice is upserted o
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeAlias
 
 from penstock.domain.source import Path
-from penstock.domain.text import format_instant, parse_instant
+from penstock.domain.text import (
+    as_number,
+    format_instant,
+    parse_instant,
+    write_time,
+)
 from penstock.errors import Misconfigured
 
 Holds: TypeAlias = Callable[..., bool]
@@ -50,6 +55,8 @@ class Window:
     end: datetime
     # how far below `start` the provider may answer, if it excludes its lower bound
     slack: timedelta = field(default=timedelta(), compare=False)
+    # the provider is told no upper bound: it may answer what changed meanwhile
+    is_open: bool = field(default=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -57,7 +64,11 @@ class Window:
 
     def holds(self, value: object) -> bool:
         instant = parse_instant(value)
-        return instant is not None and self.start - self.slack <= instant <= self.end
+        return (
+            instant is not None
+            and self.start - self.slack <= instant
+            and (self.is_open or instant <= self.end)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,8 @@ class Span:
         return f"{self.start}..{self.end}"
 
     def holds(self, value: object) -> bool:
-        return isinstance(value, int | float) and self.start <= value <= self.end
+        number = as_number(value)
+        return number is not None and self.start <= number <= self.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +107,12 @@ class Tile:
         return tuple(degrees(each) for each in edges)  # type: ignore[return-value]
 
     def holds(self, latitude: object, longitude: object) -> bool:
+        north, east = as_number(latitude), as_number(longitude)
         return (
-            isinstance(latitude, int | float)
-            and isinstance(longitude, int | float)
-            and float(self.south) <= latitude <= float(self.north)
-            and float(self.west) <= longitude <= float(self.east)
+            north is not None
+            and east is not None
+            and float(self.south) <= north <= float(self.north)
+            and float(self.west) <= east <= float(self.east)
         )
 
 
@@ -186,20 +199,24 @@ class TimeAxis:
         lower = max(bounds.since, self.start) if bounds.since else self.start
         upper = min(bounds.until, self.until) if self.until else bounds.until
         # a time that the format cannot tell is never complete
-        upper = self.start + (upper - self.start) // self.unit * self.unit
+        lower, upper = self._whole(lower), self._whole(upper)
         edge = self.start + (lower - self.start) // self.step * self.step
         while edge < upper:
             following = edge + self.step
             start, end = max(edge, lower), min(following, upper)
             if start < end:
-                yield Window(start, end, self.slack)
+                yield self._window(start, end)
             edge = following
+
+    def _whole(self, instant: datetime) -> datetime:
+        return self.start + (instant - self.start) // self.unit * self.unit
+
+    def _window(self, start: datetime, end: datetime) -> Window:
+        return Window(start, end, self.slack, self.send_until is None)
 
     def parse(self, text: str) -> Window:
         start, end = text.split("..")
-        return Window(
-            datetime.fromisoformat(start), datetime.fromisoformat(end), self.slack
-        )
+        return self._window(datetime.fromisoformat(start), datetime.fromisoformat(end))
 
     def divide(self, part: Part) -> tuple[Part, ...]:
         """Halve a window at a whole unit; nothing if a half would be too small."""
@@ -210,10 +227,7 @@ class TimeAxis:
         if half < self.smallest or not half:
             return ()
         middle = part.start + half
-        return (
-            Window(part.start, middle, self.slack),
-            Window(middle, part.end, self.slack),
-        )
+        return self._window(part.start, middle), self._window(middle, part.end)
 
     def parameters(self, part: Part) -> Mapping[str, str]:
         if not isinstance(part, Window):
@@ -222,9 +236,9 @@ class TimeAxis:
         lower = part.start - self.slack
         sent = {}
         if self.send_from is not None:
-            sent[self.send_from] = lower.astimezone(UTC).strftime(self.format)
+            sent[self.send_from] = write_time(lower, self.format)
         if self.send_until is not None:
-            sent[self.send_until] = part.end.astimezone(UTC).strftime(self.format)
+            sent[self.send_until] = write_time(part.end, self.format)
         return sent
 
 

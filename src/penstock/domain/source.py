@@ -66,7 +66,7 @@ class Auth:
     token: str = dataclasses.field(default="", repr=False)
     username: str = dataclasses.field(default="", repr=False)
     password: str = dataclasses.field(default="", repr=False)
-    token_url: str = ""
+    token_url: str = dataclasses.field(default="", repr=False)
     client_id: str = dataclasses.field(default="", repr=False)
     client_secret: str = dataclasses.field(default="", repr=False)
     scope: str = ""
@@ -76,7 +76,7 @@ class Auth:
 class HttpSource:
     """One HTTP endpoint that yields pages of records."""
 
-    url: str
+    url: str = dataclasses.field(repr=False)
     pages: Pages = dataclasses.field(default_factory=Pages)
     method: str = "GET"
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)

@@ -28,3 +28,22 @@ def in_utc(instant: datetime) -> datetime:
     except OverflowError:
         # the first and last day of the calendar have no neighbour to shift into
         return instant.replace(tzinfo=UTC)
+
+
+def write_time(instant: datetime, form: str) -> str:
+    """Write an instant in UTC as a provider wants it; `%s` is seconds since 1970.
+
+    The C library would read `%s` in the zone of the host.
+    """
+    moment = instant.astimezone(UTC)
+    return moment.strftime(form.replace("%s", str(int(moment.timestamp()))))
+
+
+def as_number(value: object) -> float | None:
+    """Read a number, also one that was sent as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None

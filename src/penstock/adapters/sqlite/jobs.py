@@ -3,10 +3,11 @@
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 
 from typing_extensions import override
 
-from penstock.adapters.sqlite.database import Database
+from penstock.adapters.sqlite.database import Database, instant
 from penstock.adapters.sqlite.ledger import bury_lost_jobs
 from penstock.adapters.sqlite.rows import read_job, read_page
 from penstock.domain.job import ImportId, Job, JobId, PageEntry
@@ -17,6 +18,11 @@ from penstock.ports import JobFilter, Jobs
 class SqliteJobs(Jobs):
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    @override
+    def now(self) -> datetime:
+        with self._database.read() as transaction:
+            return instant(transaction.now)
 
     @override
     def find(

@@ -64,7 +64,7 @@ class SqliteLedger(Ledger):
             if row is None:
                 return None
             turn = transaction.one(
-                "take_turn", import_id=row["import_id"], rescued=row["rescues"] > 0
+                "take_turn", import_id=row["import_id"], rescued=due["rescued"]
             )
             if turn is None:
                 raise LookupError(f"job {row['id']} has no import")

@@ -35,7 +35,7 @@ where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
 -- name: find_due_job
 -- Few imports run at a time, and each is asked for its first due job by index; the
 -- outer order then serves priorities first and equals in turn.
-select coalesce(expired, pending) as job
+select coalesce(expired, pending) as job, expired is not null as rescued
 from (
     select
         running.priority,

@@ -1,0 +1,219 @@
+"""Send one request and read its answer, within one time and one size.
+
+No retries and no redirects: each request costs a token, so each is the caller's
+decision. A connection goes back to the pool only if its answer was read to the end.
+"""
+
+import http.client
+import io
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from time import monotonic
+from typing import Any
+
+import urllib3
+from typing_extensions import Buffer, override
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    DecodeError,
+    HTTPError,
+    IncompleteRead,
+    LocationValueError,
+    NameResolutionError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from penstock.adapters.http.links import host_of
+from penstock.errors import AnswerTooLarge, Misconfigured, SourceUnavailable
+
+LONGEST_CONNECT = timedelta(seconds=10)
+CHUNK = 64 * 1024
+# enough of an error's body to tell what it says
+ERROR_BYTES = 64 * 1024
+FIRST_ERROR = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    method: str = "GET"
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back, decompressed; of an error only the beginning of its body."""
+
+    status: int
+    # any spelling of a name finds its header
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+class Client:
+    """The connections of one process, shared by its threads."""
+
+    def __init__(self, *, connections: int = 16) -> None:
+        self._pool = urllib3.PoolManager(maxsize=connections, block=False)
+        self._pool.pool_classes_by_scheme = {
+            "http": TimedConnectionPool,
+            "https": TimedSecureConnectionPool,
+        }
+
+    def send(self, request: Request, *, timeout: timedelta, max_bytes: int) -> Answer:
+        """Exchange one request for one whole answer."""
+        with translated(request, timeout):
+            response = self._pool.request(
+                request.method,
+                request.url,
+                body=request.body,
+                headers=request.headers,
+                timeout=urllib3.Timeout(
+                    connect=min(timeout, LONGEST_CONNECT).total_seconds(),
+                    total=timeout.total_seconds(),
+                ),
+                preload_content=False,
+                redirect=False,
+                retries=False,
+            )
+            try:
+                return read_answer(response, max_bytes)
+            finally:
+                # a connection that was read to the end is back in the pool already
+                response.close()
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._pool.clear()
+
+
+def read_answer(response: urllib3.BaseHTTPResponse, max_bytes: int) -> Answer:
+    is_error = response.status >= FIRST_ERROR
+    limit = ERROR_BYTES if is_error else max_bytes
+    chunks, length = [], 0
+    # the limit counts decompressed bytes: a small answer may unpack to a huge one
+    for chunk in response.stream(CHUNK, decode_content=True):
+        chunks.append(chunk)
+        length += len(chunk)
+        if length > limit:
+            if is_error:
+                break
+            raise AnswerTooLarge(
+                f"the answer is larger than {max_bytes} bytes; "
+                "ask for smaller pages, or raise source.max_bytes"
+            )
+    return Answer(
+        status=response.status, headers=response.headers, body=b"".join(chunks)
+    )
+
+
+@contextmanager
+def translated(request: Request, timeout: timedelta) -> Iterator[None]:
+    """Turn what the network may do to us into our own errors.
+
+    Only hosts are named: an address or a header may hold a secret.
+    """
+    host = host_of(request.url)
+    try:
+        yield
+    except (LocationValueError, http.client.InvalidURL, UnicodeError):
+        raise Misconfigured("source.url is not an address that can be asked") from None
+    except NameResolutionError as error:
+        raise SourceUnavailable(f"the name {host!r} cannot be resolved") from error
+    except NewConnectionError as error:
+        raise SourceUnavailable(
+            f"no connection to {host!r}: {reason(error)}"
+        ) from error
+    except ConnectTimeoutError as error:
+        raise SourceUnavailable(f"no connection to {host!r} in time") from error
+    except (ReadTimeoutError, TimeoutError) as error:
+        raise SourceUnavailable(
+            f"{host!r} gave no whole answer within {timeout.total_seconds():g} s"
+        ) from error
+    except SSLError as error:
+        raise SourceUnavailable(f"no TLS with {host!r}: {reason(error)}") from error
+    except DecodeError as error:
+        raise SourceUnavailable(f"{host!r} sent broken compression") from error
+    except (HTTPError, http.client.HTTPException, OSError) as error:
+        cut = is_cut_off(error)
+        told = "cut its answer off" if cut else f"broke off: {reason(error)}"
+        raise SourceUnavailable(f"{host!r} {told}") from error
+
+
+def is_cut_off(error: BaseException) -> bool:
+    causes = [error, *error.args]
+    return any(
+        isinstance(each, IncompleteRead | http.client.IncompleteRead) for each in causes
+    )
+
+
+def reason(error: BaseException) -> str:
+    """Return the innermost cause in a few words."""
+    while error.__cause__ is not None or error.__context__ is not None:
+        error = error.__cause__ or error.__context__ or error
+    told = error.strerror if isinstance(error, OSError) else None
+    return (told or type(error).__name__)[:80]
+
+
+class UntilDeadline(io.RawIOBase):
+    """A socket's bytes, each wait for which ends at one common deadline.
+
+    A socket's own timeout begins anew with every byte, so a slow trickle would
+    outlast any lease.
+    """
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
+        self._raw = raw
+        self._sock = sock
+        # urllib3 has just set what remains of the whole exchange
+        allowed = sock.gettimeout()
+        self._deadline = None if allowed is None else monotonic() + allowed
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def readinto(self, buffer: Buffer) -> int | None:
+        if self._deadline is not None:
+            remaining = self._deadline - monotonic()
+            if remaining <= 0:
+                raise TimeoutError
+            self._sock.settimeout(remaining)
+        return self._raw.readinto(buffer)
+
+    @override
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class TimedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        raw = self.fp.detach()
+        self.fp = io.BufferedReader(UntilDeadline(raw, sock), CHUNK)
+
+
+class TimedConnection(HTTPConnection):
+    response_class = TimedResponse
+
+
+class TimedSecureConnection(HTTPSConnection):
+    response_class = TimedResponse
+
+
+class TimedConnectionPool(HTTPConnectionPool):
+    ConnectionCls = TimedConnection
+
+
+class TimedSecureConnectionPool(HTTPSConnectionPool):
+    ConnectionCls = TimedSecureConnection

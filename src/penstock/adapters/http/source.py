@@ -1,0 +1,207 @@
+"""Fetch the pages of one dataset over HTTP."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+
+from typing_extensions import override
+
+from penstock.adapters.http.auth import credentials_of
+from penstock.adapters.http.body import Body, BodyReader
+from penstock.adapters.http.client import Answer, Client, Request
+from penstock.adapters.http.decode import RowReader
+from penstock.adapters.http.hiding import Hiding
+from penstock.adapters.http.links import (
+    host_of,
+    is_same_place,
+    next_link,
+    resolve,
+    without,
+)
+from penstock.adapters.http.paging import Reach, Seen, follow, is_behind, reach_of
+from penstock.adapters.http.request import RequestWriter
+from penstock.adapters.http.statuses import judge, parse_date
+from penstock.adapters.http.transform import RowTransform, Transform
+from penstock.domain.dataset import Dataset
+from penstock.domain.page import Moved, Page, Position, Row
+from penstock.domain.shard import Shard
+from penstock.domain.source import Paging
+from penstock.errors import PenstockError, RequestRefused, SourceUnavailable
+from penstock.ports import Redact, Source
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class HttpPages(Source):
+    """The pages of one dataset, asked for over HTTP; threads may share it."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        *,
+        stop_on: frozenset[int],
+        redact: Redact,
+        transform: Transform | None = None,
+        client: Client | None = None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        source = dataset.source
+        self._source = source
+        self._stop_on = stop_on
+        self._now = now
+        self._hiding = Hiding(source, redact)
+        self._writer = RequestWriter(dataset, self._hiding)
+        self._client = client or Client()
+        self._credentials = credentials_of(
+            source.auth,
+            client=self._client,
+            timeout=source.timeout,
+            hiding=self._hiding,
+        )
+        self._bodies = BodyReader(source.records, source.pages.next, self._hiding)
+        self._rows = RowReader(dataset.paths)
+        self._transform = (
+            None if transform is None else RowTransform(dataset, transform)
+        )
+        key = source.pages.field
+        self._key_place = None if key is None else dataset.place[key]
+
+    @override
+    def fetch(
+        self,
+        shard: Shard,
+        position: Position | None,
+        *,
+        since: datetime | None,
+        moved: Moved | None = None,
+    ) -> Page | Moved:
+        request = self._writer.write(shard, position, since=since)
+        if moved is not None:
+            request = self._moved(request, moved)
+        answer = self._send(request)
+        if isinstance(answer, Moved):
+            return answer
+        return self._page(request, answer, position, reach_of(shard))
+
+    @override
+    def preview(self, shard: Shard, *, since: datetime | None) -> str:
+        request = self._writer.write(shard, None, since=since)
+        body = "" if request.body is None else f" {request.body.decode()}"
+        return self._hiding(f"{request.method} {request.url}{body}")
+
+    @override
+    def read(self, raw: bytes) -> Row:
+        row = self._rows.read(raw, 0)
+        if self._transform is None:
+            return row
+        changed = self._transform(row)
+        if changed is None:
+            return row._replace(unreadable="transform drops this record")
+        return changed
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._client.close()
+
+    def _moved(self, request: Request, moved: Moved) -> Request:
+        if not is_same_place(request.url, moved.url):
+            raise RequestRefused(
+                f"redirects to another host are not followed: {host_of(moved.url)}"
+            )
+        return self._writer.at(moved.url, request)
+
+    def _send(self, request: Request) -> Answer | Moved:
+        signed = self._credentials.sign()
+        answer = self._client.send(
+            Request(
+                method=request.method,
+                url=request.url,
+                headers={**request.headers, **signed},
+                body=request.body,
+            ),
+            timeout=self._source.timeout,
+            max_bytes=self._source.max_bytes,
+        )
+        if answer.status == HTTPStatus.UNAUTHORIZED and self._credentials.refuse(
+            signed
+        ):
+            raise SourceUnavailable(
+                "the access token is no longer accepted; the next request gets another",
+                retry_after=timedelta(),
+            )
+        verdict = judge(
+            request,
+            answer,
+            stop_on=self._stop_on,
+            hiding=self._hiding,
+            now=self._now(),
+        )
+        if isinstance(verdict, PenstockError):
+            raise verdict
+        if isinstance(verdict, Moved):
+            return verdict
+        self._credentials.accept(signed)
+        return answer
+
+    def _page(
+        self,
+        request: Request,
+        answer: Answer,
+        position: Position | None,
+        reach: Reach,
+    ) -> Page:
+        body = self._body(answer)
+        originals = self._rows.read_all(body.records)
+        keys: list[object] = []
+        if self._key_place is not None:
+            keys = [row.values[self._key_place] for row in originals]
+        seen = Seen(
+            rows=len(originals),
+            keys=keys,
+            next=self._next(request, answer, body),
+            asked=without(request.url, self._hiding.parameters),
+        )
+        step = follow(self._source.pages, position, seen, reach)
+        if reach.end is not None:
+            pairs = zip(originals, keys, strict=True)
+            originals = [row for row, key in pairs if not is_behind(key, reach)]
+        rows = originals
+        if self._transform is not None:
+            changed = map(self._transform, originals)
+            rows = [row for row in changed if row is not None]
+        return Page(
+            rows=rows,
+            next=step.next,
+            proof=step.proof,
+            provider_time=parse_date(answer.headers.get("Date")),
+            dropped=len(originals) - len(rows),
+        )
+
+    def _body(self, answer: Answer) -> Body:
+        if answer.status == HTTPStatus.NO_CONTENT:
+            return Body()
+        content_type = answer.headers.get("Content-Type")
+        return self._bodies.read(answer.body, content_type=content_type)
+
+    def _next(self, request: Request, answer: Answer, body: Body) -> object:
+        """Return the next token, or the next address without secrets."""
+        pages = self._source.pages
+        if pages.by is not Paging.LINK:
+            return body.next
+        named = body.next if pages.next else next_link(answer.headers.get("Link"))
+        if named is None or named is False or named == "":
+            return None
+        try:
+            address = resolve(request.url, str(named))
+            is_same = isinstance(named, str) and is_same_place(request.url, address)
+        except ValueError:
+            raise RequestRefused("the provider's next link is no address") from None
+        if not is_same:
+            raise RequestRefused(
+                "next links to another host are not followed: "
+                f"{host_of(request.url)} named {self._hiding(host_of(address))}"
+            )
+        # it is kept in the ledger
+        return without(address, self._hiding.parameters)

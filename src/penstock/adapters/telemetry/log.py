@@ -1,0 +1,81 @@
+"""Turn events into structured log lines on standard error."""
+
+import dataclasses
+import sys
+from datetime import timedelta
+from typing import TextIO
+
+import structlog
+
+from penstock.domain.events import (
+    BudgetWasStopped,
+    Event,
+    JobFailed,
+    JobPostponed,
+    LeaseWasLost,
+    PageCommitted,
+    WorkerFailed,
+)
+from penstock.domain.page import Counts
+from penstock.ports import Emit, Redact
+
+WARNINGS = (JobPostponed, LeaseWasLost)
+ERRORS = (BudgetWasStopped, JobFailed, WorkerFailed)
+
+
+def log_events(
+    *,
+    redact: Redact,
+    as_json: bool,
+    verbose: bool = False,
+    stream: TextIO | None = None,
+) -> Emit:
+    """Return a listener that writes one line an event, without secrets.
+
+    Pages are only told when asked for: they are what a busy worker has most of.
+    """
+    out = sys.stderr if stream is None else stream
+    logger = structlog.wrap_logger(
+        structlog.PrintLogger(out),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer()
+            if as_json
+            else structlog.dev.ConsoleRenderer(colors=out.isatty(), pad_event_to=16),
+        ],
+    )
+
+    def emit(event: Event) -> None:
+        if isinstance(event, PageCommitted) and not verbose:
+            return
+        fields = {
+            field.name: told(getattr(event, field.name), redact)
+            for field in dataclasses.fields(event)
+        }
+        tell = logger.info
+        if isinstance(event, WARNINGS):
+            tell = logger.warning
+        elif isinstance(event, ERRORS):
+            tell = logger.error
+        tell(name_of(event), **fields)
+
+    return emit
+
+
+def told(value: object, redact: Redact) -> object:
+    if isinstance(value, timedelta):
+        return round(value.total_seconds(), 3)
+    if isinstance(value, Counts):
+        return {
+            name: count for name, count in dataclasses.asdict(value).items() if count
+        }
+    if isinstance(value, bool | int | None):
+        return value
+    return redact(str(value))
+
+
+def name_of(event: Event) -> str:
+    """Write `PageCommitted` as `page_committed`."""
+    name = type(event).__name__
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")

@@ -1,0 +1,85 @@
+"""Put the commands together, and turn every error into a sentence."""
+
+import json
+import sys
+
+import typer
+
+from penstock import __version__
+from penstock.entrypoints.cli import (
+    budgets,
+    demo,
+    export,
+    imports,
+    jobs,
+    plan,
+    quarantine,
+    run,
+    sandbox,
+    setup,
+    worker,
+)
+from penstock.errors import Misconfigured, PenstockError
+
+DONE, FAILED, WRONG = 0, 1, 2
+
+app = typer.Typer(
+    name="penstock",
+    help="Import rate-limited APIs completely, once, with many workers, and prove it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(
+        False,
+        "--version",
+        callback=show_version,
+        is_eager=True,
+        help="Show the version and exit.",
+    ),
+) -> None:
+    """Import rate-limited APIs completely, once, with many workers, and prove it."""
+
+
+app.command("init")(setup.init)
+app.command("check")(setup.check)
+app.command("migrate")(setup.migrate)
+app.command("plan")(plan.plan)
+app.command("run")(run.run)
+app.command("worker")(worker.worker)
+app.add_typer(imports.app, name="imports")
+app.add_typer(jobs.app, name="jobs")
+app.command("audit")(imports.audit)
+app.add_typer(quarantine.app, name="quarantine")
+app.command("export")(export.export)
+app.add_typer(budgets.app, name="budgets")
+app.command("sandbox")(sandbox.sandbox)
+app.command("demo")(demo.demo)
+
+
+def main() -> None:
+    """Run a command; no traceback reaches a user for an error we know."""
+    try:
+        app()
+    except PenstockError as error:
+        if "--json" in sys.argv:
+            told = {"error": {"code": error.code, "message": str(error)}}
+            typer.echo(json.dumps(told))
+        for line in str(error).splitlines():
+            typer.echo(f"penstock: {line}", err=True)
+        sys.exit(WRONG if isinstance(error, Misconfigured) else FAILED)
+    except BrokenPipeError:
+        # the reader of our output went away: nothing is wrong, nobody listens
+        sys.stderr.close()
+        sys.exit(DONE)

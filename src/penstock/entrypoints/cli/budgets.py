@@ -1,0 +1,80 @@
+"""Look at request allowances, and open closed ones: `budgets`."""
+
+from typing import Annotated
+
+import typer
+
+from penstock.domain.budget import Budget
+from penstock.entrypoints.cli.shared import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    WithDefault,
+    print_json,
+    session,
+    show_table,
+)
+from penstock.errors import NotFound
+from penstock.wiring import Penstock
+
+app = typer.Typer(cls=WithDefault, help="Look at budgets, or open a closed one.")
+
+
+@app.command("list")
+def show(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+    """Show the state and the remaining allowance of every budget."""
+    with session(config) as penstock:
+        states = [
+            penstock.stores.budgets.state(budget) for budget in every(penstock).values()
+        ]
+    rows: list[dict[str, object]] = [
+        {
+            "name": state.budget.name,
+            "state": "stopped"
+            if state.stopped
+            else "closed"
+            if state.closed_for
+            else "open",
+            "rate": ", ".join(str(each.limit) for each in state.limits) or "no limit",
+            "remaining": ", ".join(
+                f"{each.remaining:,} of {each.limit}" for each in state.limits
+            ),
+            "taken": state.taken,
+            "closed_seconds": None
+            if state.closed_for is None
+            else round(state.closed_for.total_seconds(), 1),
+            "reason": state.stopped or state.closed_reason,
+        }
+        for state in states
+    ]
+    if as_json:
+        print_json({"budgets": rows})
+    else:
+        show_table("budgets", list(rows), empty="No dataset needs a budget.")
+
+
+@app.command("open")
+def open_budget(
+    name: Annotated[str, typer.Argument(help="The budget to open.")],
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Open a budget that the provider or an error has closed."""
+    with session(config) as penstock:
+        if name not in every(penstock):
+            known = ", ".join(every(penstock)) or "none"
+            raise NotFound(f"there is no budget {name!r}; known: {known}")
+        penstock.stores.budgets.open(name)
+    if as_json:
+        print_json({"opened": name})
+    else:
+        typer.echo(f"Budget {name} is open.")
+
+
+def every(penstock: Penstock) -> dict[str, Budget]:
+    """Return declared budgets, and the nameless ones of datasets without."""
+    used = {
+        penstock.budget(dataset).name: penstock.budget(dataset)
+        for dataset in penstock.settings.datasets.values()
+    }
+    return {**penstock.settings.budgets, **used}

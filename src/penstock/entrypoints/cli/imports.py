@@ -1,0 +1,117 @@
+"""Look at imports, end them, prove them: `imports`, `audit`."""
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from penstock.domain.job import ImportId
+from penstock.entrypoints.cli.plan import Name
+from penstock.entrypoints.cli.shared import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    WithDefault,
+    print_json,
+    report,
+    session,
+    show_table,
+    stdout,
+)
+
+app = typer.Typer(cls=WithDefault, help="Look at imports, or cancel one.")
+
+
+@app.command("list")
+def show(
+    import_id: Annotated[
+        int | None, typer.Argument(help="One import; all of them without.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only of this dataset.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Show the newest imports, or one with all its figures."""
+    with session(config) as penstock:
+        if import_id is not None:
+            told = report(*penstock.stores.imports.get(ImportId(import_id)))
+            if as_json:
+                print_json(told)
+            else:
+                for name, value in told.items():
+                    stdout().print(f"{name:12} {value}", markup=False)
+            return
+        found = penstock.stores.imports.recent(dataset=dataset, limit=limit)
+    reports = [report(known, shards) for known, shards in found]
+    if as_json:
+        print_json({"imports": reports})
+        return
+    show_table(
+        "imports",
+        [
+            {
+                "id": known.id,
+                "dataset": known.dataset,
+                "mode": known.mode.value,
+                "status": known.status.value,
+                "shards": f"{shards.done + shards.split}/{shards.total}",
+                "pages": known.counts.pages,
+                "seen": known.counts.seen,
+                "bad": known.counts.quarantined,
+                "proven": known.proven,
+                "created": known.created_at,
+            }
+            for known, shards in found
+        ],
+        empty="There is no import yet. Start one with: penstock run DATASET",
+    )
+
+
+@app.command("cancel")
+def cancel(
+    import_id: Annotated[int, typer.Argument(help="The import to end.")],
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """End an import; what was committed stays."""
+    with session(config) as penstock:
+        known = penstock.stores.imports.cancel(
+            ImportId(import_id), reason="cancelled by an operator"
+        )
+    if as_json:
+        print_json({"import_id": known.id, "status": known.status})
+    else:
+        typer.echo(f"Import {known.id} is {known.status}.")
+
+
+def audit(
+    dataset: Name, config: Config = DEFAULT_CONFIG, as_json: AsJson = False
+) -> None:
+    """Recompute the coverage of the last import; exit 1 if anything is missing."""
+    with session(config) as penstock:
+        found = penstock.audit(penstock.settings.dataset(dataset))
+    if as_json:
+        print_json(
+            {
+                "import_id": found.audited.id,
+                "complete": found.complete,
+                "shards": found.shards,
+                "pages": found.pages,
+                "findings": [dataclasses.asdict(each) for each in found.findings],
+            }
+        )
+    else:
+        for each in found.findings:
+            stdout().print(f"{each.flaw}: {each.shard}: {each.detail}", markup=False)
+        verdict = (
+            "complete: no gap, no overlap, every end proven"
+            if found.complete
+            else f"NOT complete: {len(found.findings)} findings"
+        )
+        typer.echo(
+            f"Import {found.audited.id} of {dataset} is {verdict} "
+            f"({found.shards:,} shards, {found.pages:,} pages)."
+        )
+    if not found.complete:
+        raise typer.Exit(1)

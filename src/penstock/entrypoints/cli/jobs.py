@@ -1,0 +1,131 @@
+"""Look at jobs, and give failed ones another chance: `jobs`."""
+
+import dataclasses
+from typing import Annotated
+
+import typer
+
+from penstock.domain.job import ImportId, Job, JobId, JobStatus
+from penstock.entrypoints.cli.shared import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    WithDefault,
+    print_json,
+    session,
+    show_table,
+    stdout,
+)
+from penstock.errors import Misconfigured, NotFound
+from penstock.ports import JobFilter
+
+app = typer.Typer(cls=WithDefault, help="Look at jobs, or retry failed ones.")
+AT_ONCE = 1_000
+
+
+@app.command("list")
+def show(
+    job: Annotated[int | None, typer.Argument(help="One job, with its errors.")] = None,
+    status: Annotated[
+        JobStatus | None, typer.Option(help="Only in this state.")
+    ] = None,
+    import_id: Annotated[
+        int | None, typer.Option("--import", help="Only of this import.")
+    ] = None,
+    dataset: Annotated[str | None, typer.Option(help="Only of this dataset.")] = None,
+    after: Annotated[int, typer.Option(help="Begin after this id.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Show jobs in the order of their ids."""
+    wanted = JobFilter(
+        status=status,
+        import_id=None if import_id is None else ImportId(import_id),
+        dataset=dataset,
+    )
+    with session(config) as penstock:
+        if job is not None:
+            show_one(penstock.stores.jobs.get(JobId(job)), as_json=as_json)
+            return
+        found = penstock.stores.jobs.find(wanted, after=JobId(after), limit=limit)
+    if as_json:
+        print_json({"jobs": [dataclasses.asdict(each) for each in found]})
+        return
+    show_table(
+        "jobs",
+        [
+            {
+                "id": each.id,
+                "import": each.import_id,
+                "shard": each.shard_key,
+                "status": each.status.value,
+                "pages": each.page_seq,
+                "seen": each.counts.seen,
+                "fence": int(each.fence),
+                "attempts": each.attempts,
+                "proof": each.proof,
+                "last_error": each.errors[-1].message[:60] if each.errors else None,
+            }
+            for each in found
+        ],
+        empty="No job matches.",
+    )
+
+
+def show_one(job: Job, *, as_json: bool) -> None:
+    told = dataclasses.asdict(job)
+    if as_json:
+        print_json(told)
+        return
+    errors = told.pop("errors")
+    for name, value in told.items():
+        stdout().print(f"{name:12} {value}", markup=False)
+    for each in errors:
+        line = f"  {each['at']} fence {each['fence']} {each['code']}: {each['message']}"
+        stdout().print(line, markup=False)
+
+
+@app.command("retry")
+def retry(
+    jobs: Annotated[list[int] | None, typer.Argument(help="The failed jobs.")] = None,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Every failed job of running imports.")
+    ] = False,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Make failed jobs pending again; they go on from their cursors."""
+    if bool(jobs) == failed:
+        raise Misconfigured("say which jobs: penstock jobs retry ID… or --failed")
+    with session(config) as penstock:
+        store = penstock.stores.jobs
+        retried: list[int] = []
+        refused: list[int] = []
+        chosen = jobs or []
+        if failed:
+            latest = {
+                known.dataset: known.id
+                for known, _ in reversed(
+                    penstock.stores.imports.recent(dataset=None, limit=AT_ONCE)
+                )
+            }
+            for import_id in latest.values():
+                wanted = JobFilter(status=JobStatus.FAILED, import_id=import_id)
+                chosen += [
+                    int(each.id)
+                    for each in store.find(wanted, after=None, limit=AT_ONCE)
+                ]
+        for job in chosen:
+            (retried if store.retry(JobId(job)) else refused).append(job)
+    if refused and not failed:
+        raise NotFound(
+            f"not failed, so not retried: {', '.join(map(str, refused))}; "
+            "see: penstock jobs --status failed"
+        )
+    if as_json:
+        print_json({"retried": retried})
+    else:
+        typer.echo(
+            f"{len(retried)} jobs are pending again. Work them with: penstock worker"
+        )

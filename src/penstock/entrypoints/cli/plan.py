@@ -1,0 +1,118 @@
+"""Plan an import, or show what it would do: `plan`."""
+
+import itertools
+from typing import Annotated
+
+import typer
+
+from penstock.domain.job import Mode
+from penstock.domain.scope import Scope
+from penstock.entrypoints.cli.shared import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    print_json,
+    read_instant,
+    session,
+    stdout,
+)
+from penstock.wiring import Penstock
+
+Name = Annotated[str, typer.Argument(help="A dataset of the configuration.")]
+TheMode = Annotated[Mode, typer.Option("--mode", help="What to import.")]
+From = Annotated[
+    str | None, typer.Option("--from", help="Lower bound, as 2026-01-31T12:00:00Z.")
+]
+Until = Annotated[
+    str | None, typer.Option("--until", help="Upper bound of a backfill.")
+]
+SHOWN = 20
+
+
+def plan(
+    dataset: Name,
+    mode: TheMode = Mode.FULL,
+    since: From = None,
+    until: Until = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show shards, first requests and cost only."),
+    ] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, help="How many shards a dry run shows.")
+    ] = SHOWN,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Store an import's jobs for workers to claim."""
+    scope = read_scope(mode, since, until)
+    with session(config) as penstock:
+        declared = penstock.settings.dataset(dataset)
+        if dry_run:
+            show_dry_run(penstock, dataset, scope, limit=limit, as_json=as_json)
+            return
+        done = penstock.plan(
+            declared, scope, declaration=penstock.declaration(declared)
+        )
+    verb = "Resumed" if done.resumed else "Planned"
+    if as_json:
+        print_json(
+            {
+                "import_id": done.planned.id,
+                "mode": done.planned.mode,
+                "resumed": done.resumed,
+                "shards": done.shards,
+            }
+        )
+    else:
+        typer.echo(
+            f"{verb} import {done.planned.id} of {dataset}: {done.shards:,} shards. "
+            "Work it with: penstock worker"
+        )
+
+
+def read_scope(mode: Mode, since: str | None, until: str | None) -> Scope:
+    return Scope(
+        mode=mode,
+        since=read_instant(since, "--from"),
+        until=read_instant(until, "--until"),
+    )
+
+
+def show_dry_run(
+    penstock: Penstock, name: str, scope: Scope, *, limit: int, as_json: bool
+) -> None:
+    dataset = penstock.settings.dataset(name)
+    budget = penstock.budget(dataset)
+    now = penstock.stores.jobs.now()
+    cost = penstock.dry_run.estimate(dataset, scope, budget, now)
+    some = itertools.islice(
+        penstock.dry_run.shards(dataset, scope, penstock.source(dataset), now), limit
+    )
+    if as_json:
+        print_json(
+            {
+                "dataset": name,
+                "mode": scope.mode,
+                "shards": cost.shards,
+                "requests": cost.requests,
+                "at_least": cost.at_least,
+                "seconds": cost.duration.total_seconds(),
+                "first": [
+                    {"shard_key": each.key, "request": each.first_request}
+                    for each in some
+                ],
+            }
+        )
+        return
+    console = stdout()
+    for each in some:
+        console.print(f"{each.key}\n    {each.first_request}", markup=False)
+    if cost.shards > limit:
+        console.print(f"… and {cost.shards - limit:,} more shards")
+    least = "at least " if cost.at_least else "about "
+    rates = ", ".join(map(str, budget.limits)) or "no limit"
+    console.print(
+        f"{cost.shards:,} shards, {least}{cost.requests:,} requests, "
+        f"{cost.duration} at {rates}. Nothing was stored or sent."
+    )

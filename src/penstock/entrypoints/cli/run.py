@@ -1,0 +1,142 @@
+"""Plan an import and work it here until it is finished: `run`."""
+
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.domain.dataset import Dataset
+from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
+from penstock.entrypoints.cli.plan import From, Name, TheMode, Until, read_scope
+from penstock.entrypoints.cli.progress import Show, progress
+from penstock.entrypoints.cli.shared import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    print_json,
+    report,
+    session,
+    stdout,
+)
+from penstock.entrypoints.cli.worker import Threads
+from penstock.entrypoints.crews import Crew, ProcessCrew, ThreadCrew
+from penstock.entrypoints.threads import stop_on_signals
+from penstock.wiring import Penstock
+
+LOOK_EVERY = 0.25
+
+
+def run(
+    dataset: Name,
+    mode: TheMode = Mode.FULL,
+    since: From = None,
+    until: Until = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=64, help="Worker processes.")
+    ] = 1,
+    threads: Threads = 4,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Plan, work here until finished, report; exit 1 unless proven complete."""
+    scope = read_scope(mode, since, until)
+    halt = threading.Event()
+    with stop_on_signals(halt), session(config) as penstock:
+        declared = penstock.settings.dataset(dataset)
+        planned = penstock.plan(
+            declared, scope, declaration=penstock.declaration(declared)
+        )
+        if planned.resumed and not as_json:
+            typer.echo(f"Going on with import {planned.planned.id}.", err=True)
+        crew = crew_for(penstock, declared, config, workers=workers, threads=threads)
+        with progress(penstock.budget(declared), quiet=as_json) as show:
+            why = work(penstock, declared, planned.planned.id, crew, halt, show)
+        known, shards = penstock.stores.imports.get(planned.planned.id)
+    if as_json:
+        print_json({**report(known, shards), "stopped": why})
+    else:
+        show_report(known, shards)
+        if why is not None:
+            typer.echo(f"penstock: {why}", err=True)
+    if known.status is not ImportStatus.DONE or not known.proven:
+        raise typer.Exit(1)
+
+
+def crew_for(
+    penstock: Penstock, dataset: Dataset, config: Path, *, workers: int, threads: int
+) -> Crew:
+    if workers == 1:
+        return ThreadCrew(penstock, dataset, threads=threads)
+    return ProcessCrew(config, dataset, workers=workers, threads=threads)
+
+
+def work(
+    penstock: Penstock,
+    dataset: Dataset,
+    import_id: ImportId,
+    crew: Crew,
+    halt: threading.Event,
+    show: Show,
+) -> str | None:
+    """Watch a crew work; say why it stopped before the end, if it did."""
+    crew.start()
+    try:
+        while True:
+            penstock.sweep()
+            known, shards = penstock.stores.imports.get(import_id)
+            show(known, shards)
+            if known.status is not ImportStatus.RUNNING:
+                return None
+            reason = stopped(penstock, dataset, crew)
+            if reason is not None:
+                return reason
+            if halt.wait(LOOK_EVERY):
+                break
+    finally:
+        crew.stop()
+    known, shards = penstock.stores.imports.get(import_id)
+    show(known, shards)
+    if known.status is not ImportStatus.RUNNING:
+        return None
+    return f"stopped after the last page; go on with: penstock run {dataset.name}"
+
+
+def stopped(penstock: Penstock, dataset: Dataset, crew: Crew) -> str | None:
+    """Say why nobody can go on, if nobody can."""
+    budget = penstock.budget(dataset)
+    refusal = penstock.stores.budgets.state(budget).stopped
+    if refusal is not None:
+        return (
+            f"budget {budget.name} was stopped: {refusal}; mend the cause, then: "
+            f"penstock budgets open {budget.name}, and: penstock run {dataset.name}"
+        )
+    if not crew.is_alive():
+        return crew.complaint() or "all workers have ended"
+    return None
+
+
+def show_report(known: Import, shards: Shards) -> None:
+    console = stdout()
+    counts = known.counts
+    end = known.finished_at
+    took = (
+        "" if end is None else f" in {(end - known.created_at).total_seconds():.1f} s"
+    )
+    proof = "proven complete" if known.proven else "NOT proven complete"
+    console.print(
+        f"Import {known.id} of {known.dataset} ({known.mode}) is {known.status}, "
+        f"{proof}{took}."
+    )
+    console.print(
+        f"  shards   {shards.done:,} done, {shards.split:,} split, "
+        f"{shards.failed:,} failed, {shards.open:,} open"
+    )
+    console.print(f"  pages    {counts.pages:,} with {counts.requests:,} requests")
+    console.print(
+        f"  records  {counts.seen:,} seen: {counts.inserted:,} inserted, "
+        f"{counts.updated:,} updated, {counts.unchanged:,} unchanged, "
+        f"{counts.deleted:,} deleted, {counts.quarantined:,} quarantined"
+    )
+    if known.note:
+        console.print(f"  note     {known.note}", markup=False)

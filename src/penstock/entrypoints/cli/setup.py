@@ -1,0 +1,130 @@
+"""Write, check and prepare: `init`, `check`, `migrate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.domain.axes import Bounds
+from penstock.domain.dataset import Dataset
+from penstock.domain.mapping import Mapper
+from penstock.domain.page import Page, Record
+from penstock.domain.shard import split
+from penstock.entrypoints.cli.shared import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    ignore,
+    print_json,
+    read_settings,
+    session,
+)
+from penstock.errors import Misconfigured, PenstockError
+from penstock.settings import STARTER
+from penstock.wiring import Penstock, opened
+
+
+def init(
+    config: Config = DEFAULT_CONFIG,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite an existing file.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a commented starter penstock.toml."""
+    if config.exists() and not force:
+        raise Misconfigured(f"{config} exists; use --force to overwrite it")
+    try:
+        config.write_text(STARTER, encoding="utf-8")
+    except OSError as error:
+        raise Misconfigured(f"{config}: {error.strerror}") from error
+    if as_json:
+        print_json({"written": str(config)})
+    else:
+        typer.echo(f"Wrote {config}. Edit it, then: penstock check")
+
+
+def check(
+    config: Config = DEFAULT_CONFIG,
+    connect: Annotated[
+        bool,
+        typer.Option("--connect", help="Also try the database and one request each."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Validate the configuration; nothing is changed."""
+    settings = read_settings(config)
+    told: dict[str, object] = {
+        "config": str(config),
+        "datasets": sorted(settings.datasets),
+        "budgets": sorted(settings.budgets),
+    }
+    tried = try_all(config) if connect else []
+    if connect:
+        told["connections"] = tried
+    failed = [each for each in tried if not each["ok"]]
+    if as_json:
+        print_json(told)
+    else:
+        typer.echo(
+            f"{config} is valid: {len(settings.datasets)} datasets, "
+            f"{len(settings.budgets)} budgets."
+        )
+        for each in tried:
+            mark = "ok  " if each["ok"] else "FAIL"
+            typer.echo(f"{mark} {each['what']}: {each['detail']}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def try_all(config: Path) -> list[dict[str, object]]:
+    tried = []
+    try:
+        with session(config) as penstock:
+            detail = str(penstock.settings.database)
+            tried.append({"what": "database", "ok": True, "detail": detail})
+            tried += [
+                try_sample(penstock, dataset)
+                for dataset in penstock.settings.datasets.values()
+            ]
+    except PenstockError as error:
+        tried.append({"what": "database", "ok": False, "detail": str(error)})
+    return tried
+
+
+def try_sample(penstock: Penstock, dataset: Dataset) -> dict[str, object]:
+    """Send the first request of the first shard, under the budget, and map it."""
+    what = f"datasets.{dataset.name}"
+    try:
+        budget = penstock.budget(dataset)
+        penstock.stores.budgets.take(budget, longest=penstock.settings.longest_wait)
+        now = penstock.stores.jobs.now()
+        shard = next(split(penstock.plan.axes(dataset), Bounds(until=now)))
+        page = penstock.source(dataset).fetch(shard, None, since=None)
+    except StopIteration:
+        return {"what": what, "ok": False, "detail": "the dataset has no shard"}
+    except PenstockError as error:
+        told = penstock.settings.redact(str(error))
+        return {"what": what, "ok": False, "detail": told}
+    if not isinstance(page, Page):
+        return {"what": what, "ok": True, "detail": f"redirects to {page.url}"}
+    mapper = Mapper(dataset)
+    outcomes = [mapper(row) for row in page.rows]
+    good = sum(isinstance(each, Record) for each in outcomes)
+    detail = f"{len(outcomes)} records in the first page, {good} of them valid"
+    return {"what": what, "ok": bool(good) or not outcomes, "detail": detail}
+
+
+def migrate(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+    """Create or update the tables."""
+    settings = read_settings(config)
+    with opened(settings, ignore) as penstock:
+        applied = list(penstock.stores.schema.migrate())
+        for dataset in settings.datasets.values():
+            penstock.stores.schema.prepare(dataset)
+    if as_json:
+        print_json({"applied": applied, "datasets": sorted(settings.datasets)})
+    elif applied:
+        typer.echo(f"Applied {', '.join(applied)}.")
+    else:
+        typer.echo("The schema is up to date.")

@@ -1,0 +1,176 @@
+"""What all commands share: options, opening, and how results are shown."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer.core import TyperGroup
+
+from penstock.domain.job import Import, Shards
+from penstock.domain.page import Counts
+from penstock.domain.text import format_instant, parse_instant
+from penstock.errors import Misconfigured
+from penstock.ports import Emit
+from penstock.settings import Settings, load
+from penstock.wiring import Penstock, opened
+
+Config = Annotated[
+    Path, typer.Option("--config", help="The configuration file.", show_default=True)
+]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document and nothing else.")
+]
+DEFAULT_CONFIG = Path("penstock.toml")
+
+
+class WithDefault(TyperGroup):
+    """A group whose command `list` is meant where none is named."""
+
+    default = "list"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the default command before what belongs to it."""
+        if not args or (args[0] not in self.commands and args[0] != "--help"):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+def read_settings(config: Path) -> Settings:
+    return load(config, os.environ)
+
+
+@contextmanager
+def session(
+    config: Path, emit: Callable[[Settings], Emit] | None = None
+) -> Iterator[Penstock]:
+    """Read the settings, open the stores, bring the tables up to date."""
+    settings = read_settings(config)
+    listener = ignore if emit is None else emit(settings)
+    with opened(settings, listener) as penstock:
+        penstock.stores.schema.migrate()
+        for dataset in settings.datasets.values():
+            penstock.stores.schema.prepare(dataset)
+        yield penstock
+
+
+def ignore(event: object) -> None:
+    del event
+
+
+def print_json(document: object) -> None:
+    typer.echo(json.dumps(document, ensure_ascii=False, default=plain))
+
+
+def plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return format_instant(value)
+    if isinstance(value, StrEnum):
+        return value.value
+    return str(value)
+
+
+def stdout() -> Console:
+    return Console(soft_wrap=True, highlight=False)
+
+
+def show_table(title: str, rows: list[Mapping[str, object]], *, empty: str) -> None:
+    """Show rows as a table; its columns are the keys of the first."""
+    console = stdout()
+    if not rows:
+        console.print(empty)
+        return
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in rows[0]:
+        is_number = isinstance(rows[0][name], int | float)
+        table.add_column(
+            name.replace("_", " "), justify="right" if is_number else "left"
+        )
+    for row in rows:
+        table.add_row(*(escape(shown(value)) for value in row.values()))
+    console.print(table)
+
+
+def escape(text: str) -> str:
+    # data is data: brackets in it are no markup
+    return text.replace("[", r"\[")
+
+
+def shown(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def read_instant(text: str | None, option: str) -> datetime | None:
+    """Read a time given on the command line; a zone must be said."""
+    if text is None:
+        return None
+    try:
+        is_naive = datetime.fromisoformat(text).tzinfo is None
+    except ValueError:
+        is_naive = True
+    instant = parse_instant(text)
+    if instant is None or is_naive:
+        raise Misconfigured(
+            f"{option} {text!r} is not a time with a zone; write 2026-01-31T12:00:00Z"
+        )
+    return instant
+
+
+def records_of(counts: Counts) -> dict[str, int]:
+    return {
+        "seen": counts.seen,
+        "inserted": counts.inserted,
+        "updated": counts.updated,
+        "unchanged": counts.unchanged,
+        "deleted": counts.deleted,
+        "quarantined": counts.quarantined,
+        "dropped": counts.dropped,
+    }
+
+
+def report(known: Import, shards: Shards) -> dict[str, object]:
+    """Describe an import as `run --json` and `imports --json` print it."""
+    end = known.finished_at
+    return {
+        "import_id": known.id,
+        "dataset": known.dataset,
+        "mode": known.mode.value,
+        "status": known.status.value,
+        "shards": {
+            "total": shards.total,
+            "done": shards.done,
+            "failed": shards.failed,
+            "split": shards.split,
+            "pending": shards.pending,
+            "leased": shards.leased,
+            "cancelled": shards.cancelled,
+        },
+        "pages": known.counts.pages,
+        "requests": known.counts.requests,
+        "records": records_of(known.counts),
+        "rescues": known.rescues,
+        "seconds": None
+        if end is None
+        else round((end - known.created_at).total_seconds(), 3),
+        "proven": known.proven,
+        "note": known.note,
+        "since": known.since,
+        "until": known.until,
+        "created_at": known.created_at,
+        "finished_at": end,
+    }

@@ -1,0 +1,66 @@
+"""Work jobs until told to stop: `worker`."""
+
+import sys
+import threading
+from typing import Annotated
+
+import typer
+
+from penstock.entrypoints.cli.shared import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    print_json,
+    session,
+)
+from penstock.entrypoints.threads import stop_on_signals, work_in_threads
+from penstock.wiring import logging_emit
+
+Threads = Annotated[
+    int, typer.Option("--threads", min=1, max=64, help="Jobs worked at a time.")
+]
+Region = Annotated[
+    str | None,
+    typer.Option("--region", help="Only work of this region, or of none."),
+]
+
+
+def worker(
+    threads: Threads = 4,
+    region: Region = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option("--dataset", help="Only these datasets.")
+    ] = None,
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Stop when no job is left.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also tell each committed page.")
+    ] = False,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Claim and work jobs until SIGTERM: finish the page, checkpoint, release."""
+    halt = threading.Event()
+    machine_reads = as_json or not sys.stderr.isatty()
+    with (
+        stop_on_signals(halt),
+        session(
+            config,
+            lambda settings: logging_emit(
+                settings, as_json=machine_reads, verbose=verbose
+            ),
+        ) as penstock,
+    ):
+        names = dataset or list(penstock.settings.datasets)
+        wanted = {name: penstock.settings.dataset(name) for name in names}
+        worked = work_in_threads(
+            penstock,
+            wanted,
+            threads=threads,
+            region=region,
+            halt=halt,
+            until_idle=until_idle,
+        )
+    if as_json:
+        print_json({"jobs_worked": worked, "stopped": halt.is_set()})

@@ -1,0 +1,117 @@
+"""Workers that one command starts and stops: threads here, or processes."""
+
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Protocol
+
+from penstock.domain.dataset import Dataset
+from penstock.entrypoints.threads import work_in_threads
+from penstock.wiring import Penstock
+
+# how long a process gets to finish its page before it is killed
+GRACE = 60.0
+
+
+class Crew(Protocol):
+    """Workers for one dataset."""
+
+    def start(self) -> None: ...
+
+    def is_alive(self) -> bool: ...
+
+    def stop(self) -> None:
+        """Let each finish its page and release its job, then wait for it."""
+        ...
+
+    def complaint(self) -> str | None:
+        """Return what went wrong, if the workers ended by themselves."""
+        ...
+
+
+class ThreadCrew(Crew):
+    """Threads in this process."""
+
+    def __init__(self, penstock: Penstock, dataset: Dataset, *, threads: int) -> None:
+        self._penstock = penstock
+        self._dataset = dataset
+        self._threads = threads
+        self._halt = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="crew", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            work_in_threads(
+                self._penstock,
+                {self._dataset.name: self._dataset},
+                threads=self._threads,
+                halt=self._halt,
+            )
+        except Exception as error:  # noqa: BLE001 (told by `complaint`)
+            self._error = error
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        self._halt.set()
+        self._thread.join(GRACE)
+
+    def complaint(self) -> str | None:
+        return None if self._error is None else str(self._error)
+
+
+class ProcessCrew(Crew):
+    """Processes of their own, as they would run on other machines."""
+
+    def __init__(
+        self, config: Path, dataset: Dataset, *, workers: int, threads: int
+    ) -> None:
+        self._command = [
+            *(sys.executable, "-m", "penstock", "worker"),
+            *("--config", str(config)),
+            *("--dataset", dataset.name),
+            *("--threads", str(threads)),
+        ]
+        self._workers = workers
+        self._logs = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed in stop)
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self) -> None:
+        for _ in range(self._workers):
+            self.processes.append(
+                subprocess.Popen(  # noqa: S603 (our own command)
+                    self._command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=self._logs,
+                    text=True,
+                )
+            )
+
+    def is_alive(self) -> bool:
+        return any(process.poll() is None for process in self.processes)
+
+    def stop(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def complaint(self) -> str | None:
+        if not any(process.poll() for process in self.processes):
+            return None
+        self._logs.seek(0)
+        told = [line for line in self._logs if line.startswith("penstock: ")]
+        return told[-1].strip() if told else "the worker processes ended"

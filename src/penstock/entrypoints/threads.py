@@ -1,0 +1,143 @@
+"""Run the threads of one worker process."""
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+from penstock.domain.dataset import Dataset
+from penstock.domain.events import WorkerFailed
+from penstock.errors import Misconfigured, PenstockError
+from penstock.flow.work import Work, Worker
+from penstock.wiring import Penstock, host_of, new_worker_id
+
+# how often an idle thread asks, in seconds; spread, so that they do not ask at once
+IDLE = 0.2
+# how long a thread rests after the store failed it
+REST = 1.0
+SWEEP_EVERY = 2.0
+
+
+@contextmanager
+def stop_on_signals(halt: threading.Event) -> Iterator[None]:
+    """Turn SIGTERM and Ctrl-C into the wish to stop; a second one stops at once."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        halt.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    before = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def work_in_threads(
+    penstock: Penstock,
+    datasets: Mapping[str, Dataset],
+    *,
+    threads: int,
+    halt: threading.Event,
+    region: str | None = None,
+    until_idle: bool = False,
+) -> int:
+    """Work until told to stop, or until nothing is left; return the jobs worked."""
+    host = host_of(halt)
+    desks = penstock.desks(datasets, host)
+    owner = new_worker_id()
+    crew = Crew(penstock, list(datasets), region=region, halt=halt)
+    hands = []
+    for number in range(threads):
+        worker = Worker(owner=type(owner)(f"{owner}:{number}"), region=region)
+        work = penstock.work(desks, worker, host)
+        hands.append(
+            threading.Thread(
+                target=crew.run,
+                args=(work, until_idle),
+                name=f"work-{number}",
+                daemon=True,
+            )
+        )
+    for hand in hands:
+        hand.start()
+    for hand in hands:
+        # a join without timeout would keep signals from being seen
+        while hand.is_alive():
+            hand.join(0.2)
+    if crew.broken is not None:
+        raise crew.broken
+    return crew.worked
+
+
+class Crew:
+    """What the threads of one process have in common."""
+
+    def __init__(
+        self,
+        penstock: Penstock,
+        datasets: list[str],
+        *,
+        region: str | None,
+        halt: threading.Event,
+    ) -> None:
+        self._penstock = penstock
+        self._datasets = datasets
+        self._region = region
+        self._halt = halt
+        self._lock = threading.Lock()
+        self._swept_at = time.monotonic()
+        self.worked = 0
+        self.broken: Exception | None = None
+
+    def run(self, work: Work, until_idle: bool) -> None:  # noqa: FBT001 (a thread's)
+        while not self._halt.is_set():
+            busy = self._attempt(work)
+            if busy:
+                with self._lock:
+                    self.worked += 1
+                continue
+            self._attempt(self._sweep)
+            if until_idle and self._attempt(self._is_idle):
+                return
+            self._halt.wait(IDLE * (0.5 + random.random()))  # noqa: S311 (no secret)
+
+    def _attempt(self, action: Callable[[], bool]) -> bool:
+        """Do something that the store may fail; nothing kills a thread but a fault
+        that an operator has to mend.
+        """  # noqa: D205 (one sentence that needs two lines)
+        try:
+            return action()
+        except Misconfigured as error:
+            self.broken = error
+            self._halt.set()
+        except Exception as error:  # noqa: BLE001 (the top of a worker thread)
+            told = str(error)
+            if not isinstance(error, PenstockError):
+                told = f"{type(error).__name__}: {told}"
+            emit = self._penstock.emit
+            emit(WorkerFailed(worker=threading.current_thread().name, error=told))
+            self._halt.wait(REST)
+        return False
+
+    def _sweep(self) -> bool:
+        with self._lock:
+            if time.monotonic() - self._swept_at < SWEEP_EVERY:
+                return False
+            self._swept_at = time.monotonic()
+        self._penstock.sweep()
+        return True
+
+    def _is_idle(self) -> bool:
+        left = self._penstock.stores.jobs.outstanding(
+            datasets=self._datasets, region=self._region
+        )
+        return left == 0

@@ -1,0 +1,191 @@
+"""The tables of `penstock.toml` as they are written, and the rules inside each."""
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Annotated, Self, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    ValidationInfo,
+    model_validator,
+)
+
+from penstock.domain.budget import Limit
+from penstock.domain.source import Path, path_of
+from penstock.settings import units
+from penstock.settings.later import ONLY_SQLITE
+from penstock.settings.problems import Problem, Refused, Unfit
+
+LARGEST_INT = 2**63 - 1
+NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+BUDGET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
+OURS = ("penstock_", "sqlite_")
+TRANSFORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+class Declared(BaseModel):
+    """One table of the file; a key that it does not have is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def remember(cls, given: object, info: ValidationInfo) -> object:
+        """Note which table was read as what, for the sentence on an unknown key."""
+        if isinstance(given, dict) and info.context is not None:
+            info.context[id(given)] = cls
+        return given
+
+    @model_validator(mode="after")
+    def hold_rules(self) -> Self:
+        broken = tuple(self.rules())
+        if broken:
+            raise Refused(*broken)
+        return self
+
+    def rules(self) -> Iterator[Problem]:
+        """Yield the rules between the keys of this table that do not hold."""
+        yield from ()
+
+
+def as_name(value: str) -> str:
+    if NAME.fullmatch(value) is None:
+        raise Unfit(
+            "is no name: use a to z, 0 to 9 and _, begin with a letter, at most 48"
+        )
+    return value
+
+
+def as_own_name(value: str) -> str:
+    if value.startswith(OURS):
+        raise Unfit(f"names that begin with {' or '.join(OURS)} are taken")
+    return as_name(value)
+
+
+def as_budget_name(value: str) -> str:
+    if BUDGET_NAME.fullmatch(value) is None:
+        raise Unfit(
+            "is no name: use a to z, 0 to 9, _ and -, begin with a letter, at most 48"
+        )
+    return value
+
+
+def as_path(value: object) -> Path:
+    path = as_path_or_top(value)
+    if not path:
+        raise Unfit("must not be empty: it names a place in a record")
+    return path
+
+
+def as_path_or_top(value: object) -> Path:
+    if not isinstance(value, str):
+        raise Unfit("must be a path such as 'AddressInfo.Town'")
+    path = path_of(value)
+    if not all(path):
+        raise Unfit(f"{value!r} has an empty step between its dots")
+    return path
+
+
+def as_list(value: object) -> object:
+    """Accept one text where a list of them may stand."""
+    return [value] if isinstance(value, str) else value
+
+
+def as_float(value: object) -> object:
+    # the file is read with exact decimals, for the edges of areas
+    return float(value) if isinstance(value, Decimal) else value
+
+
+def as_plain(value: object) -> object:
+    """Return a TOML value as JSON has it; times become their ISO text."""
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise Unfit("holds a number that is not finite")
+        return float(value)
+    if isinstance(value, dict):
+        return {key: as_plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [as_plain(each) for each in value]
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    return value
+
+
+def as_parameter(value: object) -> str:
+    """Write a value as it is sent: true, 500, 47.50."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal) and value.is_finite() and value.adjusted() < 20:  # noqa: PLR2004
+        return format(value, "f")
+    if not isinstance(value, str | int):
+        raise Unfit("must be text, a number, true or false")
+    return str(value)
+
+
+Name: TypeAlias = Annotated[str, AfterValidator(as_name)]
+OwnName: TypeAlias = Annotated[str, AfterValidator(as_own_name)]
+Text: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
+Texts: TypeAlias = Annotated[list[Text], BeforeValidator(as_list)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=LARGEST_INT)]
+CountOrNone: TypeAlias = Annotated[int, Field(ge=0, le=LARGEST_INT)]
+Number: TypeAlias = Annotated[
+    float, BeforeValidator(as_float), Field(allow_inf_nan=False)
+]
+Ratio: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
+Duration: TypeAlias = Annotated[
+    timedelta, PlainValidator(units.parse_positive_duration)
+]
+DurationOrNone: TypeAlias = Annotated[timedelta, PlainValidator(units.parse_duration)]
+Instant: TypeAlias = Annotated[datetime, PlainValidator(units.parse_instant)]
+AxisFormat: TypeAlias = Annotated[str, PlainValidator(units.parse_axis_format)]
+DeltaFormat: TypeAlias = Annotated[str, PlainValidator(units.parse_delta_format)]
+Rate: TypeAlias = Annotated[Limit, PlainValidator(units.parse_rate)]
+Size: TypeAlias = Annotated[int, PlainValidator(units.parse_size)]
+RecordPath: TypeAlias = Annotated[Path, PlainValidator(as_path)]
+RecordPathOrTop: TypeAlias = Annotated[Path, PlainValidator(as_path_or_top)]
+Parameter: TypeAlias = Annotated[str, PlainValidator(as_parameter)]
+
+
+def as_database(value: object) -> str:
+    if not isinstance(value, str):
+        raise Unfit("must be text in quotes, such as 'sqlite:///penstock.db'")
+    if not value.startswith("sqlite:"):
+        raise Unfit(ONLY_SQLITE)
+    path = value.removeprefix("sqlite:///")
+    if path == value or not path or ":memory:" in path:
+        raise Unfit(
+            "must name a file that all workers share, as 'sqlite:///penstock.db'"
+        )
+    if "?" in path or "\x00" in path:
+        raise Unfit("takes a file name only, without options")
+    if path.endswith("/"):
+        raise Unfit("names a folder, not a file")
+    return value
+
+
+class PenstockTable(Declared):
+    database: Annotated[str, PlainValidator(as_database)] = "sqlite:///penstock.db"
+    lease: Duration = timedelta(seconds=60)
+    wait: DurationOrNone = timedelta(seconds=10)
+    commit_timeout: Duration = timedelta(seconds=10)
+    attempts: Annotated[int, Field(ge=1, le=1000)] = 8
+
+
+class BudgetTable(Declared):
+    rate: Annotated[
+        list[Rate], BeforeValidator(as_list), Field(min_length=1, max_length=10)
+    ]
+    burst: Annotated[int, Field(ge=1, le=units.MOST_REQUESTS)] = 1
+    stop_on: list[Annotated[int, Field(ge=400, le=599)]] = [401, 403]
+
+    def rules(self) -> Iterator[Problem]:
+        if len({str(limit) for limit in self.rate}) < len(self.rate):
+            yield ("rate",), "names the same limit twice"

@@ -1,0 +1,73 @@
+"""A dataset as it is written."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from penstock.domain.dataset import WhenMissing
+from penstock.settings.declared import (
+    LARGEST_INT,
+    TRANSFORM,
+    CountOrNone,
+    Declared,
+    DeltaFormat,
+    DurationOrNone,
+    Name,
+    OwnName,
+    Ratio,
+    RecordPath,
+    Text,
+    Texts,
+)
+from penstock.settings.declared_axes import AxisTable
+from penstock.settings.declared_field import FieldTable
+from penstock.settings.declared_source import SourceTable
+from penstock.settings.problems import Problem
+
+
+def as_field_table(value: object) -> object:
+    """Read the short form: text at a path."""
+    return {"path": value} if isinstance(value, str) else value
+
+
+class MissingTable(Declared):
+    do: Annotated[WhenMissing, Field(strict=False)] = WhenMissing.KEEP
+    max_drop: Ratio = 0.2
+
+
+class BadTable(Declared):
+    max: CountOrNone | None = None
+    max_ratio: Ratio | None = None
+
+
+class DeltaTable(Declared):
+    send: Text
+    field: RecordPath
+    format: DeltaFormat = "%Y-%m-%dT%H:%M:%SZ"
+    overlap: DurationOrNone = timedelta()
+
+
+class DatasetTable(Declared):
+    key: Annotated[Texts, Field(min_length=1)]
+    fields: Annotated[
+        dict[OwnName, Annotated[FieldTable, BeforeValidator(as_field_table)]],
+        Field(min_length=1),
+    ]
+    source: SourceTable
+    shards: dict[Name, AxisTable] = Field(default_factory=dict)
+    delta: DeltaTable | None = None
+    search: Texts = Field(default_factory=list)
+    geo: Annotated[list[Text], Field(min_length=2, max_length=2)] | None = None
+    filter: Texts = Field(default_factory=list)
+    missing: MissingTable = MissingTable()
+    bad: BadTable = BadTable()
+    version: Text | None = None
+    transform: Text | None = None
+    priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
+    region: Text | None = None
+
+    def rules(self) -> Iterator[Problem]:
+        if self.transform is not None and TRANSFORM.fullmatch(self.transform) is None:
+            yield ("transform",), f"{self.transform!r} is not 'module:function'"

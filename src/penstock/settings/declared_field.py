@@ -1,0 +1,153 @@
+"""The fields of a dataset as they are written."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from penstock.domain import dataset as domain
+from penstock.domain.dataset import FieldType
+from penstock.domain.mapping import BadValue, compile_cast
+from penstock.settings.declared import (
+    Count,
+    Declared,
+    Number,
+    RecordPathOrTop,
+    Text,
+    as_plain,
+)
+from penstock.settings.problems import Problem
+
+NUMBERS = frozenset({FieldType.INT, FieldType.FLOAT})
+TIMES = frozenset({FieldType.DATE, FieldType.TIMESTAMP})
+TEXTS = frozenset({FieldType.TEXT})
+
+# which keys have a meaning for which types
+MEANT_FOR = {
+    "min": NUMBERS,
+    "max": NUMBERS,
+    "max_length": TEXTS,
+    "pattern": TEXTS,
+    "trim": TEXTS,
+    "format": TIMES,
+}
+
+
+class FieldTable(Declared):
+    path: RecordPathOrTop | None = None
+    type: Annotated[FieldType, Field(strict=False)] = FieldType.TEXT
+    required: bool = False
+    default: Annotated[Any, BeforeValidator(as_plain)] = None
+    min: Number | None = None
+    max: Number | None = None
+    max_length: Count | None = None
+    pattern: Text | None = None
+    choices: (
+        Annotated[list[Any], BeforeValidator(as_plain), Field(min_length=1)] | None
+    ) = None
+    enum: (
+        Annotated[list[Any], BeforeValidator(as_plain), Field(min_length=1)] | None
+    ) = None
+    format: Text | None = None
+    trim: bool = True
+    local: bool = False
+
+    def rules(self) -> Iterator[Problem]:
+        misplaced = [*self.misplaced()]
+        yield from misplaced
+        yield from self.impossible()
+        if not misplaced and is_pattern(self.pattern) and is_format(self.format):
+            yield from self.miscast()
+
+    def misplaced(self) -> Iterator[Problem]:
+        for key, types in MEANT_FOR.items():
+            if key in self.model_fields_set and self.type not in types:
+                meant = " or ".join(sorted(types))
+                yield (key,), f"has no meaning for type {self.type}; only for {meant}"
+
+    def impossible(self) -> Iterator[Problem]:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            yield ("min",), f"{self.min:g} is greater than max = {self.max:g}"
+        if not is_pattern(self.pattern):
+            yield ("pattern",), "is not a regular expression"
+        if not is_format(self.format):
+            yield ("format",), "is not a form that Python's strptime reads"
+        if self.choices is not None and self.enum is not None:
+            yield ("enum",), "means the same as 'choices'; give one of them"
+        if self.required and self.default is not None:
+            yield ("default",), "is never used with required = true; remove one"
+        if self.local and self.path is not None:
+            yield ("path",), "has no meaning for a local field: no import writes it"
+        if self.local and self.required:
+            yield ("required",), "is impossible for a local field: no import writes it"
+        if self.path == () and self.type is not FieldType.JSON:
+            yield ("path",), "'' is the whole record, which only type json can hold"
+
+    def miscast(self) -> Iterator[Problem]:
+        """Hold the choices and the default against the declared type."""
+        key = "enum" if self.choices is None else "choices"
+        bare = replace(self.field("probe"), choices=None, default=None)
+        try:
+            choices = self.allowed()
+        except BadValue as bad:
+            yield (key,), bad.detail
+            return
+        try:
+            compile_cast(replace(bare, choices=choices))(self.default)
+        except BadValue as bad:
+            yield ("default",), bad.detail
+
+    def allowed(self) -> tuple[object, ...] | None:
+        """Return the choices as they are stored."""
+        choices = self.enum if self.choices is None else self.choices
+        if choices is None:
+            return None
+        cast = compile_cast(replace(self.field("probe"), required=True))
+        return tuple(cast(each) for each in choices)
+
+    def field(self, name: str) -> domain.Field:
+        """Return the field without its choices and its default."""
+        path = self.path
+        if path is None:
+            path = () if self.local else (name,)
+        return domain.Field(
+            name=name,
+            path=path,
+            type=self.type,
+            min=self.min,
+            max=self.max,
+            max_length=self.max_length,
+            pattern=self.pattern,
+            format=self.format,
+            trim=self.trim,
+            local=self.local,
+        )
+
+
+def built_field(name: str, table: FieldTable, *, is_key: bool) -> domain.Field:
+    """Return a checked field; a key is required whether it says so or not."""
+    bare = replace(table.field(name), choices=table.allowed())
+    default = compile_cast(bare)(table.default)
+    return replace(bare, default=default, required=table.required or is_key)
+
+
+def is_pattern(pattern: str | None) -> bool:
+    try:
+        re.compile(pattern or "")
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def is_format(form: str | None) -> bool:
+    """Say whether a form can be read back, which strptime tells only by trying."""
+    if form is None:
+        return True
+    try:
+        datetime.strptime(datetime(2001, 2, 3, tzinfo=UTC).strftime(form), form)  # noqa: DTZ007
+    except ValueError:
+        return False
+    return "%" in form

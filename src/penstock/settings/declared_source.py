@@ -1,0 +1,181 @@
+"""The source of a dataset as it is written: request, pages and credentials."""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from penstock.domain.source import End, Paging
+from penstock.settings.declared import (
+    Count,
+    CountOrNone,
+    Declared,
+    Duration,
+    Parameter,
+    RecordPath,
+    RecordPathOrTop,
+    Size,
+    Text,
+    as_plain,
+)
+from penstock.settings.problems import Problem, Unfit
+
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+# which keys of [pages] each kind needs, and which others it may have
+NEEDED = {
+    Paging.KEYSET: ("send", "field"),
+    Paging.OFFSET: ("send", "size"),
+    Paging.PAGE: ("send",),
+    Paging.CURSOR: ("send", "next"),
+    Paging.LINK: (),
+    Paging.SINGLE: (),
+}
+POSSIBLE = {
+    Paging.KEYSET: {"order", "size", "max", "end"},
+    Paging.OFFSET: {"order", "max", "end"},
+    Paging.PAGE: {"first", "order", "size", "max", "end"},
+    Paging.CURSOR: {"order", "size", "max"},
+    Paging.LINK: {"next", "order", "size", "max"},
+    Paging.SINGLE: {"order", "size"},
+}
+
+
+def as_url(url: str) -> str:
+    """Accept an address that can be asked; the message must not show it."""
+    try:
+        split = urlsplit(url)
+        port_is_valid = split.port != 0
+    except ValueError:
+        raise Unfit("is not an address such as 'https://host/path'") from None
+    if split.scheme not in {"http", "https"}:
+        raise Unfit("must begin with http:// or https://")
+    if not split.hostname or not port_is_valid or not url.isprintable() or " " in url:
+        raise Unfit("is not an address such as 'https://host/path'")
+    if "@" in split.netloc:
+        raise Unfit("must hold no password; give auth = { type = 'basic', … }")
+    return url
+
+
+def placeholders(url: str) -> list[str]:
+    """Return the axes that a URL names, as {axis}."""
+    return PLACEHOLDER.findall(urlsplit(url).path)
+
+
+def as_header_name(name: str) -> str:
+    if HEADER_NAME.fullmatch(name) is None:
+        raise Unfit("is not a header name")
+    return name
+
+
+def as_header(value: str) -> str:
+    if not value.isascii():
+        raise Unfit("holds a character that no header can carry")
+    return as_line(value)
+
+
+def as_line(value: str) -> str:
+    # the variable of a secret that was read from a file often ends in a newline
+    if not value.isprintable():
+        raise Unfit("holds a line break or another control character")
+    return value
+
+
+Url: TypeAlias = Annotated[str, AfterValidator(as_url)]
+HeaderName: TypeAlias = Annotated[str, AfterValidator(as_header_name)]
+Header: TypeAlias = Annotated[str, AfterValidator(as_header)]
+Line: TypeAlias = Annotated[str, AfterValidator(as_line)]
+Credential: TypeAlias = Annotated[Text, AfterValidator(as_header)]
+
+
+class PageSizeTable(Declared):
+    send: Text | None = None
+    value: Count
+
+
+class PagesTable(Declared):
+    by: Annotated[Paging, Field(strict=False)]
+    send: Text | None = None
+    field: RecordPath | None = None
+    order: dict[Text, Parameter] = Field(default_factory=dict)
+    size: PageSizeTable | None = None
+    first: CountOrNone = 1
+    next: RecordPath | None = None
+    max: Count = 10_000
+    end: Annotated[End, Field(strict=False)] = End.EMPTY
+
+    def rules(self) -> Iterator[Problem]:
+        given = self.model_fields_set - {"by"}
+        for key in NEEDED[self.by]:
+            if key not in given:
+                yield (key,), f'is required with by = "{self.by}"'
+        for key in sorted(given - {*NEEDED[self.by], *POSSIBLE[self.by]}):
+            yield (key,), f'has no meaning with by = "{self.by}"'
+        if self.end is End.SHORT and "end" in given and self.size is None:
+            told = '"short" needs size: without it no page is known to be short'
+            yield ("end",), told
+
+
+class BearerTable(Declared):
+    type: Literal["bearer"]
+    token: Credential
+
+
+class BasicTable(Declared):
+    type: Literal["basic"]
+    username: Line
+    password: Line
+
+    def rules(self) -> Iterator[Problem]:
+        if ":" in self.username:
+            yield ("username",), "cannot hold a colon: it ends the name"
+
+
+class OAuth2Table(Declared):
+    type: Literal["oauth2"]
+    token_url: Url
+    client_id: Credential
+    client_secret: Credential
+    scope: Header = ""
+
+
+AuthTable: TypeAlias = Annotated[
+    BearerTable | BasicTable | OAuth2Table, Field(discriminator="type")
+]
+
+
+class SourceTable(Declared):
+    type: Literal["http"] = "http"
+    url: Url
+    method: Literal["GET", "POST"] = "GET"
+    headers: dict[HeaderName, Header] = Field(default_factory=dict)
+    query: dict[Text, Parameter] = Field(default_factory=dict)
+    body: Annotated[dict[str, Any], BeforeValidator(as_plain)] | None = None
+    auth: AuthTable | None = None
+    records: RecordPathOrTop = ()
+    budget: Text | None = None
+    timeout: Duration = timedelta(seconds=30)
+    max_bytes: Size = 64 * 1024 * 1024
+    cap: Count | None = None
+    pages: PagesTable | None = None
+
+    def rules(self) -> Iterator[Problem]:
+        split = urlsplit(self.url)
+        if split.query or split.fragment:
+            yield ("url",), "must end with its path; put parameters into query"
+        elif PLACEHOLDER.search(split.netloc):
+            yield ("url",), "may hold {axis} in its path only"
+        elif set("{}") & set(PLACEHOLDER.sub("", split.path)):
+            yield ("url",), "has a brace without its partner; write {axis}"
+        if self.body is not None and self.method == "GET":
+            yield ("body",), 'is sent by POST only; give method = "POST"'
+        if self.auth is not None and "authorization" in lower(self.headers):
+            yield ("auth",), "and headers.Authorization exclude each other"
+
+
+def lower(names: Mapping[str, object]) -> set[str]:
+    return {name.lower() for name in names}

@@ -1,0 +1,234 @@
+"""Read `penstock.toml`: the only reader of the file, once, all problems at once."""
+
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from pydantic import ValidationError
+
+from penstock.errors import Misconfigured
+from penstock.settings.build import built_budget, built_dataset, credentials
+from penstock.settings.declared import (
+    BudgetTable,
+    Declared,
+    PenstockTable,
+    as_budget_name,
+    as_own_name,
+)
+from penstock.settings.declared_dataset import DatasetTable
+from penstock.settings.later import ONLY_HTTP
+from penstock.settings.problems import (
+    LONGEST_SENTENCE,
+    KeyPath,
+    Problem,
+    Tried,
+    Unfit,
+    kind_of,
+    problems_of,
+    spell,
+    unknown_key,
+)
+from penstock.settings.rules import Surroundings, broken_rules, circles
+from penstock.settings.secrets import Filler, redact
+from penstock.settings.tree import Settings
+
+Table = TypeVar("Table", bound=Declared)
+Tree: TypeAlias = dict[str, object]
+
+SECTIONS = ("penstock", "budgets", "datasets")
+
+
+def load(path: Path, environ: Mapping[str, str]) -> Settings:
+    """Read the settings, or raise `Misconfigured` with everything that is wrong."""
+    filler = Filler(environ)
+    tree = filler.fill(parse(path, read(path)))
+    reading = Reading(filler.problems)
+    declaration = reading.declare(tree if isinstance(tree, dict) else {})
+    secrets = dict(filler.secrets)
+    for name, table in declaration.datasets.items():
+        for at, value in credentials(table.source):
+            spelled = spell(("datasets", name, "source", *at))
+            secrets.setdefault(value, f"${{{spelled}}}")
+    problems = reading.problems()
+    if problems:
+        told = (f"{path}: {spell(at)}: {sentence}" for at, sentence in problems)
+        # redacted while still whole: half a secret would not be found
+        raise Misconfigured(*(shorten(redact(each, secrets)) for each in told))
+    penstock = declaration.penstock
+    return Settings(
+        path=path,
+        database=penstock.database,
+        lease=penstock.lease,
+        longest_wait=penstock.wait,
+        commit_timeout=penstock.commit_timeout,
+        attempts=penstock.attempts,
+        budgets={
+            name: built_budget(name, table)
+            for name, table in declaration.budgets.items()
+        },
+        datasets={
+            name: built_dataset(name, table)
+            for name, table in declaration.datasets.items()
+        },
+        secrets=secrets,
+    )
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        raise Misconfigured(
+            f"{path}: there is no such file; write one with: penstock init"
+        ) from None
+    except IsADirectoryError:
+        raise Misconfigured(f"{path}: is a folder, not a file") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise Misconfigured(f"{path}: line {line}: is not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise Misconfigured(f"{path}: cannot be read: {reason}") from error
+
+
+def parse(path: Path, text: str) -> Tree:
+    # a byte order mark is no TOML, but editors write one
+    text = text.removeprefix("\ufeff")
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except tomllib.TOMLDecodeError as error:
+        message, _, place = str(error).rpartition(" (at ")
+        place = place.removesuffix(")").replace("end of document", last_line(text))
+        told = message[:1].lower() + message[1:]
+        raise Misconfigured(f"{path}: {place}: {told}") from None
+    except RecursionError:
+        raise Misconfigured(f"{path}: is nested too deeply") from None
+    except (ValueError, ArithmeticError):
+        raise Misconfigured(f"{path}: holds a number that is too long") from None
+
+
+def last_line(text: str) -> str:
+    return f"line {text.count(chr(10)) + 1}, the end of the file"
+
+
+def shorten(sentence: str) -> str:
+    if len(sentence) <= LONGEST_SENTENCE:
+        return sentence
+    return f"{sentence[: LONGEST_SENTENCE - 1]}…"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """The tables that could be read."""
+
+    penstock: PenstockTable
+    budgets: Mapping[str, BudgetTable]
+    datasets: Mapping[str, DatasetTable]
+
+
+@dataclass(slots=True)
+class Reading:
+    """One pass over the filled tree that goes on past what it refuses."""
+
+    # what could not be filled; any other word about such a value would mislead
+    gaps: list[Problem]
+    found: list[Problem] = field(default_factory=list)
+
+    def problems(self) -> list[Problem]:
+        unfilled = {at for at, _ in self.gaps}
+        rest = [each for each in self.found if each[0] not in unfilled]
+        return list(dict.fromkeys([*self.gaps, *rest]))
+
+    def declare(self, tree: Tree) -> Declaration:
+        """Check every table, then the rules between those that could be read."""
+        for key in tree:
+            if key not in SECTIONS:
+                self.found.append(((key,), unknown_key((key,), SECTIONS)))
+        penstock = self.table(PenstockTable, tree.get("penstock", {}), ("penstock",))
+        budgets = self.budgets(tree)
+        datasets = self.datasets(tree)
+        around = Surroundings(
+            penstock=penstock,
+            budgets=frozenset(names_in(tree.get("budgets"))),
+            datasets=fields_by_dataset(tree),
+        )
+        for name, table in datasets.items():
+            for at, sentence in broken_rules(table, around):
+                self.found.append((("datasets", name, *at), sentence))
+        self.found.extend(circles(datasets))
+        return Declaration(
+            penstock=penstock or PenstockTable(), budgets=budgets, datasets=datasets
+        )
+
+    def budgets(self, tree: Tree) -> dict[str, BudgetTable]:
+        read_tables = {}
+        for name, given in self.entries(tree, "budgets"):
+            self.check_name(as_budget_name, name, ("budgets", name))
+            table = self.table(BudgetTable, given, ("budgets", name))
+            if table is not None:
+                read_tables[name] = table
+        return read_tables
+
+    def datasets(self, tree: Tree) -> dict[str, DatasetTable]:
+        read_tables = {}
+        if not tree.get("datasets"):
+            told = "is required; declare a dataset as [datasets.NAME]"
+            self.found.append((("datasets",), told))
+        for name, given in self.entries(tree, "datasets"):
+            at: KeyPath = ("datasets", name)
+            self.check_name(as_own_name, name, at)
+            if is_csv(given):
+                # its other keys would all be unknown
+                self.found.append(((*at, "source", "type"), ONLY_HTTP))
+                continue
+            table = self.table(DatasetTable, given, at)
+            if table is not None:
+                read_tables[name] = table
+        return read_tables
+
+    def entries(self, tree: Tree, section: str) -> Iterator[tuple[str, object]]:
+        given = tree.get(section, {})
+        if isinstance(given, dict):
+            yield from given.items()
+        else:
+            told = f"must be tables, such as [{section}.NAME], not {kind_of(given)}"
+            self.found.append(((section,), told))
+
+    def check_name(self, check: Callable[[str], str], name: str, at: KeyPath) -> None:
+        try:
+            check(name)
+        except Unfit as unfit:
+            self.found.append((at, str(unfit)))
+
+    def table(self, model: type[Table], given: object, at: KeyPath) -> Table | None:
+        """Read one table, or note all that is wrong with it."""
+        tried: Tried = {}
+        try:
+            return model.model_validate(given, context=tried)
+        except ValidationError as error:
+            self.found.extend(problems_of(error, given, at=at, tried=tried))
+            return None
+
+
+def is_csv(given: object) -> bool:
+    source = given.get("source") if isinstance(given, dict) else None
+    return isinstance(source, dict) and source.get("type") == "csv"
+
+
+def names_in(table: object) -> list[str]:
+    return [*table] if isinstance(table, dict) else []
+
+
+def fields_by_dataset(tree: Tree) -> dict[str, frozenset[str]]:
+    """Return the names of all fields, even of datasets that could not be read."""
+    datasets = tree.get("datasets")
+    if not isinstance(datasets, dict):
+        return {}
+    return {
+        name: frozenset(names_in(given.get("fields")))
+        for name, given in datasets.items()
+        if isinstance(given, dict)
+    }

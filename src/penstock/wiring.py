@@ -1,0 +1,195 @@
+"""Settings in, adapters and use cases out: the only file that knows all."""
+
+import importlib
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from penstock.adapters.http.source import HttpPages
+from penstock.adapters.sqlite.budgets import SqliteBudgets
+from penstock.adapters.sqlite.database import Database
+from penstock.adapters.sqlite.imports import SqliteImports
+from penstock.adapters.sqlite.jobs import SqliteJobs
+from penstock.adapters.sqlite.ledger import SqliteLedger
+from penstock.adapters.sqlite.records import SqliteRecords
+from penstock.adapters.sqlite.schema import SqliteSchema
+from penstock.adapters.telemetry.log import log_events
+from penstock.domain.budget import Budget, without_limit
+from penstock.domain.dataset import Dataset
+from penstock.domain.job import WorkerId
+from penstock.errors import Misconfigured
+from penstock.flow.audit import Audit
+from penstock.flow.finish import Finish
+from penstock.flow.import_shard import ImportShard, Patience
+from penstock.flow.plan import DryRun, Plan
+from penstock.flow.replay import ReplayQuarantine
+from penstock.flow.sweep import Sweep
+from penstock.flow.work import Desk, Terms, Work, Worker
+from penstock.ports import Emit, Halt, Host, Source, Stores
+from penstock.settings import Settings, fingerprint
+
+Transform = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+@dataclass(frozen=True)
+class Penstock:
+    """Everything an entry point can ask for, built once for a process."""
+
+    settings: Settings
+    stores: Stores
+    emit: Emit
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan(
+            datasets=self.settings.datasets,
+            imports=self.stores.imports,
+            records=self.stores.records,
+            emit=self.emit,
+        )
+
+    @cached_property
+    def dry_run(self) -> DryRun:
+        return DryRun(self.plan, self.stores.records)
+
+    @cached_property
+    def finish(self) -> Finish:
+        return Finish(imports=self.stores.imports, emit=self.emit)
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        return Sweep(
+            datasets=self.settings.datasets,
+            jobs=self.stores.jobs,
+            imports=self.stores.imports,
+            finish=self.finish,
+        )
+
+    @cached_property
+    def audit(self) -> Audit:
+        return Audit(imports=self.stores.imports, jobs=self.stores.jobs, plan=self.plan)
+
+    @cached_property
+    def replay(self) -> ReplayQuarantine:
+        return ReplayQuarantine(records=self.stores.records)
+
+    def declaration(self, dataset: Dataset) -> str:
+        """Return the digest by which an unfinished import is recognised."""
+        return fingerprint(dataset, redact=self.settings.redact)
+
+    def budget(self, dataset: Dataset) -> Budget:
+        """Return the budget of a dataset; without one it can still be closed."""
+        name = dataset.source.budget
+        if name is None:
+            return without_limit(f"dataset:{dataset.name}")
+        return self.settings.budgets[name]
+
+    def source(self, dataset: Dataset) -> Source:
+        return HttpPages(
+            dataset,
+            stop_on=self.budget(dataset).stop_on,
+            redact=self.settings.redact,
+            transform=load_transform(self.settings, dataset),
+        )
+
+    def desks(self, names: Mapping[str, Dataset], host: Host) -> Mapping[str, Desk]:
+        """Set up all that is needed to work these datasets; threads share it."""
+        return {name: self._desk(dataset, host) for name, dataset in names.items()}
+
+    def work(self, desks: Mapping[str, Desk], worker: Worker, host: Host) -> Work:
+        terms = Terms(
+            lease=self.settings.lease,
+            attempts=self.settings.attempts,
+            redact=self.settings.redact,
+        )
+        return Work(
+            worker,
+            desks=desks,
+            stores=self.stores,
+            terms=terms,
+            finish=self.finish,
+            host=host,
+            emit=self.emit,
+        )
+
+    def _desk(self, dataset: Dataset, host: Host) -> Desk:
+        budget = self.budget(dataset)
+        return Desk(
+            dataset=dataset,
+            budget=budget.name,
+            import_shard=ImportShard(
+                dataset,
+                source=self.source(dataset),
+                budget=budget,
+                stores=self.stores,
+                patience=Patience(
+                    lease=self.settings.lease,
+                    longest_wait=self.settings.longest_wait,
+                    request=dataset.source.timeout,
+                    commit=self.settings.commit_timeout,
+                ),
+                host=host,
+                emit=self.emit,
+            ),
+        )
+
+
+@contextmanager
+def opened(settings: Settings, emit: Emit) -> Iterator[Penstock]:
+    """Connect what the settings name, and close it again."""
+    path = settings.sqlite_path
+    if path is None:
+        raise Misconfigured("penstock.database: only sqlite:/// in this version")
+    database = Database(path, busy=settings.commit_timeout)
+    stores = Stores(
+        schema=SqliteSchema(database),
+        imports=SqliteImports(database),
+        ledger=SqliteLedger(database, lease=settings.lease),
+        jobs=SqliteJobs(database),
+        budgets=SqliteBudgets(database),
+        records=SqliteRecords(database),
+    )
+    try:
+        yield Penstock(settings=settings, stores=stores, emit=emit)
+    finally:
+        database.close()
+
+
+def logging_emit(settings: Settings, *, as_json: bool, verbose: bool) -> Emit:
+    return log_events(redact=settings.redact, as_json=as_json, verbose=verbose)
+
+
+def new_worker_id() -> WorkerId:
+    """Name a worker so that a restart on the same host is another one."""
+    return WorkerId(f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}")
+
+
+def host_of(halt: Halt) -> Host:
+    return Host(halt=halt)
+
+
+def load_transform(settings: Settings, dataset: Dataset) -> Transform | None:
+    """Import the function a dataset names; modules beside penstock.toml are found."""
+    if dataset.transform is None:
+        return None
+    module_name, _, function = dataset.transform.partition(":")
+    folder = str(settings.path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    place = f"datasets.{dataset.name}.transform"
+    try:
+        found = getattr(importlib.import_module(module_name), function, None)
+    except Exception as error:
+        raise Misconfigured(
+            f"{place}: module {module_name!r} cannot be imported: {error}"
+        ) from error
+    if not callable(found):
+        raise Misconfigured(f"{place}: {module_name!r} has no function {function!r}")
+    transform: Transform = found
+    return transform

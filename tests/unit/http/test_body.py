@@ -1,0 +1,172 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.adapters.http import lenient
+from penstock.adapters.http.body import BodyReader
+from penstock.adapters.http.hiding import Hiding
+from penstock.domain.source import HttpSource, path_of
+from penstock.errors import Misconfigured, SourceUnavailable
+
+HIDING = Hiding(
+    HttpSource(url="http://x", headers={"X-API-Key": "s3cr3t-value"}), lambda text: text
+)
+
+
+def read(body: bytes, records: str = "", following: str | None = None):
+    path = None if following is None else path_of(following)
+    reader = BodyReader(path_of(records), path, HIDING)
+    return reader.read(body, content_type="application/json")
+
+
+def test_the_body_may_be_the_list():
+    assert read(b'[{"a": 1} , 2]').records == [b'{"a": 1}', b"2"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("data", b'{"data": [1, 2]}'),
+        ("a.b.c", b'{"x": [9], "a": {"b": {"c": [1, 2]}}}'),
+        ("0.items", b'[{"items": [1, 2]}, 5]'),
+        ("results.1.items", b'{"results": [{}, {"items": [1, 2]}]}'),
+    ],
+)
+def test_the_list_may_stand_at_any_path(path, body):
+    assert read(body, path).records == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"data": [], "meta": {"next": "x"}}', "x"),
+        (b'{"data": [], "meta": {"next": 7}}', 7),
+        (b'{"data": [], "meta": {"next": null}}', None),
+        (b'{"data": [], "meta": null}', None),
+        (b'{"data": []}', None),
+    ],
+)
+def test_the_next_token_is_found(body, value):
+    assert read(body, "data", "meta.next").next == value
+
+
+def test_a_byte_order_mark_is_no_data():
+    assert read(b"\xef\xbb\xbf[1]").records == [b"1"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"  \n",
+        b"\xef\xbb\xbf",
+        b"<html><body>down</body></html>",
+        b'[{"a": 1}',
+        b'[{"a": 1}, {"b"',
+        b'[{"a": 1}] <!-- cached -->',
+        b'[{"a": 1},]',
+        b'[,{"a": 1}]',
+        b'[{"a": }]',
+        b'[{"a": "\\ud800"}, {"b": }]',
+        b'[{"a": "\\ud800"}',
+        b'[{"a": "\\ud800"}, {"b": 1}}',
+        b'[{"a": NaN}]]',
+        b"[1 2]",
+        b"null",
+        b"{}",
+        b'{"error": "quota"}',
+        b'"text"',
+        b"[" * 100_000,
+        b"\xff\xfe[\x00]\x00",
+    ],
+)
+def test_what_is_not_a_whole_list_is_no_data(body):
+    with pytest.raises(SourceUnavailable):
+        read(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"{}", "nothing"),
+        (b'{"data": null}', "null"),
+        (b'{"data": {"a": 1}}', "an object"),
+        (b'{"data": "x"}', "a text"),
+        (b"[]", "nothing"),
+        (b"3", "nothing"),
+    ],
+)
+def test_the_sentence_says_what_stands_in_the_place_of_the_list(body, said):
+    with pytest.raises(SourceUnavailable, match=f"no list at data but {said} "):
+        read(body, "data")
+
+
+def test_the_sentence_shows_a_little_and_no_secret():
+    body = b"<html>s3cr3t-value\n\x00\x1b[31m" + b"x" * 500
+    with pytest.raises(SourceUnavailable) as caught:
+        read(body)
+    assert "s3cr3t" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    assert "application/json" in str(caught.value)
+    assert "is not whole JSON" in str(caught.value)
+    assert "525 bytes" in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"a": "\\ud800"}',
+        b'{"a": "\\udc00, [\\"]"}',
+        b'{"a": NaN}',
+        b'{"a": -Infinity}',
+        b"[" * 5000 + b"]" * 5000,
+    ],
+    ids=range(5),
+)
+def test_one_odd_record_does_not_take_the_others_with_it(odd):
+    body = b'{"data": [ {"id": 1} , ' + odd + b' ,{"id": 2}], "next": "x"}'
+    found = read(body, "data", "next")
+    assert found.records == [b'{"id": 1}', odd, b'{"id": 2}']
+    assert found.next == "x"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(st.characters(), max_size=5),
+    lambda below: (
+        st.lists(below, max_size=3)
+        | st.dictionaries(st.text(max_size=3), below, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.lists(VALUES, max_size=5), st.sampled_from([None, 2]))
+def test_lenient_cutting_finds_the_elements(values, indent):
+    text = json.dumps(values, indent=indent).encode()
+    found = [json.loads(each) for each in lenient.items(text)]
+    assert repr(found) == repr(values)
+
+
+@given(st.dictionaries(st.text(max_size=3), VALUES, max_size=5))
+def test_lenient_cutting_finds_the_members(values):
+    found = lenient.members(json.dumps(values).encode())
+    assert {name: repr(json.loads(found[name])) for name in found} == {
+        name: repr(values[name]) for name in values
+    }
+
+
+@given(st.binary(max_size=40))
+def test_lenient_cutting_never_fails_otherwise(text):
+    for cut in (lenient.items, lenient.members):
+        try:
+            cut(text)
+        except ValueError:
+            continue
+
+
+def test_a_next_path_needs_a_body_that_is_no_list():
+    with pytest.raises(Misconfigured, match=r"source\.records"):
+        BodyReader((), ("next",), HIDING)

@@ -1,0 +1,992 @@
+"""`penstock.toml` becomes one frozen tree, or sentences that say what is wrong."""
+
+import base64
+import json
+import tomllib
+from copy import deepcopy
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.domain.axes import BboxAxis, ListAxis, RangeAxis, TimeAxis, ValuesFrom
+from penstock.domain.budget import Limit
+from penstock.domain.dataset import FieldType, WhenMissing
+from penstock.domain.source import AuthKind, End, Paging
+from penstock.errors import Misconfigured, NotFound
+from penstock.settings import STARTER, Settings, fingerprint, load
+from penstock.settings.units import parse_duration, parse_rate, parse_size
+
+SECRET = "s3cr3t/va+lue"
+ENVIRON = {"OCM_API_KEY": SECRET}
+
+MINIMAL = """
+[penstock]
+[budgets.api]
+rate = "5/s"
+[datasets.poi]
+key = "id"
+[datasets.poi.fields]
+id = { type = "int" }
+name = "Name"
+lat = { type = "float" }
+lon = { type = "float" }
+note = { local = true }
+extra = { type = "json" }
+[datasets.poi.source]
+url = "https://api.example.org/poi"
+"""
+PAGES = "[datasets.poi.source.pages]\n"
+SHARDS = "[datasets.poi.shards]\n"
+KEYSET = PAGES + 'by = "keyset"\nsend = "after"\nfield = "id"\n'
+WINDOW = 'w = { kind = "time", from = "2026-01-01T00:00:00Z", '
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path
+
+
+@pytest.fixture
+def read(folder):
+    def read_text(text: str, environ=ENVIRON) -> Settings:
+        path = folder / "penstock.toml"
+        path.write_text(text, encoding="utf-8")
+        return load(path, environ)
+
+    return read_text
+
+
+@pytest.fixture
+def refuse(read, folder):
+    def refused(text: str, environ=ENVIRON) -> list[str]:
+        with pytest.raises(Misconfigured) as caught:
+            read(text, environ)
+        prefix = f"{folder / 'penstock.toml'}: "
+        assert all(each.startswith(prefix) for each in caught.value.problems)
+        return [each.removeprefix(prefix) for each in caught.value.problems]
+
+    return refused
+
+
+def test_the_starter_loads_without_a_problem(read, folder):
+    settings = read(STARTER)
+
+    poi = settings.dataset("poi")
+    assert settings.sqlite_path == folder / "penstock.db"
+    assert settings.lease == timedelta(seconds=60)
+    assert settings.longest_wait == timedelta(seconds=10)
+    assert settings.commit_timeout == timedelta(seconds=10)
+    assert settings.attempts == 8
+    assert settings.budgets["ocm"].limits == (
+        Limit(requests=10, period=timedelta(seconds=1)),
+        Limit(requests=20_000, period=timedelta(days=1)),
+    )
+    assert settings.budgets["ocm"].stop_on == {401, 403}
+    assert [each.name for each in poi.fields][:3] == ["id", "title", "town"]
+    assert poi.fields[0].required
+    assert poi.fields[2].path == ("AddressInfo", "Town")
+    assert poi.geo == ("lat", "lon")
+    assert poi.missing.do is WhenMissing.MARK
+    assert poi.source.query == {"output": "json", "compact": "true", "verbose": "false"}
+    assert poi.source.headers == {"X-API-Key": SECRET}
+    assert poi.source.pages.by is Paging.KEYSET
+    assert poi.source.pages.size == 500
+    assert poi.axes == (
+        ListAxis(
+            name="country",
+            values=("87", "80"),
+            send="countryid",
+            check=("AddressInfo", "CountryID"),
+        ),
+    )
+    assert poi.delta is not None
+    assert poi.delta.overlap == timedelta(hours=2)
+
+
+def test_a_minimal_file_takes_the_defaults(read):
+    poi = read(MINIMAL).dataset("poi")
+
+    assert poi.source.pages.by is Paging.SINGLE
+    assert poi.source.timeout == timedelta(seconds=30)
+    assert poi.source.budget is None
+    assert poi.fields[0].path == ("id",)
+    assert [each.name for each in poi.columns] == ["id", "name", "lat", "lon", "extra"]
+    assert poi.axes == ()
+    assert poi.missing.do is WhenMissing.KEEP
+
+
+def test_every_axis_keeps_its_exact_bounds_and_order(read):
+    settings = read(
+        MINIMAL.replace("/poi", "/{region}/poi")
+        + KEYSET
+        + SHARDS
+        + """
+region = { kind = "list", values = { dataset = "areas", field = "id" } }
+tile = { kind = "bbox", area = [47.1, 5.8, 55, 15.10], step = 0.1, send = "box", check = ["lat", "lon"] }
+edges = { kind = "bbox", area = [-10, 170, 10, -170], step = 5, send = { south = "s", west = "w", north = "n", east = "e" } }
+window = { kind = "time", from = 2026-01-01T01:00:00+01:00, step = "1h", send = { from = "a", until = "b" }, bounds = "(]" }
+ids = { kind = "range", from = 0, until = 100, step = 10, smallest = 5 }
+
+[datasets.areas]
+key = "id"
+fields = { id = {} }
+source = { url = "https://api.example.org/areas" }
+"""  # noqa: E501
+    )
+
+    region, tile, edges, window, ids = settings.dataset("poi").axes
+    assert isinstance(region, ListAxis)
+    assert region.values == ValuesFrom(dataset="areas", field="id")
+    assert isinstance(tile, BboxAxis)
+    assert tile.area == tuple(map(Decimal, ("47.1", "5.8", "55", "15.1")))
+    assert tile.step == Decimal("0.1")
+    assert tile.check == (("lat",), ("lon",))
+    assert isinstance(edges, BboxAxis)
+    assert edges.send == {"south": "s", "west": "w", "north": "n", "east": "e"}
+    assert isinstance(window, TimeAxis)
+    assert window.start == datetime(2026, 1, 1, tzinfo=UTC)
+    assert (window.step, window.bounds) == (timedelta(hours=1), "(]")
+    assert isinstance(ids, RangeAxis)
+    assert (ids.start, ids.until, ids.step, ids.smallest) == (0, 100, 10, 5)
+
+
+def test_a_time_axis_without_step_is_one_window_that_is_never_split(read):
+    axis = read(MINIMAL + SHARDS + WINDOW + "send = { from = 'since' } }").dataset(
+        "poi"
+    )
+    window = axis.axes[0]
+
+    assert isinstance(window, TimeAxis)
+    assert window.step == window.smallest == timedelta(days=36_500)
+
+
+def test_defaults_and_choices_are_stored_as_their_type(read):
+    fields = """
+[datasets.poi.fields]
+points = { type = "int", default = "7", min = 0 }
+price = { type = "float", default = 1.5 }
+day = { type = "date", default = 2026-01-02 }
+at = { type = "timestamp", default = 2026-01-02T03:04:05Z }
+status = { enum = ["open", " closed "], default = "open" }
+tags = { type = "json", default = { a = [1.5] } }
+"""
+    poi = read(MINIMAL.replace("[datasets.poi.fields]", fields)).dataset("poi")
+
+    by_name = {each.name: each for each in poi.fields}
+    assert by_name["points"].default == 7
+    assert by_name["price"].default == 1.5
+    assert str(by_name["day"].default) == "2026-01-02"
+    assert by_name["at"].default == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert by_name["status"].choices == ("open", "closed")
+    assert by_name["tags"].default == '{"a":[1.5]}'
+    assert by_name["tags"].type is FieldType.JSON
+
+
+def test_a_source_is_read_with_its_body_auth_and_limits(read):
+    settings = read(
+        MINIMAL
+        + """
+method = "POST"
+body = { area = [1.5, 2], name = "x" }
+query = { limit = 5, all = true, lat = 47.50 }
+auth = { type = "oauth2", token_url = "https://id.example.org/", client_id = "me", client_secret = "${OCM_API_KEY}", scope = "a b" }
+records = "data.items"
+max_bytes = "10MB"
+cap = 1000
+[datasets.poi.source.pages]
+by = "page"
+send = "page"
+first = 0
+end = "short"
+size = { value = 50 }
+"""  # noqa: E501
+    )
+
+    source = settings.dataset("poi").source
+    assert source.body == {"area": [1.5, 2], "name": "x"}
+    assert source.query == {"limit": "5", "all": "true", "lat": "47.50"}
+    assert source.auth is not None
+    assert source.auth.type is AuthKind.OAUTH2
+    assert source.auth.client_secret == SECRET
+    assert source.records == ("data", "items")
+    assert (source.max_bytes, source.cap) == (10_000_000, 1000)
+    assert (source.pages.first, source.pages.end) == (0, End.SHORT)
+    assert (source.pages.size, source.pages.size_send) == (50, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("60s", 60), ("250ms", 0.25), ("1h30m", 5400), ("2h", 7200), ("365d", 31_536_000),
+     ("1.5s", 1.5), ("5 min", 300), ("0s", 0)],
+)  # fmt: skip
+def test_durations_are_read_as_people_write_them(text, seconds):
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [("10/s", "10/s"), ("600/min", "600/min"), ("1000/h", "1000/h"), ("1/2s", "1/2s"),
+     ("20000/day", "20000/day"), ("5 per second", "5/s"), ("60 / 60 s", "60/min")],
+)  # fmt: skip
+def test_rates_are_read_as_people_write_them(text, spelled):
+    assert str(parse_rate(text)) == spelled
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("64MiB", 2**26), ("10MB", 10**7), ("1.5 KiB", 1536), ("7B", 7), (512, 512)],
+)
+def test_sizes_are_read_as_people_write_them(text, size):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("parse", [parse_duration, parse_rate, parse_size])
+@pytest.mark.parametrize(
+    "value",
+    ["", "s", "60", "-5s", "5/", "0/s", "5 parsecs", "٣s", "1e9s", True, None, 1.5,
+     "9" * 30 + "d", "9" * 30 + "/s", "9" * 30 + "MB", "9" * 5000, [], "5/0s"],
+)  # fmt: skip
+def test_other_units_are_refused_with_what_is_allowed(parse, value):
+    with pytest.raises(ValueError, match=r"such as|longer|between|allow"):
+        parse(value)
+
+
+BAD_KEYS = {
+    "unknown section": ("[budget.x]\n", "budget: unknown key; did you mean 'budgets'?"),
+    "unknown key": (
+        "[datasets.poi.missing]\ndoo = 'keep'",
+        "datasets.poi.missing.doo: unknown key; did you mean 'do'?",
+    ),
+    "unknown key in a variant": (
+        SHARDS + "c = { kind = 'list', sent = 'c', values = [1] }",
+        "datasets.poi.shards.c.sent: unknown key; did you mean 'send'?",
+    ),
+    "nearest kind": (
+        SHARDS + "c = { kind = 'lists', values = [1] }",
+        (
+            "datasets.poi.shards.c.kind: 'lists' is not one of list, time, range, "
+            "bbox; did you mean 'list'?"
+        ),
+    ),
+    "no kind": (SHARDS + "c = { values = [1] }", "datasets.poi.shards.c.kind: is req"),
+    "wrong type": (
+        "[datasets.poi.delta]\nsend = 5\nfield = 'x'",
+        "datasets.poi.delta.send: must be text in quotes, not a whole number",
+    ),
+    "missing key": (PAGES, "datasets.poi.source.pages.by: is required"),
+    "no unknown key without a list": (
+        "[datasets.poi.bad]\nzzzzz = 1",
+        "datasets.poi.bad.zzzzz: unknown key; known here are max, max_ratio",
+    ),
+    "ratio": ("[datasets.poi.bad]\nmax_ratio = 2", "bad.max_ratio: must be at most 1"),
+    "bad name": (
+        "[budgets.'My API']\nrate = '1/s'",
+        'budgets."My API": is no name',
+    ),
+    "our name": (
+        "[datasets.penstock_x]\n",
+        "datasets.penstock_x: names that begin with penstock_ or sqlite_ are taken",
+    ),
+    "bad axis name": (
+        SHARDS + "'A|b' = { kind = 'list', send = 'x', values = [1] }",
+        'datasets.poi.shards."A|b": is no name',
+    ),
+    "stop_on": (
+        "[budgets.b]\nrate = '1/s'\nstop_on = [200]",
+        "budgets.b.stop_on[0]: must be at least 400",
+    ),
+    "same limit": (
+        "[budgets.b]\nrate = ['60/min', '60/60s']",
+        "budgets.b.rate: names the same limit twice",
+    ),
+    "no rate": ("[budgets.b]\nrate = []", "budgets.b.rate: must have at least 1"),
+    "csv": (
+        "[datasets.r.source]\ntype = 'csv'\nfiles = 'x'",
+        "datasets.r.source.type: 'csv' is not supported in this version",
+    ),
+    "schedules": ("[schedules.x]", "schedules: not supported in this version"),
+    "auth": ("[auth]", "auth: not supported in this version"),
+}
+
+
+@pytest.mark.parametrize(("added", "problem"), BAD_KEYS.values(), ids=list(BAD_KEYS))
+def test_a_wrong_key_is_named_with_the_nearest_word(refuse, added, problem):
+    assert any(problem in each for each in refuse(MINIMAL + added))
+
+
+BAD_PENSTOCK = {
+    "postgres": ("database = 'postgresql://u@h/d'", "database: only sqlite:///"),
+    "memory": ("database = 'sqlite:///:memory:'", "database: must name a file"),
+    "no file": ("database = 'sqlite://'", "database: must name a file"),
+    "redis": (
+        "redis = 'redis://x'",
+        "penstock.redis: not supported in this version; remove it (budgets are kept",
+    ),
+    "lease": ("lease = '5'", "lease: '5' is not a duration such as"),
+    "lease number": ("lease = 60", "lease: must be a duration such as"),
+    "attempts": ("attempts = 0", "attempts: must be at least 1"),
+    "sum": (
+        "lease = '50s'",
+        (
+            "datasets.poi.source.timeout: timeout 30s + penstock.wait 10s + "
+            "penstock.commit_timeout 10s = 50s does not fit in penstock.lease = 50s"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("added", "problem"), BAD_PENSTOCK.values(), ids=list(BAD_PENSTOCK)
+)
+def test_a_wrong_common_setting_is_refused(refuse, added, problem):
+    text = MINIMAL.replace("[penstock]", f"[penstock]\n{added}")
+
+    assert [each for each in refuse(text) if problem in each]
+
+
+BAD_FIELDS = {
+    "min for text": ("x = { min = 1 }", "x.min: has no meaning for type text"),
+    "pattern for int": ("x = { type='int', pattern='a' }", "x.pattern: has no meaning"),
+    "pattern": ("x = { pattern = '(' }", "x.pattern: is not a regular expression"),
+    "type": ("x = { type = 'flaot' }", "did you mean 'float'?"),
+    "min over max": ("x = { type='int', min=2, max=1 }", "x.min: 2 is greater than"),
+    "default type": ("x = { type='int', default='a' }", "x.default: 'a' is not of"),
+    "default range": ("x = { type='int', default=5, max=1 }", "x.default: 5 is not in"),
+    "choice type": ("x = { type='int', enum=['a'] }", "x.enum: 'a' is not of type"),
+    "default choice": ("x = { enum=['a'], default='b' }", "x.default: 'b' is not one"),
+    "two choices": ("x = { enum=['a'], choices=['a'] }", "x.enum: means the same as"),
+    "default, required": ("x = { required=true, default='b' }", "x.default: is never"),
+    "local path": ("x = { path='a', local=true }", "x.path: has no meaning for a loc"),
+    "local required": ("x = { required=true, local=true }", "x.required: is impossib"),
+    "empty step": ("x = 'a..b'", "x: 'a..b' has an empty step"),
+    "top": ("x = ''", "x.path: '' is the whole record"),
+    "format": ("x = { type='date', format='%Q' }", "x.format: is not a form"),
+    "shape": ("x = 5", "x: must be a table, not a whole number"),
+    "column": ("x = { column='a' }", "x.column: not supported in this version"),
+    "name": ("X = 'a'", "fields.X: is no name"),
+}
+
+
+@pytest.mark.parametrize(
+    ("added", "problem"), BAD_FIELDS.values(), ids=list(BAD_FIELDS)
+)
+def test_a_wrong_field_is_refused(refuse, added, problem):
+    fields = "[datasets.poi.fields]\n"
+
+    found = refuse(MINIMAL.replace(fields, fields + added + "\n"))
+
+    assert len(found) == 1
+    assert problem in found[0]
+    assert found[0].startswith("datasets.poi.fields.")
+
+
+BAD_USES = {
+    "key": ("key = 'id'", "key = 'idd'", "key: 'idd' is not a declared field; did you"),
+    "local key": ("key = 'id'", "key = 'note'", "key: 'note' is a local field"),
+    "key type": ("key = 'id'", "key = 'lat'", "key: 'lat' is of type float, not date"),
+    "key twice": ("key = 'id'", "key = ['id', 'id']", "key: names 'id' twice"),
+    "no key": ("key = 'id'", "key = []", "key: must have at least 1"),
+    "search": ("key = 'id'", "key = 'id'\nsearch = ['id']", "search: 'id' is of type"),
+    "geo": ("key = 'id'", "key = 'id'\ngeo = ['lat', 'lonn']", "did you mean 'lon'?"),
+    "one geo": ("key = 'id'", "key = 'id'\ngeo = ['lat']", "geo: must have at least 2"),
+    "filter": ("key = 'id'", "key = 'id'\nfilter = ['extra']", "'extra' is of type js"),
+    "version": ("key = 'id'", "key = 'id'\nversion = 'note'", "version: 'note' is a l"),
+    "transform": ("key = 'id'", "key = 'id'\ntransform = 'x.y'", "not 'module:functi"),
+    "cache": ("key = 'id'", "key = 'id'\ncache = '60s'", "cache: not supported in th"),
+    "key default": ('type = "int"', 'type = "int", default = 1', "id.default: is nev"),
+}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"), BAD_USES.values(), ids=list(BAD_USES)
+)
+def test_a_use_of_a_field_is_held_against_its_declaration(refuse, old, new, problem):
+    text = MINIMAL.replace(old.replace("'", '"'), new, 1)
+
+    assert [each for each in refuse(text) if problem in each]
+
+
+BAD_SOURCES = {
+    "scheme": ("url = 'ftp://x/y'", "url: must begin with http:// or https://"),
+    "host": ("url = 'https:///y'", "url: is not an address"),
+    "port": ("url = 'https://x:99999/y'", "url: is not an address"),
+    "ipv6": ("url = 'https://[x/y'", "url: is not an address"),
+    "password": ("url = 'https://a:b@x/y'", "url: must hold no password"),
+    "query": ("url = 'https://x/y?a=b'", "url: must end with its path"),
+    "brace": ("url = 'https://x/{y'", "url: has a brace without its partner"),
+    "host axis": ("url = 'https://{y}/'", "url: may hold {axis} in its path only"),
+    "unknown axis": ("url = 'https://x/{y}'", "url: {y} names no shard axis"),
+    "method": ("method = 'get'", "method: 'get' is not one of GET, POST; did you mean"),
+    "body": ("body = { a = 1 }", "body: is sent by POST only"),
+    "query value": ("query = { a = [1] }", "query.a: must be text, a number, true"),
+    "header": ("headers = { A = 'a\\nb' }", "headers.A: holds a line break"),
+    "header name": ("headers = { 'a b' = 'c' }", 'headers."a b": is not a header name'),
+    "records": ("records = '.'", "records: '.' has an empty step"),
+    "budget": ("budget = 'apy'", "budget: budget 'apy' is not declared; did you mean"),
+    "timeout": ("timeout = '0s'", "timeout: '0s' must be longer than nothing"),
+    "size": ("max_bytes = '1 ton'", "max_bytes: '1 ton' is not a size such as"),
+    "cap": ("cap = 0", "cap: must be at least 1"),
+    "auth": ("auth = { type = 'beaver' }", "auth.type: 'beaver' is not one of bearer"),
+    "token": ("auth = { type = 'bearer' }", "auth.token: is required"),
+    "auth key": (
+        "auth = { type = 'bearer', token = 'x', user = 'y' }",
+        "auth.user: unknown key",
+    ),
+    "auth twice": (
+        "auth = { type = 'bearer', token = 'x' }\nheaders = { authorization = 'y' }",
+        "auth: and headers.Authorization exclude each other",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("added", "problem"), BAD_SOURCES.values(), ids=list(BAD_SOURCES)
+)
+def test_a_wrong_source_is_refused(refuse, added, problem):
+    text = MINIMAL + added.replace("'a\\nb'", '"a\\nb"')
+    if added.startswith("url"):
+        text = MINIMAL.replace('url = "https://api.example.org/poi"', added)
+
+    found = refuse(text)
+
+    assert len(found) == 1
+    assert f"datasets.poi.source.{problem}" in found[0]
+
+
+BAD_PAGES = {
+    "keyset": ("by = 'keyset'", ["send: is required", "field: is required"]),
+    "offset": ("by = 'offset'\nsend = 'o'", ["size: is required"]),
+    "cursor": ("by = 'cursor'\nsend = 'c'", ["next: is required"]),
+    "page": ("by = 'page'", ["send: is required"]),
+    "unused": (
+        "by = 'keyset'\nsend = 'a'\nfield = 'id'\nfirst = 1",
+        ['first: has no meaning with by = "keyset"'],
+    ),
+    "single": ("by = 'single'\nmax = 5", ["max: has no meaning with by"]),
+    "short": ("by = 'page'\nsend = 'p'\nend = 'short'", ['end: "short" needs size']),
+    "kind": ("by = 'keysets'", ["by: 'keysets' is not one of keyset"]),
+    "order": ("by = 'single'\norder = { a = [] }", ["order.a: must be text, a numb"]),
+    "sent twice": (
+        "by = 'page'\nsend = 'p'\norder = { p = 1 }",
+        ["order.p: parameter 'p' is sent by source.pages.send too"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("added", "problems"), BAD_PAGES.values(), ids=list(BAD_PAGES))
+def test_wrong_pages_are_refused(refuse, added, problems):
+    found = refuse(MINIMAL + PAGES + added)
+
+    assert len(found) == len(problems)
+    for each, problem in zip(found, problems, strict=True):
+        assert each.startswith(f"datasets.poi.source.pages.{problem}")
+
+
+BOTH = "send = { from = 'a', until = 'b' }, "
+BOX = "w = { kind = 'bbox', send = 'x', "
+BAD_AXES = {
+    "never sent": (
+        "w = { kind = 'list', values = [1] }",
+        "axis 'w' is never sent: give it send, or put {w} into the url",
+    ),
+    "no values": ("w = { kind = 'list', send = 'x', values = [] }", "at least 1"),
+    "twice": ("w = { kind='list', send='x', values=[1, '1'] }", "names a value twice"),
+    "bool": ("w = { kind='list', send='x', values=[true] }", "values[0]: must be text"),
+    "shape": (
+        "w = { kind='list', send='x', values=5 }",
+        "values: must be a list, or {",
+    ),
+    "dataset": (
+        "w = { kind='list', send='x', values={ dataset='pois', field='id' } }",
+        "values.dataset: dataset 'pois' is not declared; did you mean 'poi'?",
+    ),
+    "dataset field": (
+        "w = { kind='list', send='x', values={ dataset='poi', field='idd' } }",
+        "values.field: 'idd' is not a field of 'poi'; did you mean 'id'?",
+    ),
+    "itself": (
+        "w = { kind='list', send='x', values={ dataset='poi', field='id' } }",
+        "values.dataset: dataset 'poi' would have to wait for itself",
+    ),
+    "lower bound only": (
+        WINDOW + "step = '1h', send = { from = 'a' } }",
+        "send: names only a parameter for from, so every window would read up to now",
+    ),
+    "upper bound only": (
+        WINDOW + "step = '1h', send = { until = 'a' } }",
+        "send: names only a parameter for until, so every window would read from the",
+    ),
+    "no send": (WINDOW + "step = '1h' }", "send: is required"),
+    "empty send": (WINDOW + "send = {} }", "send: must name a parameter for from"),
+    "naive": (
+        "w = { kind = 'time', from = 2026-01-01T00:00:00, " + BOTH + "step = '1h' }",
+        "from: '2026-01-01 00:00:00' does not say its zone; say the zone, e.g. Z",
+    ),
+    "no time": (
+        "w = { kind = 'time', from = 'soon', " + BOTH + "step = '1h' }",
+        "from: 'soon' is",
+    ),
+    "until": (WINDOW + BOTH + "until = 2025-01-01T00:00:00Z }", "until: must be later"),
+    "step": (WINDOW + BOTH + "step = '1500ms' }", "step: must be whole seconds"),
+    "unit of step": (
+        WINDOW + BOTH + "step = '1h', format = '%Y-%m-%d' }",
+        "step: must be whole units of 86400s: format '%Y-%m-%d' tells no finer time",
+    ),
+    "unit of from": (
+        "w = { kind='time', from=2026-01-01T00:00:30Z, format='%F %H:%M', "
+        + BOTH
+        + "step = '1h' }",
+        "from: must be whole units of 60s",
+    ),
+    "host zone": (WINDOW + BOTH + "format = '%s' }", "format: '%s' cannot be used"),
+    "no date": (WINDOW + BOTH + "format = '%H:%M:%S' }", "apart alike"),
+    "bounds": (WINDOW + BOTH + "bounds = '[[' }", "bounds: '[[' is not one of"),
+    "smallest": (WINDOW + BOTH + "step='1h', smallest='2h' }", "smallest: must not be"),
+    "area": (BOX + "area=[50, 0, 40, 1], step=1 }", "area: must be [south, west, nor"),
+    "meridians": (BOX + "area=[0, 5, 1, 5], step=1 }", "area: west and east must diff"),
+    "edges": (BOX + "area=[0, 5, 1], step=1 }", "area: must have at least 4"),
+    "nan": (BOX + "area=[0, 5, 1, nan], step=1 }", "area[3]: is no number of degrees"),
+    "tiny": (BOX + "area=[0, 5, 1, 6], step=1e-99 }", "step: must have at most 9"),
+    "no step": (BOX + "area=[0, 5, 1, 6], step=0 }", "step: must be greater than 0"),
+    "box format": (
+        BOX + "area=[0, 5, 1, 6], step=1, format='{south.real}' }",
+        "format: must hold {south} {west} {north} {east}, and no other braces",
+    ),
+    "one check": (BOX + "area=[0, 5, 1, 6], step=1, check=['a'] }", "check: must have"),
+    "range": (
+        "w = { kind='range', from=5, until=5, " + BOTH + "step = 1 }",
+        "until: must be greater than from",
+    ),
+    "range without keyset": (
+        "w = { kind='range', from=0, until=5, step=1 }",
+        'send: needs from and until without pages.by = "keyset"',
+    ),
+    "range smallest": (
+        "w = { kind='range', from=0, until=5, smallest=2, " + BOTH + "step = 1 }",
+        "smallest: must not be greater than step",
+    ),
+    "sent twice": (
+        (
+            "v = { kind='list', send='x', values=[1] }\n"
+            "w = { kind='list', send='x', values=[1] }"
+        ),
+        "send: parameter 'x' is sent by shards.v too",
+    ),
+}
+
+
+@pytest.mark.parametrize(("added", "problem"), BAD_AXES.values(), ids=list(BAD_AXES))
+def test_a_wrong_axis_is_refused(refuse, added, problem):
+    found = refuse(MINIMAL + SHARDS + added)
+
+    assert any(problem in each for each in found)
+    assert all(each.startswith("datasets.poi.shards.w") for each in found)
+
+
+def test_only_a_list_axis_can_stand_in_the_url(refuse):
+    text = MINIMAL.replace("/poi", "/{w}") + SHARDS + WINDOW + BOTH + "step = '1h' }"
+
+    assert refuse(text) == [
+        "datasets.poi.source.url: {w}: only the value of a list axis can stand in a url"
+    ]
+
+
+def test_a_parameter_is_not_sent_by_the_query_and_an_axis(refuse, read):
+    axis = SHARDS + "w = { kind = 'list', send = 'x', values = [1] }"
+    query = "query = { x = 1 }\n"
+
+    assert refuse(MINIMAL + query + axis) == [
+        "datasets.poi.shards.w.send: parameter 'x' is sent by source.query too"
+    ]
+    assert read(MINIMAL + "method = 'POST'\n" + query + axis)
+
+
+def test_a_delta_may_be_asked_in_epoch_seconds(read):
+    delta = "[datasets.poi.delta]\nsend = 'since'\nfield = 'at'\nformat = '%s'"
+
+    assert read(MINIMAL + delta).dataset("poi").delta.format == "%s"
+
+
+def test_datasets_do_not_wait_for_each_other(refuse):
+    values = "w = { kind='list', send='x', values={ dataset='%s', field='id' } }\n"
+    other = MINIMAL[MINIMAL.index("[datasets.poi]") :] + SHARDS + values % "poi"
+
+    found = refuse(
+        MINIMAL
+        + SHARDS
+        + values % "two"
+        + other.replace("datasets.poi", "datasets.two")
+    )
+
+    assert [each.partition(": ")[2] for each in found] == [
+        "dataset 'poi' would have to wait for itself, through 'two'",
+        "dataset 'two' would have to wait for itself, through 'poi'",
+    ]
+
+
+def test_all_problems_of_a_file_are_told_at_once(refuse):
+    text = (
+        STARTER.replace("[penstock]", "[penstock]\nleese = '60s'")
+        .replace('"20000/day"', '"5/parsec"')
+        .replace('type = "float", min = -90', 'typ = "float", min = -90')
+        .replace('by    = "keyset"', 'by    = "keyst"')
+    )
+
+    assert refuse(text, {}) == [
+        (
+            "datasets.poi.source.headers.X-API-Key: "
+            "environment variable 'OCM_API_KEY' is not set"
+        ),
+        "penstock.leese: unknown key; did you mean 'lease'?",
+        (
+            "budgets.ocm.rate[1]: '5/parsec' is not a rate such as '10/s', '600/min', "
+            "'1000/h', '20000/day' or '1/2s'"
+        ),
+        "datasets.poi.fields.lat.typ: unknown key; did you mean 'type'?",
+        (
+            "datasets.poi.source.pages.by: 'keyst' is not one of keyset, offset, page, "
+            "cursor, link, single; did you mean 'keyset'?"
+        ),
+    ]
+
+
+def test_a_file_without_datasets_says_how_to_declare_one(refuse):
+    assert refuse("") == ["datasets: is required; declare a dataset as [datasets.NAME]"]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"[a\n", "line 1, column 3: expected ']'"),
+        (b"a = 1\nb = [", "line 2, the end of the file: invalid value"),
+        (b"a = 1\na = 2\n", "line 2, column 6: cannot overwrite a value"),
+        (b"a = 1\nb = '\xff'\n", "line 2: is not UTF-8 text"),
+        (b"a = " + b"[" * 5000, "is nested too deeply"),
+        (b"a = " + b"9" * 5000, "holds a number that is too long"),
+        (b"a" + b".a" * 500 + b" = 1", "a.a.a: is nested too deeply"),
+    ],
+    ids=["bracket", "end", "twice", "bytes", "lists", "digits", "tables"],
+)
+def test_what_is_not_toml_is_told_with_its_line(folder, content, told):
+    path = folder / "penstock.toml"
+    path.write_bytes(content)
+
+    with pytest.raises(Misconfigured) as caught:
+        load(path, {})
+
+    assert caught.value.problems[0].startswith(f"{path}: {told}")
+
+
+def test_a_missing_file_suggests_init(folder):
+    with pytest.raises(
+        Misconfigured, match="no such file; write one with: penstock init"
+    ):
+        load(folder / "penstock.toml", {})
+
+
+def test_a_folder_is_no_settings_file(folder):
+    with pytest.raises(Misconfigured, match="is a folder, not a file"):
+        load(folder, {})
+
+
+def test_an_impossible_path_is_a_sentence(folder):
+    with pytest.raises(Misconfigured, match="cannot be read"):
+        load(Path("a\x00b"), {})
+
+
+def test_an_unknown_dataset_suggests_the_nearest(read):
+    with pytest.raises(NotFound, match=r"'poy' is not declared in .* mean 'poi'"):
+        read(MINIMAL).dataset("poy")
+
+
+@pytest.mark.parametrize(
+    ("database", "expected"),
+    [("sqlite:///data/x.db", "data/x.db"), ("sqlite:////var/x.db", "/var/x.db")],
+)
+def test_a_relative_database_lies_beside_the_file(read, folder, database, expected):
+    settings = read(MINIMAL.replace("[penstock]", f"[penstock]\ndatabase='{database}'"))
+
+    assert settings.sqlite_path == folder / expected
+
+
+def test_secrets_are_filled_anywhere_and_dollars_can_be_escaped(read):
+    source = (
+        read(
+            MINIMAL
+            + 'query = { a = "x-${OCM_API_KEY}-y", b = "$${OCM_API_KEY}", c = "$" }'
+        )
+        .dataset("poi")
+        .source
+    )
+
+    assert source.query == {"a": f"x-{SECRET}-y", "b": "${OCM_API_KEY}", "c": "$"}
+
+
+@pytest.mark.parametrize("text", ["${}", "${1A}", "${A", "${A B}"])
+def test_a_placeholder_without_a_name_is_refused(refuse, text):
+    [problem] = refuse(MINIMAL + f"query = {{ a = '{text}' }}")
+
+    assert problem.startswith("datasets.poi.source.query.a: ")
+    assert "names no variable" in problem
+
+
+def test_a_variable_that_is_not_text_is_refused(refuse):
+    [problem] = refuse(STARTER, {"OCM_API_KEY": "\udcff\udcfe12"})
+
+    assert "does not hold UTF-8 text" in problem
+
+
+def test_a_gap_is_not_reported_twice(refuse):
+    [problem] = refuse(MINIMAL.replace("[penstock]", "[penstock]\nlease = '${GONE}'"))
+
+    assert problem == "penstock.lease: environment variable 'GONE' is not set"
+
+
+def test_redact_hides_every_form_of_a_secret(read):
+    secret = 'p/ü+ "x\\y'
+    settings = read(
+        MINIMAL + 'auth = { type = "basic", username = "ann", password = "${PASS}" }',
+        {"PASS": secret},
+    )
+    pair = base64.b64encode(f"ann:{secret}".encode()).decode()
+
+    for form in (
+        secret,
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        json.dumps(secret)[1:-1],
+        repr(secret)[1:-1],
+    ):
+        assert settings.redact(f"<{form}>") == "<${PASS}>"
+    hidden = settings.redact(f"Basic {pair}")
+    assert hidden == "Basic ${datasets.poi.source.auth.password}"
+
+
+def test_redact_hides_the_longest_secret_first_and_ignores_tiny_ones(read):
+    query = 'query = { a = "${A}", b = "${B}", c = "${C}", d = "${D}" }'
+    environ = {"A": "abcd", "B": "abcdefgh", "C": "x", "D": ""}
+
+    settings = read(MINIMAL + query, environ)
+
+    assert settings.redact("abcdefgh abcd x") == "${B} ${A} x"
+
+
+def test_a_credential_written_in_the_file_is_a_secret_too(read):
+    settings = read(MINIMAL + 'auth = { type = "bearer", token = "open-token" }')
+
+    hidden = settings.redact("Bearer open-token")
+    assert hidden == "Bearer ${datasets.poi.source.auth.token}"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "lease = '${S}'",
+        "database = '${S}'",
+        "attempts = '${S}'",
+        "${S} = 1",
+    ],
+)
+def test_a_secret_is_in_no_problem(refuse, place):
+    secret = "hush 'hush' \\ hush" * 60
+    text = MINIMAL.replace("[penstock]", f"[penstock]\n{place}")
+
+    problems = refuse(text.replace("${S} =", "s ="), {"S": secret})
+
+    assert "hush" not in "".join(problems)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "url = '${S}'",
+        "url = 'https://x/{${S}}'",
+        "timeout = '${S}'",
+        "method = '${S}'",
+        "auth = { type = '${S}' }",
+        "budget = '${S}'",
+        "records = '..${S}'",
+    ],
+)
+def test_a_secret_is_in_no_problem_of_a_source(refuse, place):
+    text = MINIMAL + place
+    if place.startswith("url"):
+        text = MINIMAL.replace('url = "https://api.example.org/poi"', place)
+
+    assert SECRET not in "".join(refuse(text, {"S": SECRET}))
+
+
+def test_a_secret_is_not_in_the_text_of_settings(read):
+    settings = read(STARTER.replace("/v3/poi/", "/${OCM_API_KEY}/"))
+
+    assert SECRET in settings.dataset("poi").source.url
+    assert SECRET not in f"{settings!r} {settings}"
+
+
+def test_the_fingerprint_is_stable(read):
+    first, second = read(STARTER).dataset("poi"), read(STARTER).dataset("poi")
+
+    assert fingerprint(first) == fingerprint(second)
+    assert len(fingerprint(first)) == 32
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('type = "float"', 'type = "text"'),
+        ("[87, 80]", "[87]"),
+        ("/v3/poi/", "/v4/poi/"),
+        ('output = "json"', 'output = "xml"'),
+        ("value = 500", "value = 100"),
+        ('records = ""', 'records = "data"'),
+        ('overlap = "2h"', 'overlap = "3h"'),
+        ("# cap       = 1000", "cap = 1000"),
+    ],
+)
+def test_the_fingerprint_changes_with_what_is_imported(read, old, new):
+    text = STARTER.replace("geo     =", "# geo =").replace(", min = -90, max = 90", "")
+    text = text.replace(", min = -180, max = 180", "")
+    assert old in text
+
+    changed = read(text.replace(old, new)).dataset("poi")
+
+    assert fingerprint(changed) != fingerprint(read(text).dataset("poi"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('timeout = "30s"', 'timeout = "20s"'),
+        ("X-API-Key", "X-Other-Key"),
+        ("max_drop = 0.2", "max_drop = 0.3"),
+        ("max = 1000, ", "max = 2000, "),
+        ("max   = 10000 ", "max   = 20000 "),
+        ("# note     =", "note ="),
+    ],
+)
+def test_the_fingerprint_ignores_what_may_change_on_the_way(read, old, new):
+    assert old in STARTER
+
+    changed = read(STARTER.replace(old, new)).dataset("poi")
+
+    assert fingerprint(changed) == fingerprint(read(STARTER).dataset("poi"))
+
+
+def test_a_new_secret_keeps_a_redacted_fingerprint(read):
+    text = MINIMAL + 'query = { key = "${KEY}" }'
+    old, new = read(text, {"KEY": "old-key"}), read(text, {"KEY": "new-key"})
+
+    first, second = old.dataset("poi"), new.dataset("poi")
+    assert fingerprint(first, redact=old.redact) == fingerprint(
+        second, redact=new.redact
+    )
+    assert fingerprint(replace(first, key=("name",))) != fingerprint(first)
+
+
+words = st.one_of(
+    st.sampled_from(
+        ["", "id", "poi", "list", "time", "60s", "5/s", "${X}", "{x}", "%Y", "http",
+         "https://x/{a}", "a..b", "é", "x" * 60, "sqlite:///a", "2026-01-01T00:00:00Z"]
+    ),
+    st.text(alphabet="az09._-{}$%/[]()\\ ", max_size=8),
+)  # fmt: skip
+keys = st.one_of(
+    st.sampled_from(
+        ["penstock", "budgets", "datasets", "poi", "fields", "source", "shards", "id",
+         "kind", "type", "list", "values", "send", "from", "until", "step", "pages"]
+    ),
+    words.filter(bool),
+)  # fmt: skip
+leaves = st.one_of(
+    words,
+    st.booleans(),
+    st.integers(),
+    st.just(10**400),
+    st.sampled_from(["nan", "inf", "-0.0", "1e999", "1e-999", "1.5"]).map(Decimal),
+    st.datetimes(),
+    st.dates(),
+    st.times(),
+)
+garbage = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+def dump(value: object) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{dump(str(key))} = {dump(each)}" for key, each in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(dump, value)) + "]"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Decimal | int):
+        return str(value).lower().replace("infinity", "inf")
+    return str(value.isoformat())  # type: ignore[attr-defined]
+
+
+def settle(folder: Path, tree: dict[str, object]) -> None:
+    path = folder / "penstock.toml"
+    lines = (f"{dump(str(key))} = {dump(each)}" for key, each in tree.items())
+    path.write_text("\n".join(lines), encoding="utf-8")
+    try:
+        settings = load(path, ENVIRON)
+    except Misconfigured:
+        return
+    assert all(fingerprint(each) for each in settings.datasets.values())
+
+
+@given(tree=st.dictionaries(keys, garbage, max_size=4))
+def test_any_tree_gives_settings_or_sentences(tmp_path_factory, tree):
+    settle(tmp_path_factory.getbasetemp(), tree)
+
+
+FULL = tomllib.loads(
+    STARTER.replace("# version", "version")
+    + """
+[datasets.poi.shards.tile]
+kind = "bbox"
+area = [47.2, 5.8, 55.1, 15.1]
+step = 1.0
+send = "boundingbox"
+[datasets.poi.shards.window]
+kind = "time"
+from = "2026-01-01T00:00:00Z"
+step = "1h"
+send = { from = "since", until = "before" }
+[datasets.poi.shards.ids]
+kind = "range"
+from = 0
+until = 500000
+step = 20000
+""",
+    parse_float=Decimal,
+)
+
+
+@given(data=st.data())
+def test_any_damage_to_a_good_tree_gives_settings_or_sentences(tmp_path_factory, data):
+    tree = deepcopy(FULL)
+    node = tree
+    for _ in range(data.draw(st.integers(0, 5))):
+        inner = [each for each in node.values() if isinstance(each, dict) and each]
+        if not inner:
+            break
+        node = data.draw(st.sampled_from(inner))
+    key = data.draw(st.one_of(st.sampled_from([*node]), keys))
+    node[key] = data.draw(garbage)
+
+    settle(tmp_path_factory.getbasetemp(), tree)
