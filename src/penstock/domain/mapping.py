@@ -111,14 +111,18 @@ class Mapper:
 
 def content_digest(values: Sequence[object]) -> bytes:
     """Hash the declared fields only, the same in every process and version."""
-    text = json.dumps(
-        values, ensure_ascii=False, separators=(",", ":"), default=canonical
-    )
+    text = encode_canonically(values)
     return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def canonical(value: object) -> str:
     return format_instant(value) if isinstance(value, datetime) else str(value)
+
+
+# built once: json.dumps would build an encoder for every record
+encode_canonically = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), default=canonical
+).encode
 
 
 def compile_cast(field: Field) -> Cast:

@@ -58,7 +58,11 @@ def stored_value(value: object) -> object:
 
 def key_text(key: Sequence[object]) -> str:
     """Write a key as it stands in events and in quarantine."""
-    return json.dumps([stored_value(part) for part in key], ensure_ascii=False)
+    return encode_key(key)
+
+
+# built once: json.dumps would build an encoder for every key
+encode_key = json.JSONEncoder(ensure_ascii=False, default=stored_value).encode
 
 
 class Table:

@@ -25,6 +25,9 @@ def sandbox(
     bad: Annotated[
         float, typer.Option(min=0, max=1, help="Share of invalid points.")
     ] = 0,
+    small: Annotated[
+        bool, typer.Option("--small", help="Serve points with few fields only.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same points.")] = 1,
     as_json: AsJson = False,
 ) -> None:
@@ -38,6 +41,7 @@ def sandbox(
             key=key,
             latency=timedelta(seconds=latency),
             bad=bad,
+            small=small,
             seed=seed,
         )
     except ValueError as error:

@@ -1,0 +1,27 @@
+"""Run the benchmarks: `python -m bench [NAME…]`."""
+
+import sys
+
+from bench import budget, memory, throughput
+
+BENCHMARKS = {
+    "throughput": throughput.measure,
+    "memory": memory.measure,
+    "budget": budget.measure,
+}
+
+
+def main() -> int:
+    names = sys.argv[1:] or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(
+            f"no such benchmark: {', '.join(unknown)}; known: {', '.join(BENCHMARKS)}"
+        )
+        return 2
+    held = [BENCHMARKS[name]() for name in names]
+    return 0 if all(held) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""What the benchmarks share: a provider in its own process, a folder, a dataset."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+PENSTOCK = [sys.executable, "-m", "penstock"]
+PAGE = 1000
+
+CONFIG = """\
+[penstock]
+database = "sqlite:///bench.db"
+
+{budgets}
+
+[datasets.poi]
+key = "id"
+
+[datasets.poi.fields]
+id = {{ path = "ID", type = "int" }}
+title = {{ path = "AddressInfo.Title", required = true }}
+town = "AddressInfo.Town"
+country_id = {{ path = "AddressInfo.CountryID", type = "int" }}
+lat = {{ path = "AddressInfo.Latitude", type = "float", min = -90, max = 90 }}
+lon = {{ path = "AddressInfo.Longitude", type = "float", min = -180, max = 180 }}
+points = {{ path = "NumberOfPoints", type = "int" }}
+
+[datasets.poi.source]
+type = "http"
+url = "{url}"
+query = {{ output = "json", compact = "true" }}
+{source}
+
+[datasets.poi.source.pages]
+by = "keyset"
+send = "greaterthanid"
+field = "ID"
+order = {{ sortby = "id_asc" }}
+size = {{ send = "maxresults", value = {page} }}
+
+[datasets.poi.shards]
+ids = {{ kind = "range", from = 0, until = {until}, step = {step} }}
+"""
+
+
+@contextlib.contextmanager
+def provider(*options: str) -> Iterator[str]:
+    """Serve the practice provider from a process of its own."""
+    command = [*PENSTOCK, "sandbox", "--port", "0", "--json", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(10)
+
+
+@contextlib.contextmanager
+def folder(
+    url: str,
+    *,
+    budgets: str = "",
+    source: str = "",
+    until: int,
+    step: int,
+    page: int = PAGE,
+) -> Iterator[Path]:
+    """Write a configuration into a folder that goes away again."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        path = Path(name)
+        text = CONFIG.format(
+            url=url, budgets=budgets, source=source, until=until, step=step, page=page
+        )
+        (path / "penstock.toml").write_text(text, encoding="utf-8")
+        yield path
+
+
+def run(path: Path, *options: str) -> dict[str, object]:
+    """Import, and return what `run --json` prints."""
+    done = subprocess.run(
+        [*PENSTOCK, "run", "poi", "--json", *options],
+        cwd=path,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    return json.loads(done.stdout)
+
+
+def verdict(name: str, *, holds: bool, told: str) -> bool:
+    print(f"{'ok  ' if holds else 'FAIL'} {name}: {told}", flush=True)
+    return holds
