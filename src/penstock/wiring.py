@@ -5,12 +5,13 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from penstock.adapters.http.client import Client
 from penstock.adapters.http.source import HttpPages
 from penstock.adapters.sqlite.budgets import SqliteBudgets
 from penstock.adapters.sqlite.database import Database
@@ -33,6 +34,9 @@ from penstock.flow.sweep import Sweep
 from penstock.flow.work import Desk, Terms, Work, Worker
 from penstock.ports import Emit, Halt, Host, Source, Stores
 from penstock.settings import Settings, fingerprint
+
+# to one host, and as many as a worker may have threads
+MOST_CONNECTIONS = 64
 
 Transform = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -90,13 +94,30 @@ class Penstock:
             return without_limit(f"dataset:{dataset.name}")
         return self.settings.budgets[name]
 
+    def not_stopped(self, names: Iterable[str]) -> list[str]:
+        """Leave out datasets whose budget waits for an operator."""
+        return [
+            name
+            for name in names
+            if self.stores.budgets.state(
+                self.budget(self.settings.dataset(name))
+            ).stopped
+            is None
+        ]
+
     def source(self, dataset: Dataset) -> Source:
         return HttpPages(
             dataset,
             stop_on=self.budget(dataset).stop_on,
             redact=self.settings.redact,
             transform=load_transform(self.settings, dataset),
+            client=self._client,
         )
+
+    @cached_property
+    def _client(self) -> Client:
+        # one pool for all datasets and threads: those of one provider share connections
+        return Client(connections=MOST_CONNECTIONS)
 
     def desks(self, names: Mapping[str, Dataset], host: Host) -> Mapping[str, Desk]:
         """Set up all that is needed to work these datasets; threads share it."""

@@ -64,6 +64,8 @@ class ScriptedServer:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
             timeout = 10
+            # or each answer waits 40 ms for an acknowledgement
+            disable_nagle_algorithm = True
 
             def answer(self) -> None:
                 scripted.answer(self)
@@ -77,6 +79,9 @@ class ScriptedServer:
             daemon_threads = True
             # many threads connect at once
             request_queue_size = 64
+
+            def handle_error(self, *_: object) -> None:
+                """Say nothing: clients hang up here on purpose."""
 
         self.http = Server(("127.0.0.1", 0), Handler)
 

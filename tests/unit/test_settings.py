@@ -544,7 +544,6 @@ BAD_AXES = {
         + "step = '1h' }",
         "from: must be whole units of 60s",
     ),
-    "host zone": (WINDOW + BOTH + "format = '%s' }", "format: '%s' cannot be used"),
     "no date": (WINDOW + BOTH + "format = '%H:%M:%S' }", "apart alike"),
     "bounds": (WINDOW + BOTH + "bounds = '[[' }", "bounds: '[[' is not one of"),
     "smallest": (WINDOW + BOTH + "step='1h', smallest='2h' }", "smallest: must not be"),

@@ -16,6 +16,7 @@ from penstock.domain.source import Path
 from penstock.domain.text import (
     as_number,
     format_instant,
+    in_utc,
     parse_instant,
     write_time,
 )
@@ -196,11 +197,12 @@ class TimeAxis:
 
     def parts(self, bounds: Bounds) -> Iterator[Window]:
         """Yield windows that start at whole steps from the declared start."""
-        lower = max(bounds.since, self.start) if bounds.since else self.start
+        origin = in_utc(self.start)
+        lower = max(bounds.since, origin) if bounds.since else origin
         upper = min(bounds.until, self.until) if self.until else bounds.until
         # a time that the format cannot tell is never complete
         lower, upper = self._whole(lower), self._whole(upper)
-        edge = self.start + (lower - self.start) // self.step * self.step
+        edge = origin + (lower - origin) // self.step * self.step
         while edge < upper:
             following = edge + self.step
             start, end = max(edge, lower), min(following, upper)
@@ -209,7 +211,9 @@ class TimeAxis:
             edge = following
 
     def _whole(self, instant: datetime) -> datetime:
-        return self.start + (instant - self.start) // self.unit * self.unit
+        # in UTC, where an hour is an hour whatever the zone of the bounds does
+        origin = in_utc(self.start)
+        return origin + (in_utc(instant) - origin) // self.unit * self.unit
 
     def _window(self, start: datetime, end: datetime) -> Window:
         return Window(start, end, self.slack, self.send_until is None)

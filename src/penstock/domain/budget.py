@@ -105,7 +105,8 @@ def reserve(
     for limit in budget.limits:
         name = str(limit)
         if limit.is_quota:
-            counted = living(limit, usage.buckets.get(name, {}), slot)
+            # what counts now must not be forgotten for a slot that lies ahead
+            counted = living(limit, usage.buckets.get(name, {}), now)
             number = slot // bucket_width(limit)
             counted[number] = counted.get(number, 0) + 1
             buckets[name] = counted

@@ -23,6 +23,7 @@ SMALLEST_INT, LARGEST_INT = -(2**63), 2**63 - 1
 TRUE_WORDS = frozenset({"true", "yes", "y", "t", "1"})
 FALSE_WORDS = frozenset({"false", "no", "n", "f", "0"})
 DIGEST_BYTES = 16
+HALF = "holds half of a character (an unpaired surrogate)"
 
 
 class BadValue(ValueError):
@@ -200,7 +201,10 @@ def choice_check(choices: Sequence[object]) -> Check:
 
 
 def shorten(value: object, limit: int = 60) -> str:
-    told = repr(value)
+    try:
+        told = repr(value)
+    except ValueError:
+        told = "a number of thousands of digits"
     return told if len(told) <= limit else f"{told[: limit - 1]}…"
 
 
@@ -217,12 +221,27 @@ def text_converter(field: Field) -> Cast:
         if isinstance(value, str):
             if "\x00" in value:
                 raise BadValue(Reason.TYPE, "holds a NUL character")
+            if not is_unicode(value):
+                raise BadValue(Reason.TYPE, HALF)
             return (value.strip() if trim else value) or None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong_type(field, value)
-        return str(value)
+        try:
+            return str(value)
+        except ValueError:
+            # more digits than Python is willing to write
+            raise wrong_type(field, value) from None
 
     return convert
+
+
+def is_unicode(text: str) -> bool:
+    """Say whether a text can be stored at all."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def int_converter(field: Field) -> Cast:
@@ -328,7 +347,7 @@ def timestamp_converter(field: Field) -> Cast:
 def json_converter(field: Field) -> Cast:
     def convert(value: object) -> object:
         try:
-            return json.dumps(
+            text = json.dumps(
                 value,
                 ensure_ascii=False,
                 sort_keys=True,
@@ -337,6 +356,9 @@ def json_converter(field: Field) -> Cast:
             )
         except (TypeError, ValueError, RecursionError):
             raise wrong_type(field, value) from None
+        if not is_unicode(text):
+            raise BadValue(Reason.TYPE, HALF)
+        return text
 
     return convert
 

@@ -45,6 +45,8 @@ class Page:
     provider_time: datetime | None = None
     # rows that the transform dropped on purpose
     dropped: int = 0
+    # the source has seen the position rise, so its pages cannot go round in a circle
+    rises: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,6 @@ class Reason(StrEnum):
     """Why a row is in quarantine."""
 
     UNREADABLE = "unreadable"
-    TRANSFORM = "transform"
     MISSING = "missing"
     TYPE = "type"
     RANGE = "range"

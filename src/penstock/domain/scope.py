@@ -6,6 +6,7 @@ from datetime import datetime
 from penstock.domain.axes import Bounds, TimeAxis, format_unit
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Mode
+from penstock.domain.text import in_utc
 from penstock.errors import Misconfigured
 
 
@@ -57,6 +58,7 @@ def decide_delta(
         if asked.since is None:
             since -= dataset.delta.overlap
         # the provider is told no more than its format can say: round down
+        since = in_utc(since)
         unit = format_unit(dataset.delta.format)
         since -= (
             since - since.replace(hour=0, minute=0, second=0, microsecond=0)

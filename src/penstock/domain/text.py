@@ -1,6 +1,9 @@
 """Read and write the few values that have one text form everywhere."""
 
+import re
 from datetime import UTC, datetime
+
+PERCENT = re.compile(r"%%|%s")
 
 
 def format_instant(instant: datetime) -> str:
@@ -36,7 +39,9 @@ def write_time(instant: datetime, form: str) -> str:
     The C library would read `%s` in the zone of the host.
     """
     moment = instant.astimezone(UTC)
-    return moment.strftime(form.replace("%s", str(int(moment.timestamp()))))
+    epoch = str(int(moment.timestamp()))
+    known = PERCENT.sub(lambda match: epoch if match[0] == "%s" else "%%", form)
+    return moment.strftime(known)
 
 
 def as_number(value: object) -> float | None:

@@ -137,7 +137,8 @@ class Crew:
         return True
 
     def _is_idle(self) -> bool:
+        # what waits for an operator is not waited for here
         left = self._penstock.stores.jobs.outstanding(
-            datasets=self._datasets, region=self._region
+            datasets=self._penstock.not_stopped(self._datasets), region=self._region
         )
         return left == 0

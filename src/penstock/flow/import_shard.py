@@ -22,7 +22,6 @@ from penstock.domain.page import (
 )
 from penstock.domain.scope import told_since
 from penstock.domain.shard import Outside, Shard, divide, parse_key, predicate
-from penstock.domain.source import Paging
 from penstock.errors import (
     BudgetClosed,
     BudgetStopped,
@@ -191,8 +190,7 @@ class ImportShard:
         if page.next is None:
             return None
         trail = Trail() if cursor is None else cursor.trail
-        # a keyset only ever rises, which the source has checked
-        if self._dataset.source.pages.by is not Paging.KEYSET:
+        if not page.rises:
             keys = [self._map.key_of(row) or row.raw for row in page.rows]
             trail = trail.after(keys, page=lease.page_seq + 1)
         return Cursor(position=page.next, rows=rows_after(page, cursor), trail=trail)

@@ -11,13 +11,13 @@ from pydantic import Discriminator, Field, PlainValidator, Tag
 from penstock.domain.axes import format_unit
 from penstock.settings.declared import (
     LARGEST_INT,
-    AxisFormat,
     Count,
     Declared,
     Duration,
     Instant,
     RecordPath,
     Text,
+    TimeFormat,
 )
 from penstock.settings.problems import Problem, Unfit
 from penstock.settings.units import spell_duration
@@ -102,7 +102,7 @@ class TimeTable(Declared):
     until: Instant | None = None
     step: Duration | None = None
     send: LimitsTable
-    format: AxisFormat = "%Y-%m-%dT%H:%M:%SZ"
+    format: TimeFormat = "%Y-%m-%dT%H:%M:%SZ"
     bounds: Bounds = "[)"
     check: RecordPath | None = None
     smallest: Duration | None = None

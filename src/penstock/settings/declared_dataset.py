@@ -12,7 +12,6 @@ from penstock.settings.declared import (
     TRANSFORM,
     CountOrNone,
     Declared,
-    DeltaFormat,
     DurationOrNone,
     Name,
     OwnName,
@@ -20,6 +19,7 @@ from penstock.settings.declared import (
     RecordPath,
     Text,
     Texts,
+    TimeFormat,
 )
 from penstock.settings.declared_axes import AxisTable
 from penstock.settings.declared_field import FieldTable
@@ -45,7 +45,7 @@ class BadTable(Declared):
 class DeltaTable(Declared):
     send: Text
     field: RecordPath
-    format: DeltaFormat = "%Y-%m-%dT%H:%M:%SZ"
+    format: TimeFormat = "%Y-%m-%dT%H:%M:%SZ"
     overlap: DurationOrNone = timedelta()
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 
 from penstock.domain.axes import format_unit
 from penstock.domain.budget import Limit
+from penstock.domain.text import write_time
 from penstock.settings.problems import Unfit
 
 # longer texts are no unit, and must not cost time
@@ -50,9 +51,7 @@ RATE_FORM = "a rate such as '10/s', '600/min', '1000/h', '20000/day' or '1/2s'"
 SIZE_FORM = "a size such as '64MiB', '10MB' or a number of bytes"
 INSTANT_FORM = "a time with its zone, such as '2026-01-01T00:00:00Z'"
 
-DIRECTIVES = "YymdjbBHMSfzFT"
-# %s is refused on an axis, which strftime writes: it reads it in the host's zone
-DELTA_DIRECTIVES = DIRECTIVES + "s"
+DIRECTIVES = "YymdjbBHMSfzFTs"
 
 
 def parse_duration(value: object) -> timedelta:
@@ -123,27 +122,19 @@ def parse_instant(value: object) -> datetime:
     return instant.astimezone(UTC)
 
 
-def parse_axis_format(value: object) -> str:
-    return time_format(value, DIRECTIVES)
-
-
-def parse_delta_format(value: object) -> str:
-    return time_format(value, DELTA_DIRECTIVES)
-
-
-def time_format(value: object, directives: str) -> str:
+def parse_time_format(value: object) -> str:
     """Accept a strftime form that tells any two instants of its unit apart."""
     if not isinstance(value, str):
         raise Unfit("must be text in quotes, such as '%Y-%m-%dT%H:%M:%SZ'")
     for directive in re.findall(r"%(.?)", value, re.DOTALL):
-        if not directive or directive not in directives:
-            known = " ".join(f"%{each}" for each in directives)
+        if not directive or directive not in DIRECTIVES:
+            known = " ".join(f"%{each}" for each in DIRECTIVES)
             raise Unfit(f"'%{directive}' cannot be used; use {known}")
     first, unit = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC), format_unit(value)
     steps = ({"seconds": 1}, {"minutes": 1}, {"hours": 1}, {"days": 1}, {"days": 31})
     lengths = [timedelta(**each) for each in (*steps, {"days": 365})]
     for length in (unit, *(each for each in lengths if each >= unit)):
-        if first.strftime(value) == (first + length).strftime(value):
+        if write_time(first, value) == write_time(first + length, value):
             raise Unfit(f"{value!r} writes times that are {length} apart alike")
     return value
 

@@ -115,7 +115,20 @@ def test_an_empty_page_is_proof(pages):
     ],
 )
 def test_a_page_without_proof_leads_on(pages, position, seen, following):
-    assert follow(pages, position, seen, EVERYWHERE) == Step(following, None)
+    step = follow(pages, position, seen, EVERYWHERE)
+    assert (step.next, step.proof) == (following, None)
+
+
+@pytest.mark.parametrize(
+    ("pages", "seen", "rises"),
+    [
+        (KEYSET, keys(1, 2), True),
+        (KEYSET, keys("a", "b"), False),
+        (OFFSET, rows(2), False),
+    ],
+)
+def test_only_numbers_are_known_to_rise(pages, seen, rises):
+    assert follow(pages, None, seen, EVERYWHERE).rises is rises
 
 
 @pytest.mark.parametrize("by", [Paging.KEYSET, Paging.OFFSET, Paging.PAGE])

@@ -136,7 +136,7 @@ def translated(request: Request, timeout: timedelta) -> Iterator[None]:
         raise SourceUnavailable(f"no connection to {host!r} in time") from error
     except (ReadTimeoutError, TimeoutError) as error:
         raise SourceUnavailable(
-            f"{host!r} gave no whole answer within {timeout.total_seconds():g} s"
+            f"{host!r} gave no whole answer within {timeout.total_seconds():.3g} s"
         ) from error
     except SSLError as error:
         raise SourceUnavailable(f"no TLS with {host!r}: {reason(error)}") from error

@@ -45,6 +45,8 @@ class Step(NamedTuple):
 
     next: Position | None
     proof: Proof | None
+    # numbers are known to rise; of texts only the provider knows the order
+    rises: bool = False
 
 
 def reach_of(shard: Shard) -> Reach:
@@ -124,7 +126,8 @@ def follow_keys(
     last = last_key(pages, seen, after)
     if reaches_end(last, reach):
         return Step(None, Proof.END_OF_RANGE)
-    return go_on(pages, seen, {"after": last})
+    step = go_on(pages, seen, {"after": last})
+    return step._replace(rises=is_number(last))
 
 
 def follow_token(position: Position | None, token: object) -> Step:

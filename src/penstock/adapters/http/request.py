@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from copy import deepcopy
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import quote
 
 import msgspec
@@ -18,12 +18,12 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.page import Position
 from penstock.domain.shard import Shard
 from penstock.domain.source import HttpSource, Paging
+from penstock.domain.text import write_time
 from penstock.errors import CursorUnreadable, Misconfigured, Rejected
 
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-PERCENT = re.compile(r"%%|%s")
 
 
 class RequestWriter:
@@ -46,7 +46,7 @@ class RequestWriter:
             sent.update(axis.parameters(part))
         delta = self._dataset.delta
         if delta is not None and since is not None:
-            sent[delta.send] = format_time(since, delta.format)
+            sent[delta.send] = write_time(since, delta.format)
         sent.update(parameters(pages, position, reach_of(shard)))
         url = fill(source.url, shard)
         body = None
@@ -136,14 +136,6 @@ def text_in_url(part: Part) -> str:
         # an address with such a step is another address
         raise Rejected(f"the shard value {text!r} cannot stand in source.url")
     return text
-
-
-def format_time(instant: datetime, form: str) -> str:
-    """Write an instant in UTC; strftime itself would read %s by the host's zone."""
-    utc = instant.astimezone(UTC)
-    epoch = str(int(utc.timestamp()))
-    known = PERCENT.sub(lambda match: epoch if match[0] == "%s" else "%%", form)
-    return utc.strftime(known)
 
 
 def text_of(value: object) -> str:

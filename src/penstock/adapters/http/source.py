@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from time import monotonic
 
 from typing_extensions import override
 
@@ -28,6 +29,9 @@ from penstock.domain.shard import Shard
 from penstock.domain.source import Paging
 from penstock.errors import PenstockError, RequestRefused, SourceUnavailable
 from penstock.ports import Redact, Source
+
+# what a request gets even if its token took longer than it should
+LEAST_TIME = timedelta(seconds=0.1)
 
 
 def utc_now() -> datetime:
@@ -57,7 +61,8 @@ class HttpPages(Source):
         self._credentials = credentials_of(
             source.auth,
             client=self._client,
-            timeout=source.timeout,
+            # the token and the page share the time of one request
+            timeout=source.timeout / 2,
             hiding=self._hiding,
         )
         self._bodies = BodyReader(source.records, source.pages.next, self._hiding)
@@ -113,7 +118,9 @@ class HttpPages(Source):
         return self._writer.at(moved.url, request)
 
     def _send(self, request: Request) -> Answer | Moved:
+        began = monotonic()
         signed = self._credentials.sign()
+        spent = timedelta(seconds=monotonic() - began)
         answer = self._client.send(
             Request(
                 method=request.method,
@@ -121,7 +128,7 @@ class HttpPages(Source):
                 headers={**request.headers, **signed},
                 body=request.body,
             ),
-            timeout=self._source.timeout,
+            timeout=max(self._source.timeout - spent, LEAST_TIME),
             max_bytes=self._source.max_bytes,
         )
         if answer.status == HTTPStatus.UNAUTHORIZED and self._credentials.refuse(
@@ -177,6 +184,7 @@ class HttpPages(Source):
             proof=step.proof,
             provider_time=parse_date(answer.headers.get("Date")),
             dropped=len(originals) - len(rows),
+            rises=step.rises,
         )
 
     def _body(self, answer: Answer) -> Body:

@@ -8,12 +8,13 @@ from typing_extensions import override
 
 from penstock.adapters.sqlite.database import Database, Transaction, microseconds
 from penstock.adapters.sqlite.ledger import is_tracked
-from penstock.adapters.sqlite.merge import note_changes
+from penstock.adapters.sqlite.merge import reserve_changes
 from penstock.adapters.sqlite.rows import read_import, read_shards
 from penstock.adapters.sqlite.tables import Tables
 from penstock.domain.dataset import Dataset
 from penstock.domain.finish import Ending, Missed, judge_ending, judge_missing
 from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
+from penstock.domain.scope import time_axis
 from penstock.errors import NotFound
 from penstock.ports import Imports
 
@@ -124,6 +125,9 @@ class SqliteImports(Imports):
         # a backfill looks at the past only: what changed since is not its business
         if known.mode is not Mode.BACKFILL:
             started = known.scan_started_at or known.created_at
+            if time_axis(dataset) is not None:
+                # its windows end there: what came later was not asked for
+                started = min(started, known.until)
             transaction.execute(
                 "set_watermark",
                 dataset=dataset.name,
@@ -138,25 +142,28 @@ class SqliteImports(Imports):
         table = self._tables.of(dataset)
         connection = transaction.connection
         keyless = transaction.one("count_keyless_rejections", import_id=known.id)
-        missing = table.missing(connection, import_id=known.id)
+        started = microseconds(known.created_at) or 0
+        missing = table.count_missing(connection, import_id=known.id, started=started)
         verdict = judge_missing(
             Missed(
                 live=table.count(connection),
-                missing=len(missing),
+                missing=missing,
                 keyless=keyless["keyless"] if keyless else 0,
             ),
             dataset.missing,
         )
         if verdict is not None:
             return ending.with_note(verdict), 0
-        table.mark_missing(connection, import_id=known.id, now=transaction.now)
-        note_changes(
-            transaction,
-            dataset,
-            import_id=known.id,
-            changes=[("deleted", key) for key in missing],
-        )
-        return ending, len(missing)
+        if missing:
+            before = reserve_changes(transaction, dataset, missing)
+            table.mark_missing(
+                connection,
+                import_id=known.id,
+                started=started,
+                before=before,
+                now=transaction.now,
+            )
+        return ending, missing
 
     @override
     def cancel(self, import_id: ImportId, *, reason: str) -> Import:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from penstock.adapters.sqlite.database import Database, instant
 from penstock.adapters.sqlite.ledger import bury_lost_jobs
 from penstock.adapters.sqlite.rows import read_job, read_page
-from penstock.domain.job import ImportId, Job, JobId, PageEntry
+from penstock.domain.job import MAX_RESCUES, ImportId, Job, JobId, PageEntry
 from penstock.errors import Misconfigured, NotFound
 from penstock.ports import JobFilter, Jobs
 
@@ -81,7 +81,12 @@ class SqliteJobs(Jobs):
 
     @override
     def sweep(self) -> Sequence[ImportId]:
-        with self._database.write() as transaction:
-            bury_lost_jobs(transaction)
+        # asked often, and there is seldom anything to do: look before writing
+        with self._database.read() as look:
+            lost = look.one("count_lost_jobs", max_rescues=MAX_RESCUES)
+        if lost is not None and lost["lost"]:
+            with self._database.write() as transaction:
+                bury_lost_jobs(transaction)
+        with self._database.read() as transaction:
             settled = transaction.execute("settled_imports").fetchall()
         return [ImportId(row["id"]) for row in settled]

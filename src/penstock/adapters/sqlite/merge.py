@@ -80,21 +80,29 @@ def note_changes(
     transaction: Transaction,
     dataset: Dataset,
     *,
-    import_id: int | None,
+    import_id: int,
     changes: Sequence[tuple[str, Key]],
 ) -> None:
-    """Append change events; the sequence has no gaps because it is kept in a row."""
+    """Append change events in their order."""
     if not changes:
         return
-    row = transaction.one("advance_dataset", dataset=dataset.name, changes=len(changes))
-    if row is None:
-        raise LookupError(f"dataset {dataset.name!r} was never prepared")
-    first = row["change_seq"] - len(changes) + 1
+    before = reserve_changes(transaction, dataset, len(changes))
     name, now = dataset.name, transaction.now
     transaction.connection.executemany(
         transaction.statements["add_change"],
         [
             (name, seq, kind, key_text(key), import_id, now)
-            for seq, (kind, key) in enumerate(changes, start=first)
+            for seq, (kind, key) in enumerate(changes, start=before + 1)
         ],
     )
+
+
+def reserve_changes(transaction: Transaction, dataset: Dataset, changes: int) -> int:
+    """Return the number after which so many events of this transaction stand.
+
+    The sequence has no gaps, because it is kept in a row that the transaction holds.
+    """
+    row = transaction.one("advance_dataset", dataset=dataset.name, changes=changes)
+    if row is None:
+        raise LookupError(f"dataset {dataset.name!r} was never prepared")
+    return int(row["change_seq"]) - changes

@@ -78,7 +78,8 @@ class SqliteRecords(Records):
         table = self._tables.of(dataset)
         accepted = superseded = still_bad = 0
         with self._database.write() as transaction:
-            for row, outcome in tried:
+            # the latest first: it supersedes the earlier rows of its key
+            for row, outcome in sorted(tried, key=lambda each: -each[0].id):
                 if isinstance(outcome, Rejection):
                     still_bad += 1
                     transaction.execute(

@@ -1,5 +1,6 @@
 """Create and update the tables of the ledger and of every dataset."""
 
+import json
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from importlib import resources
 
 from typing_extensions import override
 
-from penstock.adapters.sqlite.database import Database
+from penstock.adapters.sqlite.database import Database, Transaction
 from penstock.adapters.sqlite.tables import COLUMN_TYPES, Table, quoted
 from penstock.domain.dataset import Dataset
 from penstock.errors import Misconfigured
@@ -23,10 +24,14 @@ class SqliteSchema(Schema):
     @override
     def migrate(self) -> Sequence[str]:
         files = migrations()
+        # every command comes by here: look before taking the lock that writers need
+        with self._database.read() as transaction:
+            if schema_version(transaction.connection) == len(files):
+                return []
         applied = []
         with self._database.write() as transaction:
             connection = transaction.connection
-            known = connection.execute("pragma user_version").fetchone()[0]
+            known = schema_version(connection)
             if known > len(files):
                 raise Misconfigured(
                     f"{self._database.path} has schema version {known}, this penstock "
@@ -42,21 +47,58 @@ class SqliteSchema(Schema):
     @override
     def prepare(self, dataset: Dataset) -> None:
         table = Table(dataset)
+        with self._database.read() as transaction:
+            if is_prepared(transaction, dataset, table):
+                return
         with self._database.write() as transaction:
             connection = transaction.connection
             transaction.execute("add_dataset", dataset=dataset.name)
-            stored = {
-                row["name"]: row
-                for row in connection.execute(
-                    f"pragma table_info({quoted(dataset.name)})"
-                )
-            }
+            stored = stored_columns(connection, dataset)
+            known = declared_types(transaction, dataset)
             if stored:
-                add_columns(connection, dataset, stored)
+                refuse_changes(dataset, stored, known)
+                for column in missing_columns(dataset, stored):
+                    connection.execute(column)
             else:
                 connection.execute(table.create)
-            for index in table.indexes:
+            declared = {field.name: field.type for field in dataset.fields}
+            transaction.execute(
+                "set_fields", dataset=dataset.name, fields=json.dumps(known | declared)
+            )
+            for index in table.indexes.values():
                 connection.execute(index)
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("pragma user_version").fetchone()[0])
+
+
+def is_prepared(transaction: Transaction, dataset: Dataset, table: Table) -> bool:
+    """Say whether nothing has to be created for a dataset."""
+    connection = transaction.connection
+    stored = stored_columns(connection, dataset)
+    known = declared_types(transaction, dataset)
+    if not stored or not known:
+        return False
+    refuse_changes(dataset, stored, known)
+    indexes = {
+        row["name"]
+        for row in connection.execute(f"pragma index_list({quoted(dataset.name)})")
+    }
+    return not missing_columns(dataset, stored) and indexes >= set(table.indexes)
+
+
+def stored_columns(
+    connection: sqlite3.Connection, dataset: Dataset
+) -> dict[str, sqlite3.Row]:
+    found = connection.execute(f"pragma table_info({quoted(dataset.name)})")
+    return {row["name"]: row for row in found}
+
+
+def declared_types(transaction: Transaction, dataset: Dataset) -> dict[str, str]:
+    """Return the type under which each field was declared when it was stored."""
+    row = transaction.one("get_dataset", dataset=dataset.name)
+    return {} if row is None else dict(json.loads(row["fields"]))
 
 
 def migrations() -> list[tuple[int, str, str]]:
@@ -79,10 +121,10 @@ def run_script(connection: sqlite3.Connection, text: str) -> None:
             statement = ""
 
 
-def add_columns(
-    connection: sqlite3.Connection, dataset: Dataset, stored: dict[str, sqlite3.Row]
+def refuse_changes(
+    dataset: Dataset, stored: dict[str, sqlite3.Row], known: dict[str, str]
 ) -> None:
-    """Add new fields; refuse what would change the meaning of stored rows."""
+    """Refuse what would change the meaning of stored rows."""
     key = [
         name
         for name, row in sorted(stored.items(), key=lambda item: item[1]["pk"])
@@ -94,16 +136,19 @@ def add_columns(
             f"{', '.join(key)}; rename the dataset, or drop the table and import again"
         )
     for field in dataset.fields:
-        known = stored.get(field.name)
-        wanted = COLUMN_TYPES[field.type]
-        if known is None:
-            connection.execute(
-                f"alter table {quoted(dataset.name)} "
-                f"add column {quoted(field.name)} {wanted}"
-            )
-        elif known["type"].casefold() != wanted:
+        stored_type = known.get(field.name, field.type)
+        if field.name in stored and stored_type != field.type:
             raise Misconfigured(
                 f"datasets.{dataset.name}.fields.{field.name}: the stored column has "
-                f"type {known['type'].casefold()}, the declaration needs {wanted}; "
+                f"type {stored_type}, the declaration says {field.type}; "
                 "rename the field, or drop the table and import again"
             )
+
+
+def missing_columns(dataset: Dataset, stored: dict[str, sqlite3.Row]) -> list[str]:
+    return [
+        f"alter table {quoted(dataset.name)} "
+        f"add column {quoted(field.name)} {COLUMN_TYPES[field.type]}"
+        for field in dataset.fields
+        if field.name not in stored
+    ]

@@ -6,12 +6,11 @@ Identifiers are quoted; values are always parameters. Nothing else composes SQL.
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import NamedTuple, TypeAlias
 
 from penstock.domain.dataset import Dataset, Field, FieldType
 from penstock.domain.page import Record
-from penstock.domain.text import format_instant
 
 Key: TypeAlias = tuple[object, ...]
 
@@ -50,7 +49,8 @@ def quoted(name: str) -> str:
 
 def stored_value(value: object) -> object:
     if isinstance(value, datetime):
-        return format_instant(value)
+        # all of one width, so that their order as text is their order in time
+        return value.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
     if isinstance(value, date):
         return value.isoformat()
     return value
@@ -62,7 +62,9 @@ def key_text(key: Sequence[object]) -> str:
 
 
 # built once: json.dumps would build an encoder for every key
-encode_key = json.JSONEncoder(ensure_ascii=False, default=stored_value).encode
+encode_key = json.JSONEncoder(
+    ensure_ascii=False, separators=(",", ":"), default=stored_value
+).encode
 
 
 class Table:
@@ -89,12 +91,12 @@ class Table:
         )
         version = "null" if dataset.version is None else quoted(dataset.version)
         self.create = create_statement(dataset)
-        self.indexes = [
-            f"create index if not exists {quoted(f'{dataset.name}_by_{name}')} "
-            f"on {table} ({quoted(name)})"
+        self.indexes = {
+            f"{dataset.name}_by_{name}": "create index if not exists "
+            f"{quoted(f'{dataset.name}_by_{name}')} on {table} ({quoted(name)})"
             for name in dataset.filter
             if [name] != list(dataset.key)
-        ]
+        }
         self._known = (
             f"select {', '.join(key)}, _digest, _deleted_at is not null, _updated_at, "
             f"{version} from {table} where {asked}"
@@ -106,21 +108,30 @@ class Table:
         )
         sets = ", ".join(f"{name} = ?" for name in names)
         self._update = (
-            f"update {table} set {sets}, _digest = ?, _import = ?, _updated_at = ?, "
-            f"_deleted_at = null where {matches_key}"
+            f"update {table} set {sets}, _digest = ?, _import = max(_import, ?), "
+            f"_updated_at = ?, _deleted_at = null where {matches_key}"
         )
-        self._touch = f"update {table} set _import = ? where {asked}"
+        # a slower, older import must not take back that a newer one has seen a row
+        self._touch = f"update {table} set _import = max(_import, ?) where {asked}"
         all_names = ", ".join(quoted(field.name) for field in dataset.fields)
         self._rows = (
             f"select {all_names} from {table} where _deleted_at is null "
             f"order by {', '.join(key)}"
         )
         self._count = f"select count(*) from {table} where _deleted_at is null"
-        missing = f"from {table} where _deleted_at is null and _import < ?"
-        self._missing_keys = f"select {', '.join(key)} {missing}"
+        # what another import or a replay wrote since the start is not missing
+        missing = (
+            "where _deleted_at is null and _import < :import_id "
+            "and _updated_at <= :started"
+        )
+        self._count_missing = f"select count(*) from {table} {missing}"
+        self._note_missing = (
+            "insert into penstock_change (dataset, seq, kind, key, import_id, at) "
+            "select :dataset, :before + row_number() over (), 'deleted', "
+            f"json_array({', '.join(key)}), :import_id, :now from {table} {missing}"
+        )
         self._mark_missing = (
-            f"update {table} set _deleted_at = ?, _updated_at = ? "
-            "where _deleted_at is null and _import < ?"
+            f"update {table} set _deleted_at = :now, _updated_at = :now {missing}"
         )
 
     def known(
@@ -192,15 +203,33 @@ class Table:
         ):
             yield str(row[0])
 
-    def missing(self, connection: sqlite3.Connection, *, import_id: int) -> list[Key]:
-        """Return the keys of live rows that an import has not seen."""
-        found = connection.execute(self._missing_keys, (import_id,))
-        return [tuple(row) for row in found]
+    def count_missing(
+        self, connection: sqlite3.Connection, *, import_id: int, started: int
+    ) -> int:
+        """Count the live rows that an import has not seen."""
+        told = {"import_id": import_id, "started": started}
+        found = connection.execute(self._count_missing, told)
+        return int(found.fetchone()[0])
 
     def mark_missing(
-        self, connection: sqlite3.Connection, *, import_id: int, now: int
+        self,
+        connection: sqlite3.Connection,
+        *,
+        import_id: int,
+        started: int,
+        before: int,
+        now: int,
     ) -> None:
-        connection.execute(self._mark_missing, (now, now, import_id))
+        """Mark those rows as deleted, with their events, without reading them here."""
+        told = {
+            "dataset": self.dataset.name,
+            "import_id": import_id,
+            "started": started,
+            "before": before,
+            "now": now,
+        }
+        connection.execute(self._note_missing, told)
+        connection.execute(self._mark_missing, told)
 
     def stored(self, values: Sequence[object]) -> Sequence[object]:
         """Give values the form in which SQLite keeps them."""

@@ -1,6 +1,7 @@
 """Look at jobs, and give failed ones another chance: `jobs`."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from penstock.entrypoints.cli.shared import (
 )
 from penstock.errors import Misconfigured, NotFound
 from penstock.ports import JobFilter
+from penstock.wiring import Penstock
 
 app = typer.Typer(cls=WithDefault, help="Look at jobs, or retry failed ones.")
 AT_ONCE = 1_000
@@ -90,7 +92,10 @@ def show_one(job: Job, *, as_json: bool) -> None:
 def retry(
     jobs: Annotated[list[int] | None, typer.Argument(help="The failed jobs.")] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Every failed job of running imports.")
+        bool,
+        typer.Option(
+            "--failed", help="Every failed job of each dataset's newest import."
+        ),
     ] = False,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
@@ -102,22 +107,9 @@ def retry(
         store = penstock.stores.jobs
         retried: list[int] = []
         refused: list[int] = []
-        chosen = jobs or []
-        if failed:
-            latest = {
-                known.dataset: known.id
-                for known, _ in reversed(
-                    penstock.stores.imports.recent(dataset=None, limit=AT_ONCE)
-                )
-            }
-            for import_id in latest.values():
-                wanted = JobFilter(status=JobStatus.FAILED, import_id=import_id)
-                chosen += [
-                    int(each.id)
-                    for each in store.find(wanted, after=None, limit=AT_ONCE)
-                ]
+        chosen = failed_jobs(penstock) if failed else map(JobId, jobs or [])
         for job in chosen:
-            (retried if store.retry(JobId(job)) else refused).append(job)
+            (retried if store.retry(job) else refused).append(int(job))
     if refused and not failed:
         raise NotFound(
             f"not failed, so not retried: {', '.join(map(str, refused))}; "
@@ -129,3 +121,15 @@ def retry(
         typer.echo(
             f"{len(retried)} jobs are pending again. Work them with: penstock worker"
         )
+
+
+def failed_jobs(penstock: Penstock) -> Iterator[JobId]:
+    """Yield the failed jobs of the newest import of every dataset."""
+    for dataset in penstock.settings.datasets:
+        for known, _ in penstock.stores.imports.recent(dataset=dataset, limit=1):
+            wanted = JobFilter(status=JobStatus.FAILED, import_id=known.id)
+            after: JobId | None = None
+            while some := penstock.stores.jobs.find(wanted, after=after, limit=AT_ONCE):
+                for each in some:
+                    yield each.id
+                after = some[-1].id

@@ -62,5 +62,12 @@ def worker(
             halt=halt,
             until_idle=until_idle,
         )
+        left = penstock.stores.jobs.outstanding(datasets=names, region=region)
     if as_json:
-        print_json({"jobs_worked": worked, "stopped": halt.is_set()})
+        print_json({"jobs_worked": worked, "left": left})
+    if until_idle and left and not halt.is_set():
+        typer.echo(
+            f"penstock: {left} jobs wait for a stopped budget; see: penstock budgets",
+            err=True,
+        )
+        raise typer.Exit(1)

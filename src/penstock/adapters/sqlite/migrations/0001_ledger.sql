@@ -3,6 +3,8 @@
 
 create table penstock_dataset (
     name text primary key,
+    -- the declared type of each field, of which a column tells only a part
+    fields text not null default '{}',
     generation integer not null default 0,
     change_seq integer not null default 0,
     -- the provider's time at the start of the last proven scan

@@ -88,6 +88,9 @@ where import_id = :import_id and key is null;
 -- name: add_dataset
 insert into penstock_dataset (name) values (:dataset) on conflict (name) do nothing;
 
+-- name: set_fields
+update penstock_dataset set fields = :fields where name = :dataset;
+
 -- name: advance_dataset
 -- The sequence is reserved and filled in one transaction, so it has no gaps.
 update penstock_dataset

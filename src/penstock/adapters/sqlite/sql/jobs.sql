@@ -6,7 +6,7 @@ insert into penstock_job
     (import_id, parent, dataset, shard_key, region, run_at, created_at)
 select id, :parent, dataset, :shard_key, region, :now, :now
 from penstock_import
-where id = :import_id
+where id = :import_id and status in ('planning', 'running')
 on conflict (import_id, shard_key) do nothing;
 
 -- name: bury_lost_jobs
@@ -29,6 +29,12 @@ set status = 'failed',
             'cursor', cursor
         )
     )
+where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
+    and import_id in (select id from penstock_import where status = 'running');
+
+-- name: count_lost_jobs
+select count(*) as lost
+from penstock_job
 where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
     and import_id in (select id from penstock_import where status = 'running');
 
@@ -191,6 +197,9 @@ set status = 'pending',
     snoozes = 0,
     finished_at = null
 where id = :job and status = 'failed'
+    and import_id in (
+        select id from penstock_import where status in ('running', 'failed')
+    )
 returning import_id;
 
 -- name: cancel_jobs
