@@ -46,7 +46,7 @@ lint: $(READY) ## Check format, lint, import rules, dead code, dependencies
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
 	@$(BIN)/vulture
-	@$(BIN)/deptry --experimental-namespace-package src
+	@$(BIN)/deptry src
 
 .PHONY: types
 types: $(READY) ## Check types

@@ -6,7 +6,7 @@ that neighbours meet without overlap; `holds` accepts both edges, because many
 providers include them on both sides and a record that comes twice is upserted once.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -21,8 +21,6 @@ from penstock.domain.text import (
     write_time,
 )
 from penstock.errors import Misconfigured
-
-Holds: TypeAlias = Callable[..., bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import blake2b
@@ -196,6 +196,3 @@ class Counts:
     deleted: int = 0
     quarantined: int = 0
     dropped: int = 0
-
-    def with_deleted(self, deleted: int) -> "Counts":
-        return replace(self, deleted=deleted)

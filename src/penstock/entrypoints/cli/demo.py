@@ -37,7 +37,7 @@ FAULTS = {
     "empty": 0.01,
     "disorder": 0.01,
 }
-RATE, BURST, PAGE = 20, 10, 250
+RATE, BURST, PAGE = 20, 10, 100
 KILL_AFTER = 0.3
 
 CONFIG = """\
@@ -193,7 +193,7 @@ def import_all(
     )
     crew = ProcessCrew(config, dataset, workers=workers, threads=2)
     with progress(penstock.budget(dataset), quiet=quiet) as show:
-        watched = kill_one(crew, show, len(expected), quiet=quiet)
+        watched = KillOne(crew, show, expected=len(expected))
         work(penstock, dataset, planned.planned.id, crew, halt, watched)
     known, shards = penstock.stores.imports.get(planned.planned.id)
     requests = provider.requests
@@ -212,22 +212,25 @@ def import_all(
     )
 
 
-def kill_one(crew: ProcessCrew, show: Show, expected: int, *, quiet: bool) -> Show:
-    """Kill the first worker, without warning, when a third of the way is done."""
-    killed = False
+class KillOne(Show):
+    """Show the import, and kill the first worker when a third of the way is done."""
 
-    def watched(known: Import, shards: Shards) -> None:
-        nonlocal killed
-        show(known, shards)
-        if not killed and known.counts.seen > expected * KILL_AFTER:
-            killed = True
-            crew.processes[0].send_signal(signal.SIGKILL)
-            if not quiet:
-                typer.echo(
-                    f"Killed worker {crew.processes[0].pid} with SIGKILL.", err=True
-                )
+    def __init__(self, crew: ProcessCrew, show: Show, *, expected: int) -> None:
+        self._crew = crew
+        self._show = show
+        self._expected = expected
+        self._killed = False
 
-    return watched
+    def __call__(self, known: Import, shards: Shards) -> None:
+        self._show(known, shards)
+        if not self._killed and known.counts.seen > self._expected * KILL_AFTER:
+            self._killed = True
+            victim = self._crew.processes[0]
+            victim.send_signal(signal.SIGKILL)
+            self.say(f"Killed worker {victim.pid} with SIGKILL.")
+
+    def say(self, text: str) -> None:
+        self._show.say(text)
 
 
 def least_requests(expected: dict[int, dict[str, object]]) -> int:

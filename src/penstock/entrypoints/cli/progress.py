@@ -1,6 +1,5 @@
 """Show how an import goes on: bars on a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -23,6 +22,10 @@ class Show(Protocol):
     """Something that is told the state of an import now and then."""
 
     def __call__(self, known: Import, shards: Shards) -> None: ...
+
+    def say(self, text: str) -> None:
+        """Tell something beside the state."""
+        ...
 
 
 @dataclass(slots=True)
@@ -66,11 +69,10 @@ def describe(known: Import, speed: float, budget: Budget) -> str:
 @contextmanager
 def progress(budget: Budget, *, quiet: bool) -> Iterator[Show]:
     """Yield what shows progress in the way that fits where we are."""
+    console = Console(stderr=True, highlight=False)
     if quiet:
-        yield show_nothing
-        return
-    console = Console(stderr=True)
-    if console.is_terminal:
+        yield Silence()
+    elif console.is_terminal:
         with Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -80,53 +82,66 @@ def progress(budget: Budget, *, quiet: bool) -> Iterator[Show]:
             TextColumn("ETA {task.fields[left]}"),
             console=console,
         ) as bars:
-            yield bar(bars, budget)
+            yield Bar(bars, budget)
     else:
-        yield lines(budget)
+        yield Lines(console, budget)
 
 
-def show_nothing(known: Import, shards: Shards) -> None:
-    del known, shards
+class Silence(Show):
+    """Nothing, for those who want only the result."""
+
+    def __call__(self, known: Import, shards: Shards) -> None: ...
+
+    def say(self, text: str) -> None: ...
 
 
-def bar(bars: Progress, budget: Budget) -> Show:
-    speed = Speed()
-    task = bars.add_task("import", total=None, told="", left="-")
+class Bar(Show):
+    """One bar of shards, with what else is known beside it."""
 
-    def show(known: Import, shards: Shards) -> None:
-        rate = speed.after(known.counts.requests)
+    def __init__(self, bars: Progress, budget: Budget) -> None:
+        self._bars = bars
+        self._budget = budget
+        self._speed = Speed()
+        self._task = bars.add_task("import", total=0, told="", left="-")
+
+    def __call__(self, known: Import, shards: Shards) -> None:
+        rate = self._speed.after(known.counts.requests)
         left = time_left(known, shards, rate)
-        bars.update(
-            task,
+        self._bars.update(
+            self._task,
             description=f"{known.dataset} {known.mode}",
             total=shards.total,
             completed=shards.total - shards.open,
-            told=describe(known, rate, budget),
+            told=describe(known, rate, self._budget),
             left="-" if left is None else str(left),
         )
 
-    return show
+    def say(self, text: str) -> None:
+        self._bars.console.print(text, markup=False)
 
 
-def lines(budget: Budget) -> Show:
-    speed = Speed()
-    told_at = time.monotonic() - LINE_EVERY
+class Lines(Show):
+    """A plain line every few seconds, for logs and pipes."""
 
-    def show(known: Import, shards: Shards) -> None:
-        nonlocal told_at
-        rate = speed.after(known.counts.requests)
+    def __init__(self, console: Console, budget: Budget) -> None:
+        self._console = console
+        self._budget = budget
+        self._speed = Speed()
+        self._told_at = time.monotonic() - LINE_EVERY
+
+    def __call__(self, known: Import, shards: Shards) -> None:
+        rate = self._speed.after(known.counts.requests)
         now = time.monotonic()
-        if now - told_at < LINE_EVERY and shards.open:
+        if now - self._told_at < LINE_EVERY and shards.open:
             return
-        told_at = now
+        self._told_at = now
         left = time_left(known, shards, rate)
         finished = shards.total - shards.open
         eta = "" if left is None or not shards.open else f"  ETA {left}"
-        print(  # noqa: T201 (progress is what the command line shows)
+        self.say(
             f"{known.dataset} {known.mode}: {finished:,}/{shards.total:,} shards  "
-            f"{describe(known, rate, budget)}{eta}",
-            file=sys.stderr,
-            flush=True,
+            f"{describe(known, rate, self._budget)}{eta}"
         )
 
-    return show
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
