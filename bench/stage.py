@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import signal
 import subprocess
 import sys
 import tempfile
@@ -57,7 +56,7 @@ def provider(*options: str) -> Iterator[str]:
         try:
             yield json.loads(process.stdout.readline())["url"]
         finally:
-            process.send_signal(signal.SIGINT)
+            process.terminate()
             process.wait(10)
 
 

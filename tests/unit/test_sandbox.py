@@ -20,7 +20,6 @@ from penstock.sandbox import (
     SandboxOptions,
     parse_faults,
     peak_over,
-    serve_forever,
 )
 
 FAST = timedelta(milliseconds=50)
@@ -420,17 +419,6 @@ class TestProvider:
                 pool.request("GET", "/v3/poi/?maxresults=1")
 
             assert pool.num_connections == 1
-
-    def test_it_serves_until_interrupted(self, http):
-        statuses = []
-
-        def ask_then_interrupt(sandbox: Sandbox) -> None:
-            statuses.append(get(http, sandbox.url).status)
-            raise KeyboardInterrupt
-
-        serve_forever(SandboxOptions(records=1), on_ready=ask_then_interrupt)
-
-        assert statuses == [200]
 
     def test_a_stopped_sandbox_answers_no_more(self, http):
         sandbox = Sandbox(SandboxOptions(records=1)).start()

@@ -3,7 +3,7 @@
 from penstock.sandbox.faults import Fault, parse_faults
 from penstock.sandbox.journal import Request, peak_over
 from penstock.sandbox.options import SandboxOptions
-from penstock.sandbox.server import Sandbox, serve_forever
+from penstock.sandbox.server import Sandbox
 
 __all__ = [
     "Fault",
@@ -12,5 +12,4 @@ __all__ = [
     "SandboxOptions",
     "parse_faults",
     "peak_over",
-    "serve_forever",
 ]

@@ -5,7 +5,7 @@ import logging
 import socket
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
@@ -112,23 +112,6 @@ class Sandbox:
 
     def forget_requests(self) -> None:
         self._provider.journal.clear()
-
-
-def serve_forever(
-    options: SandboxOptions,
-    host: str = LOOPBACK,
-    port: int = 0,
-    *,
-    on_ready: Callable[[Sandbox], None] | None = None,
-) -> None:
-    """Serve until interrupted; `on_ready` is told once the port is open."""
-    with Sandbox(options, host=host, port=port) as sandbox:
-        try:
-            if on_ready:
-                on_ready(sandbox)
-            Event().wait()
-        except KeyboardInterrupt:
-            return
 
 
 class _Server(ThreadingHTTPServer):

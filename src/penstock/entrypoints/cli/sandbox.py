@@ -1,13 +1,15 @@
 """Serve the practice provider: `sandbox`."""
 
+import threading
 from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from penstock.entrypoints.cli.shared import AsJson, print_json
+from penstock.entrypoints.threads import stop_on_signals
 from penstock.errors import Misconfigured
-from penstock.sandbox import Sandbox, SandboxOptions, parse_faults, serve_forever
+from penstock.sandbox import Sandbox, SandboxOptions, parse_faults
 
 
 def sandbox(
@@ -47,15 +49,15 @@ def sandbox(
     except ValueError as error:
         raise Misconfigured(str(error)) from error
 
-    def ready(server: Sandbox) -> None:
-        if as_json:
-            print_json({"url": server.url, "records": records})
-        else:
-            typer.echo(f"Serving {records:,} points at {server.url} (Ctrl-C stops).")
-            typer.echo(f"What it was asked: {server.base_url}/sandbox/stats")
-
+    halt = threading.Event()
     try:
-        serve_forever(options, "127.0.0.1", port, on_ready=ready)
+        with stop_on_signals(halt), Sandbox(options, port=port) as server:
+            if as_json:
+                print_json({"url": server.url, "records": records})
+            else:
+                typer.echo(f"Serving {records:,} points at {server.url} (Ctrl-C stops)")
+                typer.echo(f"What it was asked: {server.base_url}/sandbox/stats")
+            halt.wait()
     except OSError as error:
         raise Misconfigured(
             f"port {port} cannot be used: {error.strerror}; choose another with --port"

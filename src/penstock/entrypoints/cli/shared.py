@@ -66,7 +66,7 @@ def ignore(event: object) -> None:
 
 
 def print_json(document: object) -> None:
-    typer.echo(json.dumps(document, ensure_ascii=False, default=plain))
+    print(json.dumps(document, ensure_ascii=False, default=plain), flush=True)  # noqa: T201 (the result)
 
 
 def plain(value: object) -> object:
