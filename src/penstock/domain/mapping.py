@@ -203,8 +203,9 @@ def choice_check(choices: Sequence[object]) -> Check:
 def shorten(value: object, limit: int = 60) -> str:
     try:
         told = repr(value)
-    except ValueError:
-        told = "a number of thousands of digits"
+    except (ValueError, RecursionError):
+        # thousands of digits, or of levels
+        told = "a value too large to be shown"
     return told if len(told) <= limit else f"{told[: limit - 1]}…"
 
 

@@ -52,9 +52,7 @@ class Plan:
         if resumed:
             refuse_other(known, asked, declaration)
         if known.status is ImportStatus.PLANNING:
-            shards = split(self.axes(dataset), bounds_of(dataset, known))
-            self._imports.add_jobs(known.id, (shard.key for shard in shards))
-            self._imports.start(known.id)
+            self._store_jobs(dataset, known)
         planned, counted = self._imports.get(known.id)
         self._emit(
             ImportPlanned(
@@ -66,6 +64,18 @@ class Plan:
             )
         )
         return Planned(planned=planned, resumed=resumed, shards=counted.total)
+
+    def _store_jobs(self, dataset: Dataset, known: Import) -> None:
+        shards = split(self.axes(dataset), bounds_of(dataset, known))
+        self._imports.add_jobs(known.id, (shard.key for shard in shards))
+        if not self._imports.get(known.id)[1].total:
+            # an import of nothing would prove that there is nothing
+            self._imports.cancel(known.id, reason="there was nothing to import")
+            raise Misconfigured(
+                f"there is no shard of {dataset.name!r} to import up to "
+                f"{format_instant(known.until)}; check the bounds of its axes"
+            )
+        self._imports.start(known.id)
 
     def scope(self, dataset: Dataset, asked: Scope) -> Scope:
         watermark = self._records.watermark(dataset)

@@ -73,13 +73,22 @@ def main() -> None:
     try:
         app()
     except PenstockError as error:
-        if "--json" in sys.argv:
-            told = {"error": {"code": error.code, "message": str(error)}}
-            typer.echo(json.dumps(told))
+        tell_machine(error.code, str(error))
         for line in str(error).splitlines():
             typer.echo(f"penstock: {line}", err=True)
         sys.exit(WRONG if isinstance(error, Misconfigured) else FAILED)
+    except SystemExit as end:
+        # typer has told people of a wrong use; its own error is behind the exit
+        if end.code == WRONG:
+            tell_machine("usage", str(end.__context__))
+        raise
     except BrokenPipeError:
         # the reader of our output went away: nothing is wrong, nobody listens
         sys.stderr.close()
         sys.exit(DONE)
+
+
+def tell_machine(code: str, message: str) -> None:
+    """Print an error as the one document that `--json` promises."""
+    if "--json" in sys.argv:
+        typer.echo(json.dumps({"error": {"code": code, "message": message}}))

@@ -1,5 +1,6 @@
 """Write, check and prepare: `init`, `check`, `migrate`."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -97,7 +98,9 @@ def try_sample(penstock: Penstock, dataset: Dataset) -> dict[str, object]:
     what = f"datasets.{dataset.name}"
     try:
         budget = penstock.budget(dataset)
-        penstock.stores.budgets.take(budget, longest=penstock.settings.longest_wait)
+        longest = penstock.settings.longest_wait
+        grant = penstock.stores.budgets.take(budget, longest=longest)
+        time.sleep(grant.wait.total_seconds())
         now = penstock.stores.jobs.now()
         shard = next(split(penstock.plan.axes(dataset), Bounds(until=now)))
         page = penstock.source(dataset).fetch(shard, None, since=None)
