@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from penstock.adapters.http.client import Client
@@ -35,6 +36,8 @@ from penstock.flow.work import Desk, Terms, Work, Worker
 from penstock.ports import Emit, Halt, Host, Source, Stores
 from penstock.settings import Settings, fingerprint
 
+# SQLite's own name for a database without a file
+IN_MEMORY = Path(":memory:")
 # to one host, and as many as a worker may have threads
 MOST_CONNECTIONS = 64
 
@@ -162,12 +165,17 @@ class Penstock:
 
 
 @contextmanager
-def opened(settings: Settings, emit: Emit) -> Iterator[Penstock]:
-    """Connect what the settings name, and close it again."""
+def opened(
+    settings: Settings, emit: Emit, *, scratch: bool = False
+) -> Iterator[Penstock]:
+    """Connect what the settings name, and close it again.
+
+    A scratch one keeps everything in memory, for those who only look.
+    """
     path = settings.sqlite_path
     if path is None:
         raise Misconfigured("penstock.database: only sqlite:/// in this version")
-    database = Database(path, busy=settings.commit_timeout)
+    database = Database(IN_MEMORY if scratch else path, busy=settings.commit_timeout)
     stores = Stores(
         schema=SqliteSchema(database),
         imports=SqliteImports(database),

@@ -61,6 +61,12 @@ class Budget:
         """The rate that can be kept up for ever."""
         return min((limit.per_second for limit in self.limits), default=float("inf"))
 
+    @property
+    def fastest(self) -> float:
+        """The rate at which requests are spaced; a quota only ends it."""
+        smooth = [each.per_second for each in self.limits if not each.is_quota]
+        return min(smooth, default=self.per_second)
+
     def duration(self, requests: int) -> timedelta:
         """Return how long so many requests take at least."""
         longest = 0.0

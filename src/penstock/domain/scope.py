@@ -23,25 +23,25 @@ def decide_scope(
     dataset: Dataset, asked: Scope, *, watermark: datetime | None
 ) -> Scope:
     """Return the bounds of a new import, or say why there can be none."""
-    has_time = time_axis(dataset) is not None
     match asked.mode:
         case Mode.FULL:
             if asked.since is not None or asked.until is not None:
                 raise Misconfigured(
-                    "--from and --until belong to --mode backfill; a full import "
-                    "covers what the dataset declares"
+                    "--from belongs to --mode delta or backfill, --until to backfill; "
+                    "a full import covers what the dataset declares"
                 )
             return asked
         case Mode.DELTA:
-            return decide_delta(dataset, asked, watermark=watermark, has_time=has_time)
+            return decide_delta(dataset, asked, watermark=watermark)
         case Mode.BACKFILL:
-            return decide_backfill(dataset, asked, has_time=has_time)
+            return decide_backfill(dataset, asked)
 
 
 def decide_delta(
-    dataset: Dataset, asked: Scope, *, watermark: datetime | None, has_time: bool
+    dataset: Dataset, asked: Scope, *, watermark: datetime | None
 ) -> Scope:
-    if dataset.delta is None and not has_time:
+    axis = time_axis(dataset)
+    if dataset.delta is None and axis is None:
         raise Misconfigured(
             f"datasets.{dataset.name} has neither a delta table nor a time axis, so it "
             "cannot be asked for changes; use --mode full"
@@ -63,10 +63,14 @@ def decide_delta(
         since -= (
             since - since.replace(hour=0, minute=0, second=0, microsecond=0)
         ) % unit
+    elif axis is not None and asked.since is None:
+        # what was stamped late lies in the last window: read that once more
+        since -= axis.step
     return Scope(mode=asked.mode, since=since)
 
 
-def decide_backfill(dataset: Dataset, asked: Scope, *, has_time: bool) -> Scope:
+def decide_backfill(dataset: Dataset, asked: Scope) -> Scope:
+    has_time = time_axis(dataset) is not None
     if asked.since is None:
         raise Misconfigured("--mode backfill needs --from, and --until where it ends")
     if asked.until is not None and asked.until <= asked.since:

@@ -78,6 +78,8 @@ class ProcessCrew(Crew):
             *("--config", str(config)),
             *("--dataset", dataset.name),
             *("--threads", str(threads)),
+            # a worker that outlived us would wait for work for ever
+            "--leashed",
         ]
         self._workers = workers
         self._logs = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed in stop)
@@ -88,7 +90,7 @@ class ProcessCrew(Crew):
             self.processes.append(
                 subprocess.Popen(  # noqa: S603 (our own command)
                     self._command,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=self._logs,
                     text=True,
@@ -108,6 +110,9 @@ class ProcessCrew(Crew):
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+        self._logs.flush()
 
     def complaint(self) -> str | None:
         if not any(process.poll() for process in self.processes):

@@ -2,6 +2,7 @@
 
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +40,20 @@ def stop_on_signals(halt: threading.Event) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def stop_when_input_closes(halt: threading.Event) -> None:
+    """Turn the end of whoever started us into the wish to stop.
+
+    A pipe closes with the process that holds it, also with one that was killed.
+    """
+
+    def listen() -> None:
+        while sys.stdin.buffer.read(1024):
+            continue
+        halt.set()
+
+    threading.Thread(target=listen, name="leash", daemon=True).start()
 
 
 def work_in_threads(

@@ -7,6 +7,7 @@ from enum import StrEnum
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import (
     Import,
+    ImportId,
     ImportStatus,
     Job,
     JobId,
@@ -69,8 +70,13 @@ class Audit:
         self._jobs = jobs
         self._plan = plan
 
-    def __call__(self, dataset: Dataset) -> Audited:
-        """Check the newest import that was not cancelled."""
+    def __call__(self, dataset: Dataset, wanted: ImportId | None = None) -> Audited:
+        """Check one import, or the newest that was not cancelled."""
+        if wanted is not None:
+            chosen, _ = self._imports.get(wanted)
+            if chosen.dataset != dataset.name:
+                raise NotFound(f"import {wanted} is not one of {dataset.name!r}")
+            return self.check(dataset, chosen)
         for known, _ in self._imports.recent(dataset=dataset.name, limit=100):
             if known.status is not ImportStatus.CANCELLED:
                 return self.check(dataset, known)

@@ -9,7 +9,7 @@ from penstock.domain.axes import Axis, Bounds, ListAxis, ValuesFrom
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import ImportPlanned
-from penstock.domain.job import Import, ImportStatus
+from penstock.domain.job import Import, ImportStatus, Mode
 from penstock.domain.scope import Scope, axis_bounds, decide_scope, told_since
 from penstock.domain.shard import Shard, split
 from penstock.domain.source import Paging
@@ -42,6 +42,8 @@ class Plan:
     def __call__(self, dataset: Dataset, asked: Scope, *, declaration: str) -> Planned:
         """Store an import's jobs, or go on with the unfinished one of the same kind."""
         scope = self.scope(dataset, asked)
+        # what may be refused is asked before anything is stored
+        axes = self.axes(dataset)
         known, resumed = self._imports.begin(
             dataset,
             scope.mode,
@@ -52,7 +54,7 @@ class Plan:
         if resumed:
             refuse_other(known, asked, declaration)
         if known.status is ImportStatus.PLANNING:
-            self._store_jobs(dataset, known)
+            self._store_jobs(dataset, known, axes)
         planned, counted = self._imports.get(known.id)
         self._emit(
             ImportPlanned(
@@ -65,8 +67,10 @@ class Plan:
         )
         return Planned(planned=planned, resumed=resumed, shards=counted.total)
 
-    def _store_jobs(self, dataset: Dataset, known: Import) -> None:
-        shards = split(self.axes(dataset), bounds_of(dataset, known))
+    def _store_jobs(
+        self, dataset: Dataset, known: Import, axes: tuple[Axis, ...]
+    ) -> None:
+        shards = split(axes, bounds_of(dataset, known))
         self._imports.add_jobs(known.id, (shard.key for shard in shards))
         if not self._imports.get(known.id)[1].total:
             # an import of nothing would prove that there is nothing
@@ -159,7 +163,9 @@ class DryRun:
         """Count the shards, and the pages that the stored records would fill."""
         scope = self._plan.scope(dataset, asked)
         shards = sum(1 for _ in self._shards(dataset, scope, now))
-        stored = self._records.count(dataset)
+        # how much has changed is not known before it is asked for
+        is_full = scope.mode is Mode.FULL
+        stored = self._records.count(dataset) if is_full else 0
         pages = dataset.source.pages
         # each shard ends with a request that only proves its end, unless a next link
         # or a single answer does so for free

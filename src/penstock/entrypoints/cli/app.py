@@ -1,6 +1,7 @@
 """Put the commands together, and turn every error into a sentence."""
 
 import json
+import os
 import sys
 
 import typer
@@ -69,7 +70,7 @@ app.command("demo")(demo.demo)
 
 
 def main() -> None:
-    """Run a command; no traceback reaches a user for an error we know."""
+    """Run a command; no traceback reaches a user who did not ask for it."""
     try:
         app()
     except PenstockError as error:
@@ -86,6 +87,23 @@ def main() -> None:
         # the reader of our output went away: nothing is wrong, nobody listens
         sys.stderr.close()
         sys.exit(DONE)
+    except Exception as error:
+        if os.environ.get("PENSTOCK_TRACEBACK"):
+            raise
+        tell(
+            "internal",
+            f"this is a bug in penstock: {type(error).__name__}: {error}\n"
+            "set PENSTOCK_TRACEBACK=1 to see where, and please report it",
+        )
+        sys.exit(FAILED)
+
+
+def tell(code: str, message: str) -> None:
+    """Say what is wrong: to machines on stdout if they asked, to people on stderr."""
+    if "--json" in sys.argv:
+        typer.echo(json.dumps({"error": {"code": code, "message": message}}))
+    for line in message.splitlines():
+        typer.echo(f"penstock: {line}", err=True)
 
 
 def tell_machine(code: str, message: str) -> None:

@@ -10,6 +10,7 @@ from penstock.entrypoints.cli.shared import (
     AsJson,
     Config,
     WithDefault,
+    look,
     print_json,
     session,
     show_table,
@@ -23,7 +24,7 @@ app = typer.Typer(cls=WithDefault, help="Look at budgets, or open a closed one."
 @app.command("list")
 def show(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """Show the state and the remaining allowance of every budget."""
-    with session(config) as penstock:
+    with look(config) as penstock:
         states = [
             penstock.stores.budgets.state(budget) for budget in every(penstock).values()
         ]

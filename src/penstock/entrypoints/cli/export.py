@@ -18,9 +18,9 @@ from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
+    look,
     plain,
     print_json,
-    session,
 )
 from penstock.errors import Misconfigured
 
@@ -46,8 +46,9 @@ def export(
 ) -> None:
     """Write the live rows, streamed, ordered by key."""
     if out is None and (as_json or form is Format.PARQUET):
-        raise Misconfigured(f"--format {form} with --json or parquet needs --out FILE")
-    with session(config) as penstock:
+        asked = "--json" if as_json else "--format parquet"
+        raise Misconfigured(f"{asked} needs a file: add --out FILE")
+    with look(config) as penstock:
         declared = penstock.settings.dataset(dataset)
         rows = penstock.stores.records.rows(declared)
         if form is Format.PARQUET:

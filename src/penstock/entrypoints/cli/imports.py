@@ -12,9 +12,12 @@ from penstock.entrypoints.cli.shared import (
     AsJson,
     Config,
     WithDefault,
+    counted,
+    look,
     print_json,
     report,
     session,
+    show_fields,
     show_table,
     stdout,
 )
@@ -33,14 +36,13 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the newest imports, or one with all its figures."""
-    with session(config) as penstock:
+    with look(config) as penstock:
         if import_id is not None:
             told = report(*penstock.stores.imports.get(ImportId(import_id)))
             if as_json:
                 print_json(told)
             else:
-                for name, value in told.items():
-                    stdout().print(f"{name:12} {value}", markup=False)
+                show_fields(told)
             return
         found = penstock.stores.imports.recent(dataset=dataset, limit=limit)
     reports = [report(known, shards) for known, shards in found]
@@ -86,15 +88,25 @@ def cancel(
 
 
 def audit(
-    dataset: Name, config: Config = DEFAULT_CONFIG, as_json: AsJson = False
+    dataset: Name,
+    import_id: Annotated[
+        int | None, typer.Option("--import", help="This import, not the newest.")
+    ] = None,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
 ) -> None:
-    """Recompute the coverage of the last import; exit 1 if anything is missing."""
-    with session(config) as penstock:
-        found = penstock.audit(penstock.settings.dataset(dataset))
+    """Recompute the coverage of the newest import; exit 1 if anything is missing."""
+    with look(config) as penstock:
+        declared = penstock.settings.dataset(dataset)
+        wanted = None if import_id is None else ImportId(import_id)
+        found = penstock.audit(declared, wanted)
+        is_current = found.audited.declaration == penstock.declaration(declared)
     if as_json:
         print_json(
             {
                 "import_id": found.audited.id,
+                "mode": found.audited.mode,
+                "same_declaration": is_current,
                 "complete": found.complete,
                 "shards": found.shards,
                 "pages": found.pages,
@@ -107,11 +119,14 @@ def audit(
         verdict = (
             "complete: no gap, no overlap, every end proven"
             if found.complete
-            else f"NOT complete: {len(found.findings)} findings"
+            else f"NOT complete: {counted(len(found.findings), 'finding')}"
         )
         typer.echo(
-            f"Import {found.audited.id} of {dataset} is {verdict} "
-            f"({found.shards:,} shards, {found.pages:,} pages)."
+            f"Import {found.audited.id} of {dataset} ({found.audited.mode}) is "
+            f"{verdict} ({counted(found.shards, 'shard')}, "
+            f"{counted(found.pages, 'page')})."
         )
+        if not is_current:
+            typer.echo("It was planned under another declaration than the present one.")
     if not found.complete:
         raise typer.Exit(1)

@@ -12,9 +12,13 @@ from penstock.entrypoints.cli.shared import (
     AsJson,
     Config,
     WithDefault,
+    counted,
+    look,
     print_json,
     session,
+    show_fields,
     show_table,
+    shown,
     stdout,
 )
 from penstock.errors import Misconfigured, NotFound
@@ -46,7 +50,7 @@ def show(
         import_id=None if import_id is None else ImportId(import_id),
         dataset=dataset,
     )
-    with session(config) as penstock:
+    with look(config) as penstock:
         if job is not None:
             show_one(penstock.stores.jobs.get(JobId(job)), as_json=as_json)
             return
@@ -81,11 +85,13 @@ def show_one(job: Job, *, as_json: bool) -> None:
         print_json(told)
         return
     errors = told.pop("errors")
-    for name, value in told.items():
-        stdout().print(f"{name:12} {value}", markup=False)
+    show_fields(told)
     for each in errors:
-        line = f"  {each['at']} fence {each['fence']} {each['code']}: {each['message']}"
-        stdout().print(line, markup=False)
+        stdout().print(
+            f"  {shown(each['at'])} fence {each['fence']} {each['code']}: "
+            f"{each['message']}",
+            markup=False,
+        )
 
 
 @app.command("retry")
@@ -119,7 +125,9 @@ def retry(
         print_json({"retried": retried})
     else:
         typer.echo(
-            f"{len(retried)} jobs are pending again. Work them with: penstock worker"
+            f"{counted(len(retried), 'job')} pending again. Work with: penstock worker"
+            if retried
+            else "No job has failed. Start an import with: penstock run DATASET"
         )
 
 

@@ -11,6 +11,8 @@ from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
+    counted,
+    look,
     print_json,
     read_instant,
     session,
@@ -46,11 +48,12 @@ def plan(
 ) -> None:
     """Store an import's jobs for workers to claim."""
     scope = read_scope(mode, since, until)
+    if dry_run:
+        with look(config) as penstock:
+            show_dry_run(penstock, dataset, scope, limit=limit, as_json=as_json)
+        return
     with session(config) as penstock:
         declared = penstock.settings.dataset(dataset)
-        if dry_run:
-            show_dry_run(penstock, dataset, scope, limit=limit, as_json=as_json)
-            return
         done = penstock.plan(
             declared, scope, declaration=penstock.declaration(declared)
         )
@@ -66,8 +69,8 @@ def plan(
         )
     else:
         typer.echo(
-            f"{verb} import {done.planned.id} of {dataset}: {done.shards:,} shards. "
-            "Work it with: penstock worker"
+            f"{verb} import {done.planned.id} of {dataset}: "
+            f"{counted(done.shards, 'shard')}. Work with: penstock worker"
         )
 
 
@@ -109,10 +112,11 @@ def show_dry_run(
     for each in some:
         console.print(f"{each.key}\n    {each.first_request}", markup=False)
     if cost.shards > limit:
-        console.print(f"… and {cost.shards - limit:,} more shards")
+        console.print(f"… and {counted(cost.shards - limit, 'more shard')}")
     least = "at least " if cost.at_least else "about "
     rates = ", ".join(map(str, budget.limits)) or "no limit"
     console.print(
-        f"{cost.shards:,} shards, {least}{cost.requests:,} requests, "
-        f"{cost.duration} at {rates}. Nothing was stored or sent."
+        f"{counted(cost.shards, 'shard')}, {least}{counted(cost.requests, 'request')}, "
+        f"{cost.duration.total_seconds():,.0f} s at {rates}. "
+        "Nothing was stored or sent."
     )

@@ -54,7 +54,7 @@ def time_left(known: Import, shards: Shards, speed: float) -> timedelta | None:
 
 def describe(known: Import, speed: float, budget: Budget) -> str:
     counts = known.counts
-    limit = f"/{budget.per_second:g}" if budget.limits else ""
+    limit = f"/{budget.fastest:g}" if budget.limits else ""
     told = (
         f"{counts.pages:,} pages  {counts.seen:,} records  "
         f"{speed:.1f}{limit} requests/s"

@@ -14,6 +14,7 @@ from penstock.entrypoints.cli.shared import (
     AsJson,
     Config,
     WithDefault,
+    look,
     plain,
     print_json,
     session,
@@ -40,7 +41,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the open bad rows of a dataset with their reasons."""
-    with session(config) as penstock:
+    with look(config) as penstock:
         if export is not None:
             written = write(export, every(penstock, dataset))
             if as_json:

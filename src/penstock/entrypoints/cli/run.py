@@ -130,13 +130,15 @@ def show_report(known: Import, shards: Shards) -> None:
     )
     console.print(
         f"  shards   {shards.done:,} done, {shards.split:,} split, "
-        f"{shards.failed:,} failed, {shards.open:,} open"
+        f"{shards.failed:,} failed, {shards.cancelled:,} cancelled, "
+        f"{shards.open:,} open"
     )
     console.print(f"  pages    {counts.pages:,} with {counts.requests:,} requests")
     console.print(
         f"  records  {counts.seen:,} seen: {counts.inserted:,} inserted, "
         f"{counts.updated:,} updated, {counts.unchanged:,} unchanged, "
-        f"{counts.deleted:,} deleted, {counts.quarantined:,} quarantined"
+        f"{counts.quarantined:,} quarantined, {counts.dropped:,} dropped; "
+        f"{counts.deleted:,} deleted"
     )
     if known.note:
         console.print(f"  note     {known.note}", markup=False)

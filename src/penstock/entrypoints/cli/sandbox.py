@@ -13,7 +13,9 @@ from penstock.sandbox import Sandbox, SandboxOptions, parse_faults
 
 
 def sandbox(
-    port: Annotated[int, typer.Option(help="0 takes a free one.")] = 8800,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="0 takes a free one.")
+    ] = 8800,
     records: Annotated[int, typer.Option(min=0, help="Charging points.")] = 20_000,
     rate: Annotated[
         float | None, typer.Option(help="Requests a second; no limit without.")

@@ -15,10 +15,11 @@ from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
+    counted,
     ignore,
+    look,
     print_json,
     read_settings,
-    session,
 )
 from penstock.errors import Misconfigured, PenstockError
 from penstock.settings import STARTER
@@ -68,8 +69,8 @@ def check(
         print_json(told)
     else:
         typer.echo(
-            f"{config} is valid: {len(settings.datasets)} datasets, "
-            f"{len(settings.budgets)} budgets."
+            f"{config} is valid: {counted(len(settings.datasets), 'dataset')}, "
+            f"{counted(len(settings.budgets), 'budget')}."
         )
         for each in tried:
             mark = "ok  " if each["ok"] else "FAIL"
@@ -81,8 +82,12 @@ def check(
 def try_all(config: Path) -> list[dict[str, object]]:
     tried = []
     try:
-        with session(config) as penstock:
+        with look(config) as penstock:
+            path = penstock.settings.sqlite_path
+            is_there = path is not None and path.exists()
             detail = str(penstock.settings.database)
+            if not is_there:
+                detail += " is not there yet; run or migrate will create it"
             tried.append({"what": "database", "ok": True, "detail": detail})
             tried += [
                 try_sample(penstock, dataset)

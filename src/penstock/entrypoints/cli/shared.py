@@ -55,10 +55,29 @@ def session(
     settings = read_settings(config)
     listener = ignore if emit is None else emit(settings)
     with opened(settings, listener) as penstock:
-        penstock.stores.schema.migrate()
-        for dataset in settings.datasets.values():
-            penstock.stores.schema.prepare(dataset)
+        prepare(penstock)
         yield penstock
+
+
+@contextmanager
+def look(config: Path) -> Iterator[Penstock]:
+    """Open the stores to look only; where there is no database yet, none is made."""
+    settings = read_settings(config)
+    path = settings.sqlite_path
+    if path is not None and path.exists():
+        with session(config) as penstock:
+            yield penstock
+        return
+    with opened(settings, ignore, scratch=True) as penstock:
+        prepare(penstock)
+        yield penstock
+
+
+def prepare(penstock: Penstock) -> None:
+    """Bring the tables up to date."""
+    penstock.stores.schema.migrate()
+    for dataset in penstock.settings.datasets.values():
+        penstock.stores.schema.prepare(dataset)
 
 
 def ignore(event: object) -> None:
@@ -77,8 +96,18 @@ def plain(value: object) -> object:
     return str(value)
 
 
+# wide enough that nothing is cut where a program or a file reads along
+WIDE = 400
+
+
 def stdout() -> Console:
-    return Console(soft_wrap=True, highlight=False)
+    console = Console(soft_wrap=True, highlight=False)
+    return console if console.is_terminal else Console(width=WIDE, highlight=False)
+
+
+def counted(number: int, noun: str) -> str:
+    """Write `1 shard`, `2 shards`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def show_table(title: str, rows: list[Mapping[str, object]], *, empty: str) -> None:
@@ -91,7 +120,9 @@ def show_table(title: str, rows: list[Mapping[str, object]], *, empty: str) -> N
     for name in rows[0]:
         is_number = isinstance(rows[0][name], int | float)
         table.add_column(
-            name.replace("_", " "), justify="right" if is_number else "left"
+            name.replace("_", " "),
+            justify="right" if is_number else "left",
+            overflow="fold",
         )
     for row in rows:
         table.add_row(*(escape(shown(value)) for value in row.values()))
@@ -112,7 +143,16 @@ def shown(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, Mapping):
+        told = (f"{name} {shown(each)}" for name, each in value.items())
+        return ", ".join(told)
     return str(value)
+
+
+def show_fields(document: Mapping[str, object]) -> None:
+    """Show one thing with all its fields, a line each."""
+    for name, value in document.items():
+        stdout().print(f"{name:16} {shown(value)}", markup=False)
 
 
 def read_instant(text: str | None, option: str) -> datetime | None:

@@ -13,7 +13,11 @@ from penstock.entrypoints.cli.shared import (
     print_json,
     session,
 )
-from penstock.entrypoints.threads import stop_on_signals, work_in_threads
+from penstock.entrypoints.threads import (
+    stop_on_signals,
+    stop_when_input_closes,
+    work_in_threads,
+)
 from penstock.wiring import logging_emit
 
 Threads = Annotated[
@@ -34,6 +38,9 @@ def worker(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Stop when no job is left.")
     ] = False,
+    leashed: Annotated[
+        bool, typer.Option("--leashed", help="Stop when standard input closes.")
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also tell each committed page.")
     ] = False,
@@ -42,6 +49,8 @@ def worker(
 ) -> None:
     """Claim and work jobs until SIGTERM: finish the page, checkpoint, release."""
     halt = threading.Event()
+    if leashed:
+        stop_when_input_closes(halt)
     machine_reads = as_json or not sys.stderr.isatty()
     with (
         stop_on_signals(halt),

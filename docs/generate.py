@@ -1,0 +1,408 @@
+"""Write the reference pages from the code they describe.
+
+`python -m docs.generate` writes them; with `--check` it only says which are stale.
+"""
+
+import dataclasses
+import inspect
+import re
+import sys
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from penstock import errors
+from penstock.adapters.sqlite.schema import migrations
+from penstock.adapters.sqlite.tables import OURS
+from penstock.adapters.telemetry.log import name_of
+from penstock.domain import events
+from penstock.entrypoints.cli.app import app
+from penstock.settings.declared import BudgetTable, PenstockTable
+from penstock.settings.declared_axes import (
+    BboxTable,
+    EdgesTable,
+    LimitsTable,
+    ListTable,
+    RangeTable,
+    TimeTable,
+    ValuesTable,
+)
+from penstock.settings.declared_dataset import (
+    BadTable,
+    DatasetTable,
+    DeltaTable,
+    MissingTable,
+)
+from penstock.settings.declared_field import FieldTable
+from penstock.settings.declared_source import (
+    BasicTable,
+    BearerTable,
+    OAuth2Table,
+    PageSizeTable,
+    PagesTable,
+    SourceTable,
+)
+
+REFERENCE = Path(__file__).parent / "reference"
+MEANINGS = Path(__file__).parent / "meanings.toml"
+NOTICE = "<!-- Written by docs/generate.py (`make docs`); do not edit. -->\n"
+WIDTH = 80
+
+# the tables of penstock.toml in the order in which they are declared
+TABLES: Mapping[str, type[BaseModel]] = {
+    "penstock": PenstockTable,
+    "budgets.NAME": BudgetTable,
+    "datasets.NAME": DatasetTable,
+    "datasets.NAME.missing": MissingTable,
+    "datasets.NAME.bad": BadTable,
+    "datasets.NAME.fields.NAME": FieldTable,
+    "datasets.NAME.source": SourceTable,
+    "datasets.NAME.source.pages": PagesTable,
+    "datasets.NAME.source.pages.size": PageSizeTable,
+    "datasets.NAME.source.auth (bearer)": BearerTable,
+    "datasets.NAME.source.auth (basic)": BasicTable,
+    "datasets.NAME.source.auth (oauth2)": OAuth2Table,
+    "datasets.NAME.shards.NAME (list)": ListTable,
+    "datasets.NAME.shards.NAME.values": ValuesTable,
+    "datasets.NAME.shards.NAME (time)": TimeTable,
+    "datasets.NAME.shards.NAME (range)": RangeTable,
+    "datasets.NAME.shards.NAME.send (time, range)": LimitsTable,
+    "datasets.NAME.shards.NAME (bbox)": BboxTable,
+    "datasets.NAME.shards.NAME.send (bbox)": EdgesTable,
+    "datasets.NAME.delta": DeltaTable,
+}
+
+# how the annotated types of the settings are called by people
+KINDS = {
+    "timedelta": "duration",
+    "datetime": "time with zone",
+    "str": "text",
+    "int": "whole number",
+    "float": "number",
+    "Decimal": "degrees",
+    "bool": "true or false",
+    "Limit": "rate",
+    "Any": "any value",
+    "NoneType": "",
+}
+
+
+class Undescribed(Exception):
+    """Something exists that no meaning was written for."""
+
+
+def meaning(section: str, name: str) -> str:
+    known = meanings()[section]
+    if name not in known:
+        raise Undescribed(f"{name} has no meaning in docs/meanings.toml, [{section}]")
+    return known[name]
+
+
+@lru_cache
+def meanings() -> dict[str, dict[str, str]]:
+    return tomllib.loads(MEANINGS.read_text("utf-8"))
+
+
+def cli_page() -> str:
+    """Show the help of every command as a user sees it."""
+    parts = [
+        "# Commands\n",
+        (
+            "Exit codes: 0 done, 1 work failed or incomplete, "
+            "2 wrong use or configuration.\n"
+        ),
+        (
+            "`imports`, `jobs`, `quarantine` and `budgets` mean their command `list` "
+            "where none is named.\n"
+        ),
+    ]
+    for path, text in commands():
+        parts.append(f"## `{path}`\n")
+        parts.append(f"```text\n{text.strip()}\n```\n")
+    return "\n".join(parts)
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Yield every command with its help, groups before their members."""
+    root = typer.main.get_command(app)
+    waiting: list[tuple[str, Any, Any]] = [("penstock", root, None)]
+    while waiting:
+        path, command, parent = waiting.pop(0)
+        context = command.make_context(
+            path.rpartition(" ")[2],
+            [],
+            parent=parent,
+            resilient_parsing=True,
+            max_content_width=WIDTH,
+            terminal_width=WIDTH,
+        )
+        yield path, command.get_help(context)
+        members = getattr(command, "commands", {})
+        waiting[:0] = [
+            (f"{path} {name}", each, context) for name, each in members.items()
+        ]
+
+
+def settings_page() -> str:
+    parts = [
+        "# Settings\n",
+        "One TOML file, `penstock.toml`, read once; an unknown key is refused.",
+        (
+            "`${NAME}` is filled from the environment and never shown; "
+            "`$${` is a plain `${`.\n"
+        ),
+        (
+            "A duration is written as `250ms`, `60s`, `5m`, `1h30m` or `365d`; "
+            "a rate as `10/s`, `600/min`, `1000/h`, `20000/day` or `1/2s`; "
+            "a size as `64MiB`, `10MB` or a number of bytes; "
+            "a path as `AddressInfo.Town`.\n"
+        ),
+    ]
+    for title, model in TABLES.items():
+        parts.append(f"## `[{title}]`\n")
+        parts.append("| key | type | default | meaning |")
+        parts.append("|---|---|---|---|")
+        for key, kind, default, told in setting_rows(title, model):
+            parts.append(f"| `{key}` | {kind} | {default} | {told} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def setting_rows(
+    title: str, model: type[BaseModel]
+) -> Iterator[tuple[str, str, str, str]]:
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        told = field.description or meaning("settings", f"{title}.{key}")
+        kind = kind_of(name, model)
+        yield key, kind, default_of(field, kind), told
+
+
+def kind_of(name: str, model: type[BaseModel]) -> str:
+    """Call a type what a person writing the file would call it."""
+    hint = typing.get_type_hints(model, include_extras=True)[name]
+    known = dict.fromkeys(each for each in spell(hint) if each)
+    return " or ".join(known)
+
+
+def spell(hint: Any) -> Iterator[str]:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        validator = " ".join(
+            getattr(getattr(each, "func", None), "__name__", "")
+            for each in arguments[1:]
+        )
+        special = {
+            "as_path": "path",
+            "as_path_or_top": "path",
+            "parse_size": "size",
+            "as_parameter": "text, number or truth value",
+        }
+        for function, word in special.items():
+            if function in validator.split():
+                yield word
+                return
+        yield from spell(arguments[0])
+    elif origin in {typing.Union, types.UnionType}:
+        for each in arguments:
+            yield from spell(each)
+    elif origin is Literal:
+        yield " \\| ".join(f"`{each}`" for each in arguments)
+    elif origin is list:
+        yield f"list of {' or '.join(spell(arguments[0]))}"
+    elif origin is dict or (isinstance(hint, type) and issubclass(hint, BaseModel)):
+        yield "table"
+    elif isinstance(hint, type) and issubclass(hint, Enum):
+        yield " \\| ".join(f"`{each.value}`" for each in hint)
+    else:
+        name = getattr(hint, "__name__", str(hint))
+        yield KINDS.get(name, name)
+
+
+def default_of(field: FieldInfo, kind: str) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True, validated_data={})
+    return f"`{value // 2**20}MiB`" if kind == "size" else shown(value)
+
+
+def shown(value: object) -> str:
+    if value is None or value in ("", [], {}, ()) or isinstance(value, BaseModel):
+        return "none"
+    if isinstance(value, Enum):
+        return f"`{value.value}`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if hasattr(value, "total_seconds"):
+        return f"`{value.total_seconds():g}s`"
+    return f"`{value}`"
+
+
+def events_page() -> str:
+    parts = [
+        "# Events\n",
+        "The workers tell facts; the log is one listener.",
+        (
+            "`penstock worker` writes one line an event on standard error: JSON when "
+            "standard error is no terminal or `--json` is given, text on a terminal."
+        ),
+        "`page_committed` is told only with `--verbose`.\n",
+    ]
+    for event in event_classes():
+        parts.append(f"## `{name_of_class(event)}`\n")
+        parts.append(f"{meaning('events', event.__name__)}")
+        parts.append(f"Class `{event.__name__}`.\n")
+        parts.append("| field | type |\n|---|---|")
+        for field in dataclasses.fields(event):
+            hint = typing.get_type_hints(event)[field.name]
+            parts.append(f"| `{field.name}` | {type_name(hint)} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def event_classes() -> list[type[events.Event]]:
+    found = [each for _, each in inspect.getmembers(events, inspect.isclass)]
+    mine = [
+        each
+        for each in found
+        if issubclass(each, events.Event) and each is not events.Event
+    ]
+    return sorted(mine, key=lambda each: inspect.getsourcelines(each)[1])
+
+
+def name_of_class(event: type[events.Event]) -> str:
+    return name_of(event.__new__(event))
+
+
+def type_name(hint: object) -> str:
+    names = [getattr(each, "__name__", str(each)) for each in typing.get_args(hint)]
+    told = " or ".join(names) or getattr(hint, "__name__", str(hint))
+    return told.replace("NoneType", "None")
+
+
+def errors_page() -> str:
+    parts = [
+        "# Errors\n",
+        (
+            "Each error has a stable code, which stands in the history of a job, "
+            "in log lines and in `--json` output."
+        ),
+        (
+            "They are sorted by what the worker does next; the last column says "
+            "what an operator does.\n"
+        ),
+        "```text",
+        tree_of(errors.__doc__ or ""),
+        "```\n",
+        "| class | code | what it means | what to do |",
+        "|---|---|---|---|",
+    ]
+    for error in error_classes():
+        told = (inspect.getdoc(error) or "").splitlines()[0]
+        remedy = meaning("errors", error.__name__)
+        parts.append(f"| `{error.__name__}` | `{error.code}` | {told} | {remedy} |")
+    parts.append("")
+    return "\n".join(parts)
+
+
+def error_classes() -> list[type[errors.PenstockError]]:
+    found = [
+        each
+        for _, each in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(each, errors.PenstockError)
+    ]
+    return sorted(found, key=lambda each: inspect.getsourcelines(each)[1])
+
+
+def tree_of(text: str) -> str:
+    return "\n".join(
+        line
+        for line in text.splitlines()
+        if line.startswith(("PenstockError", "├", "│", "└", "    └"))
+    )
+
+
+def schema_page() -> str:
+    parts = [
+        "# Schema\n",
+        "The ledger and the records live in one SQLite file.",
+        "Read it with any SQLite tool; write it with `penstock` only.",
+        (
+            "`penstock migrate` applies what is missing, and so does every command "
+            "that opens the database; `pragma user_version` holds the number of "
+            "the last migration.\n"
+        ),
+    ]
+    for number, name, text in migrations():
+        parts.append(f"## Migration {number}: `{name}`\n")
+        parts.append(f"```sql\n{text.strip()}\n```\n")
+    parts += [
+        "## The table of a dataset\n",
+        (
+            "Each dataset has a table of its own name: its declared fields in their "
+            "order, its key as primary key, an index for every field of `filter`, and "
+            "these columns of ours:\n"
+        ),
+        *(f"- `{column}`" for column in OURS),
+        "",
+        (
+            "`_import` is the import that wrote the row last or, where missing rows "
+            "are marked, the full import that saw it last."
+        ),
+        "A row with `_deleted_at` is marked as deleted: it is kept, and not exported.",
+        "Timestamps are text in UTC, truth values are 0 and 1, JSON is text.",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "cli.md": cli_page,
+    "settings.md": settings_page,
+    "events.md": events_page,
+    "errors.md": errors_page,
+    "schema.md": schema_page,
+}
+
+
+def stale_pages() -> list[str]:
+    """Return the names of pages that do not say what the code says."""
+    return [
+        name
+        for name, text in rendered()
+        if not (REFERENCE / name).is_file()
+        or (REFERENCE / name).read_text("utf-8") != text
+    ]
+
+
+def rendered() -> Iterator[tuple[str, str]]:
+    for name, page in PAGES.items():
+        yield name, NOTICE + re.sub(r"[ \t]+$", "", page(), flags=re.MULTILINE)
+
+
+def main(arguments: list[str]) -> int:
+    if arguments not in ([], ["--check"]):
+        sys.stderr.write("usage: python -m docs.generate [--check]\n")
+        return 2
+    if arguments:
+        stale = stale_pages()
+        for name in stale:
+            sys.stderr.write(f"docs/reference/{name} is stale: make docs\n")
+        return 1 if stale else 0
+    REFERENCE.mkdir(exist_ok=True)
+    for name, text in rendered():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

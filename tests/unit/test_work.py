@@ -1,0 +1,410 @@
+"""Every kind of error puts its job into a stated place."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+from typing_extensions import override
+
+from penstock.adapters.sqlite.database import Database
+from penstock.domain.axes import ListAxis, RangeAxis
+from penstock.domain.budget import Budget, Limit
+from penstock.domain.dataset import Dataset, Tolerance
+from penstock.domain.events import Event, LeaseWasLost
+from penstock.domain.job import ImportStatus, Job, JobStatus
+from penstock.domain.page import Moved, Page, Position, Proof, Reason, Row
+from penstock.domain.shard import Shard
+from penstock.errors import (
+    AccessStopped,
+    BudgetStopped,
+    RequestRefused,
+    SourceUnavailable,
+    Throttled,
+)
+from penstock.flow.finish import Finish
+from penstock.flow.import_shard import ImportShard, Patience
+from penstock.flow.work import Desk, Terms, Work, Worker
+from penstock.ports import Host, JobFilter, Source, Stores
+from tests.builders import ANN, BEN, LEASE, Clock, dataset, plan, sqlite_stores
+
+ATTEMPTS = 3
+PATIENCE = Patience(
+    lease=LEASE,
+    longest_wait=timedelta(seconds=5),
+    request=timedelta(seconds=10),
+    commit=timedelta(seconds=5),
+)
+
+
+def row(number: object, position: int = 0) -> Row:
+    return Row((number, "x"), f'{{"id": {number}}}'.encode(), position)
+
+
+def page(*numbers: int, to: Position | None = None) -> Page:
+    proof = Proof.EMPTY_PAGE if to is None else None
+    rows = [row(number, position) for position, number in enumerate(numbers)]
+    return Page(rows=rows, next=to, proof=proof)
+
+
+@dataclass
+class Scripted(Source):
+    """A source that answers by a script; an exception in it is raised."""
+
+    script: list[Page | Moved | Exception | Callable[[], Page]]
+    asked: list[Position | None] = field(default_factory=list)
+
+    @override
+    def fetch(self, shard: Shard, position, *, since, moved=None) -> Page | Moved:
+        self.asked.append(position)
+        answer = self.script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer() if callable(answer) else answer
+
+    @override
+    def preview(self, shard: Shard, *, since) -> str:
+        return "GET /"
+
+    @override
+    def read(self, raw: bytes) -> Row:
+        return row(1)
+
+
+@dataclass
+class Bench:
+    """A worker at a scripted source, with time in its own hands."""
+
+    stores: Stores
+    clock: Clock
+    dataset: Dataset
+    events: list[Event] = field(default_factory=list)
+    halt: threading.Event = field(default_factory=threading.Event)
+    budget: Budget = field(
+        default_factory=lambda: Budget(
+            name="b",
+            limits=(Limit(requests=100, period=timedelta(seconds=1)),),
+            burst=99,
+        )
+    )
+
+    def work(self, *script, owner=ANN) -> Work:
+        self.source = Scripted(list(script))
+        host = Host(
+            halt=self.halt,
+            monotonic=lambda: self.clock.now.timestamp(),  # noqa: PLW0108 (now moves)
+            jitter=lambda: 1.0,
+        )
+        desk = Desk(
+            dataset=self.dataset,
+            budget=self.budget.name,
+            import_shard=ImportShard(
+                self.dataset,
+                source=self.source,
+                budget=self.budget,
+                stores=self.stores,
+                patience=PATIENCE,
+                host=host,
+                emit=self.events.append,
+            ),
+        )
+        return Work(
+            Worker(owner=owner),
+            desks={self.dataset.name: desk},
+            stores=self.stores,
+            terms=Terms(lease=LEASE, attempts=ATTEMPTS, redact=lambda text: text),
+            finish=Finish(imports=self.stores.imports, emit=self.events.append),
+            host=host,
+            emit=self.events.append,
+        )
+
+    def job(self) -> Job:
+        return self.stores.jobs.find(JobFilter(), after=None, limit=1)[0]
+
+    def jobs(self) -> list[Job]:
+        return list(self.stores.jobs.find(JobFilter(), after=None, limit=100))
+
+    def rows(self) -> list[object]:
+        return [each[0] for each in self.stores.records.rows(self.dataset)]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def stores(tmp_path, clock):
+    database = Database(tmp_path / "work.db", clock=clock)
+    opened = sqlite_stores(database)
+    opened.schema.migrate()
+    yield opened
+    database.close()
+
+
+@pytest.fixture
+def bench(stores, clock) -> Bench:
+    return Bench(stores, clock, dataset())
+
+
+@pytest.fixture
+def planned(bench):
+    return plan(bench.stores, bench.dataset)
+
+
+def test_pages_are_committed_until_the_end_is_proven(bench, planned):
+    work = bench.work(page(1, 2, to={"after": 2}), page(3))
+
+    assert work()
+    assert bench.rows() == [1, 2, 3]
+    assert bench.job().status is JobStatus.DONE
+    assert bench.source.asked == [None, {"after": 2}]
+    known, _ = bench.stores.imports.get(planned)
+    assert known.status is ImportStatus.DONE
+    assert known.proven
+
+
+def test_nothing_due_is_no_work(bench):
+    assert not bench.work()()
+
+
+def test_an_unavailable_source_costs_an_attempt_and_is_tried_again_later(
+    bench, planned
+):
+    work = bench.work(SourceUnavailable("timed out"), page(1))
+
+    work()
+    job = bench.job()
+    assert (job.status, job.attempts, job.counts.requests) == (JobStatus.PENDING, 1, 1)
+    assert job.run_at > bench.clock.now
+    assert job.errors[-1].code == "source_unavailable"
+    assert not work()
+    bench.clock.pass_time(timedelta(minutes=1))
+    assert work()
+    assert bench.job().status is JobStatus.DONE
+
+
+def test_attempts_used_up_make_a_dead_letter_with_its_cursor(bench, planned):
+    failures = [SourceUnavailable("timed out")] * ATTEMPTS
+    work = bench.work(page(1, to={"after": 1}), *failures)
+
+    for _ in range(ATTEMPTS):
+        work()
+        bench.clock.pass_time(timedelta(minutes=10))
+    job = bench.job()
+    assert job.status is JobStatus.FAILED
+    assert job.cursor is not None
+    known, _ = bench.stores.imports.get(planned)
+    assert known.status is ImportStatus.FAILED
+    assert not known.proven
+
+
+def test_progress_gives_all_attempts_back(bench, planned):
+    failures = [SourceUnavailable("timed out")] * (ATTEMPTS - 1)
+    work = bench.work(*failures, page(1, to={"after": 1}), *failures, page(2))
+
+    for _ in range(2 * ATTEMPTS):
+        work()
+        bench.clock.pass_time(timedelta(minutes=10))
+    assert bench.job().status is JobStatus.DONE
+
+
+def test_a_refused_request_is_a_dead_letter_at_once(bench, planned):
+    bench.work(RequestRefused("404 not found"))()
+
+    job = bench.job()
+    assert job.status is JobStatus.FAILED
+    assert job.errors[-1].message == "404 not found"
+
+
+def test_a_429_closes_the_budget_for_everyone_and_costs_no_attempt(bench, planned):
+    wait = timedelta(seconds=30)
+    work = bench.work(Throttled(429, retry_after=wait), page(1))
+
+    work()
+    assert bench.job().attempts == 0
+    assert bench.job().snoozes == 1
+    assert bench.stores.budgets.state(bench.budget).closed_for == wait
+    assert not bench.work(page(1), owner=BEN)()
+    bench.clock.pass_time(wait + timedelta(seconds=1))
+    assert bench.work(page(1), owner=BEN)()
+    assert bench.job().status is JobStatus.DONE
+
+
+def test_a_shut_door_stops_the_budget_until_an_operator_opens_it(bench, planned):
+    bench.work(AccessStopped(403, body="blocked"))()
+    bench.clock.pass_time(timedelta(hours=1))
+    still = bench.work(owner=BEN)
+    still()
+
+    assert bench.source.asked == []
+    assert bench.job().attempts == 0
+    with pytest.raises(BudgetStopped, match="penstock budgets open b"):
+        bench.stores.budgets.take(bench.budget, longest=timedelta(seconds=1))
+    bench.stores.budgets.open("b")
+    bench.clock.pass_time(timedelta(minutes=1))
+    assert bench.work(page(1), owner=BEN)()
+    assert bench.job().status is JobStatus.DONE
+
+
+def test_a_wish_to_stop_releases_the_job_without_blame(bench, planned):
+    def last_page() -> Page:
+        bench.halt.set()
+        return page(1, to={"after": 1})
+
+    bench.work(last_page, page(2))()
+
+    job = bench.job()
+    assert (job.status, job.attempts, job.page_seq) == (JobStatus.PENDING, 0, 1)
+    assert job.run_at <= bench.clock.now
+    assert bench.rows() == [1]
+
+
+def test_a_worker_that_lost_its_lease_writes_nothing(bench, planned):
+    def slow() -> Page:
+        bench.clock.pass_time(LEASE + timedelta(seconds=1))
+        lease = bench.stores.ledger.claim(BEN, datasets=["poi"], region=None)
+        assert lease is not None
+        return page(1)
+
+    bench.work(slow)()
+
+    assert bench.rows() == []
+    assert any(isinstance(event, LeaseWasLost) for event in bench.events)
+
+
+def test_a_worker_that_slept_past_its_lease_asks_before_it_sends(stores, clock):
+    class Pause(threading.Event):
+        """A wait for a token that lasts longer than the lease."""
+
+        @override
+        def wait(self, timeout=None) -> bool:
+            clock.pass_time(LEASE * 2)
+            assert stores.ledger.claim(BEN, datasets=["poi"], region=None) is not None
+            return False
+
+    slow = Budget(name="b", limits=(Limit(requests=1, period=timedelta(seconds=1)),))
+    bench = Bench(stores, clock, dataset(), budget=slow, halt=Pause())
+    plan(stores, bench.dataset)
+    bench.work(page(1, to={"after": 1}), page(2))()
+
+    assert bench.source.asked == [None]
+    assert bench.rows() == [1]
+    assert any(isinstance(event, LeaseWasLost) for event in bench.events)
+
+
+def test_an_unexpected_error_is_kept_in_the_history_and_tried_again(bench, planned):
+    bench.work(ZeroDivisionError("oops"))()
+
+    job = bench.job()
+    assert job.status is JobStatus.PENDING
+    assert job.errors[-1].code == "internal"
+    assert job.errors[-1].message == "ZeroDivisionError: oops"
+
+
+def test_a_redirect_takes_a_token_of_its_own(bench, planned):
+    bench.work(Moved(url="https://example.org/new"), page(1))()
+
+    assert bench.job().counts.requests == 2
+    assert bench.stores.budgets.state(bench.budget).taken == 2
+
+
+def test_redirects_that_never_end_are_refused(bench, planned):
+    bench.work(*[Moved(url="https://example.org/again")] * 10)()
+
+    assert bench.job().status is JobStatus.FAILED
+    assert bench.job().counts.requests <= 6
+
+
+def test_a_page_that_repeats_is_an_error_never_a_loop(bench, planned):
+    same = [page(1, 2, to={"offset": number}) for number in range(2, 40, 2)]
+    bench.work(*same)()
+
+    assert bench.job().status is JobStatus.FAILED
+    assert bench.job().errors[-1].code == "page_repeats"
+    assert bench.job().page_seq == 1
+
+
+def test_most_of_a_page_outside_its_shard_fails_the_shard_on_that_page(stores, clock):
+    axis = ListAxis(name="id", values=("1",), send="id", check=("id",))
+    bench = Bench(stores, clock, dataset(axes=(axis,)))
+    plan(stores, bench.dataset, "id:1")
+    bench.work(page(1, 2, 3))()
+
+    assert bench.job().status is JobStatus.FAILED
+    assert bench.job().errors[-1].code == "filter_ignored"
+    assert bench.rows() == []
+
+
+def test_a_single_stranger_goes_to_quarantine(stores, clock):
+    axis = ListAxis(name="id", values=("1",), send="id", check=("id",))
+    bench = Bench(stores, clock, dataset(axes=(axis,)))
+    plan(stores, bench.dataset, "id:1")
+    bench.work(page(1, 1, 2))()
+
+    assert bench.rows() == [1]
+    (bad,) = stores.records.quarantine(bench.dataset, after=0, limit=10)
+    assert bad.rejection.reason is Reason.OUTSIDE
+    assert bad.rejection.detail == "id is 2, not in 1"
+
+
+def test_a_shard_at_the_cap_is_split_and_its_children_cover_it(stores, clock):
+    axis = RangeAxis(name="id", start=0, until=100, step=100, send_from="f")
+    declared = dataset(axes=(axis,))
+    declared = replace(declared, source=replace(declared.source, cap=2))
+    bench = Bench(stores, clock, declared)
+    plan(stores, declared, "id:0..100")
+    work = bench.work(page(1, 2), page(1), page(60))
+
+    while work():
+        clock.pass_time(timedelta(seconds=1))
+    assert [(job.shard_key, job.status) for job in bench.jobs()] == [
+        ("id:0..100", JobStatus.SPLIT),
+        ("id:0..50", JobStatus.DONE),
+        ("id:50..100", JobStatus.DONE),
+    ]
+    assert bench.rows() == [1, 60]
+
+
+def test_a_shard_at_the_cap_that_cannot_be_divided_fails_clearly(bench, planned):
+    source = replace(bench.dataset.source, cap=2)
+    bench.dataset = replace(bench.dataset, source=source)
+    bench.work(page(1, 2))()
+
+    assert bench.job().status is JobStatus.FAILED
+    assert "cannot be divided further" in bench.job().errors[-1].message
+
+
+def test_more_pages_than_the_guardrail_allows_end_the_shard(bench, planned):
+    pages = replace(bench.dataset.source.pages, max=2)
+    source = replace(bench.dataset.source, pages=pages)
+    bench.dataset = replace(bench.dataset, source=source)
+    bench.work(*[page(n, to={"offset": n}) for n in range(1, 9)])()
+
+    assert bench.job().status is JobStatus.FAILED
+    assert bench.job().errors[-1].code == "cannot_split"
+
+
+def test_too_many_bad_rows_fail_the_import_and_cancel_its_jobs(stores, clock):
+    bench = Bench(stores, clock, dataset(bad=Tolerance(max=1)))
+    import_id = plan(stores, bench.dataset, "a", "b")
+    bad = Page(rows=[row(None, 0), row(None, 1)], next={"after": 1})
+    bench.work(bad)()
+
+    known, shards = stores.imports.get(import_id)
+    assert known.status is ImportStatus.FAILED
+    assert known.note == "2 bad rows are more than bad.max = 1"
+    assert shards.cancelled == 2
+
+
+def test_waiting_for_a_token_longer_than_allowed_snoozes_the_job(stores, clock):
+    slow = Budget(name="b", limits=(Limit(requests=1, period=timedelta(minutes=1)),))
+    bench = Bench(stores, clock, dataset(), budget=slow)
+    plan(stores, bench.dataset)
+    bench.work(page(1, to={"after": 1}), page(2))()
+
+    job = bench.job()
+    assert (job.status, job.snoozes, job.attempts) == (JobStatus.PENDING, 1, 0)
+    assert job.page_seq == 1
+    assert bench.source.asked == [None]
