@@ -256,8 +256,12 @@ class Budgets(Protocol):
         ...
 
     @abstractmethod
-    def confirm(self, grant: Grant) -> None:
-        """Raise as `take` does if the budget was closed or stopped since."""
+    def confirm(self, grant: Grant) -> bool:
+        """Say whether the token's time is now, by the store's clock.
+
+        False if it passed too long ago: sent now, the request would bunch with those
+        behind it. Raises as `take` does if the budget was closed or stopped since.
+        """
         ...
 
     @abstractmethod
@@ -368,6 +372,13 @@ class Records(Protocol):
         ...
 
     @abstractmethod
+    def latest_quarantine(
+        self, dataset: Dataset, *, before: int | None, limit: int
+    ) -> Sequence[Quarantined]:
+        """Return open bad rows, the latest first, beginning before one."""
+        ...
+
+    @abstractmethod
     def replay(
         self,
         dataset: Dataset,
@@ -375,8 +386,9 @@ class Records(Protocol):
     ) -> Replay:
         """Store the rows that are good now, in one transaction with their events.
 
-        A row whose key was written since it was quarantined is superseded: what came
-        later is not overwritten. A row that is still bad keeps its new reason.
+        They are tried in the order given, so the latest of a key must come first. A row
+        whose key was written since it was quarantined is superseded: what came later is
+        not overwritten. A row that is still bad keeps its new reason.
         """
         ...
 

@@ -146,6 +146,7 @@ class Penstock:
         budget = self.budget(dataset)
         return Desk(
             dataset=dataset,
+            declaration=self.declaration(dataset),
             budget=budget.name,
             import_shard=ImportShard(
                 dataset,

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,12 +14,12 @@ from penstock.settings import STARTER
 from tests.integration.scripted_server import Asked, Reply, json_reply, scripted_server
 
 
-def points_of(path: Path) -> list[dict]:
+def points_of(path: Path) -> list[dict[str, Any]]:
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
-def ocm(points: list[dict]):
+def ocm(points: list[dict[str, Any]]):
     """Answer keyset queries over real points, duplicates and all."""
     ordered = sorted(points, key=lambda point: point["ID"])
 
@@ -38,7 +39,7 @@ def ocm(points: list[dict]):
 
 @pytest.fixture
 def run(tmp_path):
-    def run(url: str, points: list[dict]) -> dict:
+    def run(url: str, points: list[dict[str, Any]]) -> dict[str, Any]:
         countries = sorted({p["AddressInfo"]["CountryID"] for p in points})
         text = STARTER.replace("https://api.openchargemap.io/v3/poi/", url)
         text = text.replace('rate    = ["10/s", "20000/day"]', 'rate = "1000/s"')
@@ -53,7 +54,8 @@ def run(tmp_path):
             check=False,
         )
         assert "Traceback" not in done.stderr
-        return json.loads(done.stdout)
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
 
     return run
 

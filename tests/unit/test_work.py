@@ -89,7 +89,7 @@ class Bench:
         )
     )
 
-    def work(self, *script, owner=ANN) -> Work:
+    def work(self, *script, owner=ANN, declaration="d1") -> Work:
         self.source = Scripted(list(script))
         host = Host(
             halt=self.halt,
@@ -98,6 +98,7 @@ class Bench:
         )
         desk = Desk(
             dataset=self.dataset,
+            declaration=declaration,
             budget=self.budget.name,
             import_shard=ImportShard(
                 self.dataset,
@@ -408,3 +409,12 @@ def test_waiting_for_a_token_longer_than_allowed_snoozes_the_job(stores, clock):
     assert (job.status, job.snoozes, job.attempts) == (JobStatus.PENDING, 1, 0)
     assert job.page_seq == 1
     assert bench.source.asked == [None]
+
+
+def test_a_worker_with_another_declaration_leaves_the_job_alone(bench, planned):
+    bench.work(declaration="d2")()
+
+    job = bench.job()
+    assert (job.status, job.attempts) == (JobStatus.PENDING, 0)
+    assert job.errors[-1].code == "other_declaration"
+    assert bench.source.asked == []

@@ -177,6 +177,11 @@ def give_back(budget: Budget, usage: Usage, grant: Grant) -> Usage:
     return Usage(full_at=full_at, buckets=buckets)
 
 
+def is_timely(grant: Grant, *, now: int) -> bool:
+    """Say whether a request sent now still fits the place it was given."""
+    return now - grant.slot <= LATENESS // MICROSECOND
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitState:
     limit: Limit

@@ -1,9 +1,11 @@
 """Judge the end of an import: proof, failure, and rows that went missing."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
-from penstock.domain.dataset import Missing
-from penstock.domain.job import ImportStatus, Shards
+from penstock.domain.dataset import Dataset, Missing
+from penstock.domain.job import Import, ImportStatus, Mode, Shards
+from penstock.domain.scope import time_axis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,28 @@ def judge_ending(shards: Shards, *, unproven: int, failed: str | None) -> Ending
             note=f"{unproven} of {shards.total} shards ended without proof",
         )
     return Ending(status=ImportStatus.DONE, proven=True)
+
+
+def next_watermark(
+    ended: Import, dataset: Dataset, *, current: datetime | None
+) -> datetime | None:
+    """Return the instant up to which changes are known after a proven import.
+
+    It is the provider's time at the start of the scan. None leaves it where it is: a
+    backfill looks at the past only, and a delta that began behind the watermark has
+    left a gap before it.
+    """
+    if ended.mode is Mode.BACKFILL:
+        return None
+    if ended.mode is Mode.DELTA and (
+        current is None or (ended.since is not None and ended.since > current)
+    ):
+        return None
+    started = ended.scan_started_at or ended.created_at
+    if time_axis(dataset) is not None:
+        # its windows end there: what came later was not asked for
+        started = min(started, ended.until)
+    return started if current is None else max(started, current)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

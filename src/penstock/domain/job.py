@@ -50,6 +50,8 @@ class Lease:
     import_id: ImportId
     dataset: DatasetName
     mode: Mode
+    # the digest of the declaration that the import was planned under
+    declaration: str
     shard_key: str
     since: datetime | None
     # as stored; read by the import, which can judge it

@@ -19,6 +19,9 @@ from penstock.domain.text import format_instant, in_utc
 Cast: TypeAlias = Callable[[object], object]
 Check: TypeAlias = Callable[[Any], None]
 
+# what int() and float() accept beyond this ("1_000", other scripts) is no number here
+WHOLE = re.compile(r"[+-]?[0-9]+")
+DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 SMALLEST_INT, LARGEST_INT = -(2**63), 2**63 - 1
 TRUE_WORDS = frozenset({"true", "yes", "y", "t", "1"})
 FALSE_WORDS = frozenset({"false", "no", "n", "f", "0"})
@@ -251,9 +254,12 @@ def int_converter(field: Field) -> Cast:
             value = value.strip()
             if not value:
                 return None
+            if WHOLE.fullmatch(value) is None:
+                raise wrong_type(field, value)
             try:
                 value = int(value)
             except ValueError:
+                # more digits than Python is willing to read
                 raise wrong_type(field, value) from None
         elif isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -272,6 +278,8 @@ def float_converter(field: Field) -> Cast:
             value = value.strip()
             if not value:
                 return None
+            if DECIMAL.fullmatch(value) is None:
+                raise wrong_type(field, value)
         elif isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong_type(field, value)
         try:

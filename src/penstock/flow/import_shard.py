@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from penstock.domain.budget import LATENESS, Budget
+from penstock.domain.budget import LATENESS, Budget, Grant
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import JobDone, JobSplit, PageCommitted
 from penstock.domain.job import Lease
@@ -29,11 +29,13 @@ from penstock.errors import (
     FilterIgnored,
     Interrupted,
     RequestRefused,
+    RetryLater,
     TooManyBadRows,
 )
 from penstock.ports import Emit, Host, Source, Stores
 
 MOST_HOPS = 5
+MOST_TOKENS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,28 +132,41 @@ class ImportShard:
         raise RequestRefused(f"the provider redirected more than {MOST_HOPS} times")
 
     def _take_token(self, held: Held) -> None:
-        """Wait for a fresh token, under a lease that outlives its use."""
-        while True:
+        """Wait for a token of this very moment, under a lease that outlives its use."""
+        for _ in range(MOST_TOKENS):
             if self._halt.is_set():
                 raise Interrupted("asked to stop")
             self._keep_lease(held)
+            asked = self._monotonic()
             grant = self._budgets.take(
                 self._budget, longest=self._patience.longest_wait
             )
-            due = self._monotonic() + grant.wait.total_seconds()
             if grant.wait and self._halt.wait(grant.wait.total_seconds()):
                 self._budgets.give_back(self._budget, grant)
                 raise Interrupted("asked to stop")
-            if self._monotonic() - due > LATENESS.total_seconds():
-                # we were held up: sent now, it would bunch with those behind it
-                continue
-            if grant.wait:
-                try:
-                    self._budgets.confirm(grant)
-                except (BudgetClosed, BudgetStopped):
-                    self._budgets.give_back(self._budget, grant)
-                    raise
-            return
+            if self._is_timely(grant, asked):
+                return
+        raise RetryLater(
+            f"none of {MOST_TOKENS} tokens could be used in time: "
+            "this host or the budget's store is too slow"
+        )
+
+    def _is_timely(self, grant: Grant, asked: float) -> bool:
+        """Say whether a token is neither late nor revoked.
+
+        Whoever was held up, in a call or between two, may have lost the job as well;
+        the next look at the lease tells.
+        """
+        late = LATENESS.total_seconds()
+        if not grant.wait and self._monotonic() - asked <= late:
+            return True
+        checked = self._monotonic()
+        try:
+            is_timely = self._budgets.confirm(grant)
+        except (BudgetClosed, BudgetStopped):
+            self._budgets.give_back(self._budget, grant)
+            raise
+        return is_timely and self._monotonic() - checked <= late
 
     def _keep_lease(self, held: Held) -> None:
         now = self._monotonic()

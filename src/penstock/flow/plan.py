@@ -72,7 +72,12 @@ class Plan:
     ) -> None:
         shards = split(axes, bounds_of(dataset, known))
         self._imports.add_jobs(known.id, (shard.key for shard in shards))
-        if not self._imports.get(known.id)[1].total:
+        now, stored = self._imports.get(known.id)
+        if now.status is not ImportStatus.PLANNING:
+            raise Misconfigured(
+                f"import {known.id} was {now.status} while it was being planned"
+            )
+        if not stored.total:
             # an import of nothing would prove that there is nothing
             self._imports.cancel(known.id, reason="there was nothing to import")
             raise Misconfigured(

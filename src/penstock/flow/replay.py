@@ -15,16 +15,18 @@ class ReplayQuarantine:
     def __call__(self, dataset: Dataset, source: Source) -> Replay:
         """Map each open row anew; store those that are good now."""
         mapper = Mapper(dataset)
-        after = accepted = superseded = still_bad = 0
-        while rows := self._records.quarantine(
-            dataset, after=after, limit=ROWS_AT_ONCE
+        accepted = superseded = still_bad = 0
+        before: int | None = None
+        # the latest first: it supersedes the earlier rows of its key
+        while rows := self._records.latest_quarantine(
+            dataset, before=before, limit=ROWS_AT_ONCE
         ):
             tried = [(row, self._retry(row, mapper, source)) for row in rows]
             told = self._records.replay(dataset, tried)
             accepted += told.accepted
             superseded += told.superseded
             still_bad += told.still_bad
-            after = rows[-1].id
+            before = rows[-1].id
         return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
 
     def _retry(

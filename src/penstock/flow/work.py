@@ -23,6 +23,7 @@ from penstock.errors import (
     BudgetStopped,
     Interrupted,
     LeaseLost,
+    OtherDeclaration,
     PenstockError,
     Rejected,
     RetryLater,
@@ -45,6 +46,7 @@ class Desk:
     """A dataset with all that is needed to work it."""
 
     dataset: Dataset
+    declaration: str
     import_shard: ImportShard
     budget: str
 
@@ -138,6 +140,7 @@ class Work:
     def _import(self, desk: Desk, held: Held) -> None:
         """Import the shard; whatever happens, the job is put where it belongs."""
         try:
+            refuse_other_declaration(desk, held.lease)
             desk.import_shard(held)
         except LeaseLost:
             raise
@@ -195,7 +198,10 @@ class Work:
             self._closed[error.budget] = self._monotonic() + wait.total_seconds()
         if isinstance(error, BudgetStopped):
             delay = timedelta()
-        self._postpone(lease, None, delay=delay, blame=False)
+        # waiting for a token is daily life; anything else is worth a line
+        is_told = isinstance(error, OtherDeclaration)
+        fault = self._fault(error) if is_told else None
+        self._postpone(lease, fault, delay=delay, blame=False)
 
     def _retry(
         self, lease: Lease, error: Exception, retry_after: timedelta | None
@@ -247,3 +253,9 @@ class Work:
         if not isinstance(error, PenstockError):
             told = f"{type(error).__name__}: {told}"
         return self._terms.redact(" ".join(told.split())[:500])
+
+
+def refuse_other_declaration(desk: Desk, lease: Lease) -> None:
+    """Leave a job to workers that know the declaration it was planned under."""
+    if lease.declaration != desk.declaration:
+        raise OtherDeclaration(lease.dataset, import_id=lease.import_id)

@@ -14,6 +14,7 @@ from penstock.domain.budget import (
     LimitState,
     Usage,
     give_back,
+    is_timely,
     remaining,
     reserve,
 )
@@ -45,15 +46,17 @@ class SqliteBudgets(Budgets):
             return grant
 
     @override
-    def confirm(self, grant: Grant) -> None:
+    def confirm(self, grant: Grant) -> bool:
         with self._database.read() as transaction:
             row = transaction.one("get_budget", name=grant.budget)
             if row is None:
-                return
+                # the store was emptied meanwhile: nothing is known of this token
+                return False
             refuse_stopped(row, grant.budget)
             left = row["closed_until"] - transaction.now
             if left > 0:
                 raise BudgetClosed(grant.budget, wait=timedelta(microseconds=left))
+            return is_timely(grant, now=transaction.now)
 
     @override
     def give_back(self, budget: Budget, grant: Grant) -> None:

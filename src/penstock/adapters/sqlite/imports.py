@@ -6,15 +6,25 @@ from datetime import datetime
 
 from typing_extensions import override
 
-from penstock.adapters.sqlite.database import Database, Transaction, microseconds
+from penstock.adapters.sqlite.database import (
+    Database,
+    Transaction,
+    instant_or_none,
+    microseconds,
+)
 from penstock.adapters.sqlite.ledger import is_tracked
 from penstock.adapters.sqlite.merge import reserve_changes
 from penstock.adapters.sqlite.rows import read_import, read_shards
 from penstock.adapters.sqlite.tables import Tables
 from penstock.domain.dataset import Dataset
-from penstock.domain.finish import Ending, Missed, judge_ending, judge_missing
+from penstock.domain.finish import (
+    Ending,
+    Missed,
+    judge_ending,
+    judge_missing,
+    next_watermark,
+)
 from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
-from penstock.domain.scope import time_axis
 from penstock.errors import NotFound
 from penstock.ports import Imports
 
@@ -122,16 +132,14 @@ class SqliteImports(Imports):
     def _move_watermark(
         self, transaction: Transaction, dataset: Dataset, known: Import
     ) -> None:
-        # a backfill looks at the past only: what changed since is not its business
-        if known.mode is not Mode.BACKFILL:
-            started = known.scan_started_at or known.created_at
-            if time_axis(dataset) is not None:
-                # its windows end there: what came later was not asked for
-                started = min(started, known.until)
+        stored = transaction.one("get_dataset", dataset=dataset.name)
+        current = None if stored is None else instant_or_none(stored["watermark"])
+        watermark = next_watermark(known, dataset, current=current)
+        if watermark is not None:
             transaction.execute(
                 "set_watermark",
                 dataset=dataset.name,
-                watermark=microseconds(started),
+                watermark=microseconds(watermark),
             )
 
     def _settle_missing(

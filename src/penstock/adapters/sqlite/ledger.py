@@ -75,6 +75,7 @@ class SqliteLedger(Ledger):
             import_id=ImportId(row["import_id"]),
             dataset=DatasetName(row["dataset"]),
             mode=Mode(turn["mode"]),
+            declaration=turn["declaration"],
             shard_key=row["shard_key"],
             since=instant_or_none(turn["since"]),
             cursor=row["cursor"],
@@ -185,7 +186,7 @@ class SqliteLedger(Ledger):
         self, lease: Lease, fault: Fault | None, *, delay: timedelta, blame: bool
     ) -> None:
         with self._database.write() as transaction:
-            self._fenced(
+            self._let_go(
                 transaction,
                 "postpone_job",
                 lease,
@@ -194,34 +195,31 @@ class SqliteLedger(Ledger):
                 code=None if fault is None else fault.code,
                 message=None if fault is None else fault.message,
                 errors_kept=MAX_ERRORS_KEPT,
-                requests=lease.sent,
+                page_seq=lease.page_seq,
             )
-            self._count_requests(transaction, lease)
 
     @override
     def release(self, lease: Lease) -> None:
         with self._database.write() as transaction:
-            self._fenced(transaction, "release_job", lease, requests=lease.sent)
-            self._count_requests(transaction, lease)
+            self._let_go(transaction, "release_job", lease)
 
     @override
     def fail(self, lease: Lease, fault: Fault) -> None:
         with self._database.write() as transaction:
-            self._fenced(
+            self._let_go(
                 transaction,
                 "fail_job",
                 lease,
                 code=fault.code,
                 message=fault.message,
                 errors_kept=MAX_ERRORS_KEPT,
-                requests=lease.sent,
+                page_seq=lease.page_seq,
             )
-            self._count_requests(transaction, lease)
 
     @override
     def split(self, lease: Lease, children: Sequence[str]) -> None:
         with self._database.write() as transaction:
-            self._fenced(transaction, "split_job", lease, requests=lease.sent)
+            self._let_go(transaction, "split_job", lease)
             for shard_key in children:
                 transaction.execute(
                     "add_job",
@@ -229,20 +227,28 @@ class SqliteLedger(Ledger):
                     parent=lease.job,
                     shard_key=shard_key,
                 )
-            self._count_requests(transaction, lease)
 
     def _fenced(
         self, transaction: Transaction, name: str, held: Lease, /, **parameters: object
-    ) -> None:
-        """Run a statement that a lost lease turns into nothing."""
-        found = transaction.execute(name, job=held.job, fence=held.fence, **parameters)
-        if found.rowcount != 1:
+    ) -> int:
+        """Run a statement that a lost lease turns into nothing; return the page."""
+        row = transaction.one(name, job=held.job, fence=held.fence, **parameters)
+        if row is None:
             raise LeaseLost(held.job, fence=held.fence)
+        return int(row["page_seq"])
 
-    def _count_requests(self, transaction: Transaction, lease: Lease) -> None:
-        counted = dataclasses.asdict(Counts(requests=lease.sent))
+    def _let_go(
+        self, transaction: Transaction, name: str, held: Lease, /, **parameters: object
+    ) -> None:
+        """Give the job up, and count what was sent for it since its last page."""
+        page_seq = self._fenced(transaction, name, held, **parameters)
+        if page_seq != held.page_seq:
+            # the last commit took effect though its worker never heard: it counted them
+            return
+        counted = dataclasses.asdict(Counts(requests=held.sent))
+        transaction.execute("count_page", job=held.job, **counted)
         transaction.execute(
-            "count_import", import_id=lease.import_id, provider_time=None, **counted
+            "count_import", import_id=held.import_id, provider_time=None, **counted
         )
 
 

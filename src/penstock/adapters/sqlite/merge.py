@@ -39,8 +39,8 @@ def merge(
         stored = known.get(tuple(table.stored(record.key)))
         if stored is None:
             created.append(record)
-        elif stored.is_deleted or (
-            stored.digest != record.digest and not is_older(record, stored, version)
+        elif not is_older(record, stored, version) and (
+            stored.is_deleted or stored.digest != record.digest
         ):
             changed.append(record)
         else:

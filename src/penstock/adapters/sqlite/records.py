@@ -1,6 +1,7 @@
 """The stored records of the datasets, on SQLite."""
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -49,25 +50,17 @@ class SqliteRecords(Records):
             rows = transaction.execute(
                 "find_rejections", dataset=dataset.name, after=after, limit=limit
             ).fetchall()
-        return [
-            Quarantined(
-                id=row["id"],
-                import_id=ImportId(row["import_id"]),
-                job=JobId(row["job_id"]),
-                shard_key=row["shard_key"],
-                page_seq=row["page_seq"],
-                rejection=Rejection(
-                    position=row["position"],
-                    reason=Reason(row["reason"]),
-                    detail=row["detail"],
-                    raw=row["raw"],
-                    field=row["field"],
-                    key=None if row["key"] is None else tuple(json.loads(row["key"])),
-                ),
-                at=instant(row["at"]),
-            )
-            for row in rows
-        ]
+        return [read_quarantined(row) for row in rows]
+
+    @override
+    def latest_quarantine(
+        self, dataset: Dataset, *, before: int | None, limit: int
+    ) -> Sequence[Quarantined]:
+        with self._database.read() as transaction:
+            rows = transaction.execute(
+                "latest_rejections", dataset=dataset.name, before=before, limit=limit
+            ).fetchall()
+        return [read_quarantined(row) for row in rows]
 
     @override
     def replay(
@@ -78,8 +71,7 @@ class SqliteRecords(Records):
         table = self._tables.of(dataset)
         accepted = superseded = still_bad = 0
         with self._database.write() as transaction:
-            # the latest first: it supersedes the earlier rows of its key
-            for row, outcome in sorted(tried, key=lambda each: -each[0].id):
+            for row, outcome in tried:
                 if isinstance(outcome, Rejection):
                     still_bad += 1
                     transaction.execute(
@@ -113,3 +105,22 @@ class SqliteRecords(Records):
                     track=False,
                 )
         return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
+
+
+def read_quarantined(row: sqlite3.Row) -> Quarantined:
+    return Quarantined(
+        id=row["id"],
+        import_id=ImportId(row["import_id"]),
+        job=JobId(row["job_id"]),
+        shard_key=row["shard_key"],
+        page_seq=row["page_seq"],
+        rejection=Rejection(
+            position=row["position"],
+            reason=Reason(row["reason"]),
+            detail=row["detail"],
+            raw=row["raw"],
+            field=row["field"],
+            key=None if row["key"] is None else tuple(json.loads(row["key"])),
+        ),
+        at=instant(row["at"]),
+    )

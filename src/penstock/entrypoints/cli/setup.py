@@ -85,10 +85,13 @@ def try_all(config: Path) -> list[dict[str, object]]:
         with look(config) as penstock:
             path = penstock.settings.sqlite_path
             is_there = path is not None and path.exists()
+            has_folder = path is not None and path.parent.is_dir()
             detail = str(penstock.settings.database)
-            if not is_there:
+            if not has_folder:
+                detail += " cannot be created: there is no such folder"
+            elif not is_there:
                 detail += " is not there yet; run or migrate will create it"
-            tried.append({"what": "database", "ok": True, "detail": detail})
+            tried.append({"what": "database", "ok": has_folder, "detail": detail})
             tried += [
                 try_sample(penstock, dataset)
                 for dataset in penstock.settings.datasets.values()

@@ -100,7 +100,7 @@ returning change_seq;
 
 -- name: set_watermark
 update penstock_dataset
-set watermark = max(coalesce(watermark, :watermark), :watermark)
+set watermark = :watermark
 where name = :dataset;
 
 -- name: get_dataset
@@ -129,6 +129,15 @@ join penstock_job on penstock_job.id = penstock_quarantine.job_id
 where penstock_quarantine.dataset = :dataset and resolved is null
     and penstock_quarantine.id > :after
 order by penstock_quarantine.id
+limit :limit;
+
+-- name: latest_rejections
+select penstock_quarantine.*, penstock_job.shard_key
+from penstock_quarantine
+join penstock_job on penstock_job.id = penstock_quarantine.job_id
+where penstock_quarantine.dataset = :dataset and resolved is null
+    and (:before is null or penstock_quarantine.id < :before)
+order by penstock_quarantine.id desc
 limit :limit;
 
 -- name: resolve_rejection

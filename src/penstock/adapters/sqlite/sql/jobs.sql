@@ -93,12 +93,13 @@ update penstock_import
 set turn = (select max(turn) + 1 from penstock_import),
     rescues = rescues + :rescued
 where id = :import_id
-returning mode, since;
+returning mode, since, declaration;
 
 -- name: renew_lease
 update penstock_job
 set lease_until = :now + :lease
-where id = :job and fence = :fence and status = 'leased';
+where id = :job and fence = :fence and status = 'leased'
+returning page_seq;
 
 -- name: advance_job
 -- The page number must follow, so a page that is committed twice is refused.
@@ -113,7 +114,8 @@ set page_seq = page_seq + 1,
     attempts = 0,
     rescues = 0,
     snoozes = 0
-where id = :job and fence = :fence and status = 'leased' and page_seq = :page_seq;
+where id = :job and fence = :fence and status = 'leased' and page_seq = :page_seq
+returning page_seq;
 
 -- name: count_page
 update penstock_job
@@ -132,14 +134,15 @@ insert into penstock_page
 values (:job, :page_seq, :fence, :seen, :before, :after, :now);
 
 -- name: postpone_job
+-- A page that was committed without its worker hearing of it was progress all the same.
 update penstock_job
 set status = 'pending',
     run_at = :now + :delay,
     lease_owner = null,
     lease_until = null,
-    attempts = attempts + :blame,
+    rescues = 0,
+    attempts = attempts + (:blame and page_seq = :page_seq),
     snoozes = snoozes + (1 - :blame),
-    requests = requests + :requests,
     errors = case when :code is null then errors else json_insert(
         case when json_array_length(errors) >= :errors_kept
             then json_remove(errors, '$[0]') else errors end,
@@ -149,7 +152,8 @@ set status = 'pending',
             'message', :message, 'cursor', cursor
         )
     ) end
-where id = :job and fence = :fence and status = 'leased';
+where id = :job and fence = :fence and status = 'leased'
+returning page_seq;
 
 -- name: release_job
 update penstock_job
@@ -157,8 +161,9 @@ set status = 'pending',
     run_at = :now,
     lease_owner = null,
     lease_until = null,
-    requests = requests + :requests
-where id = :job and fence = :fence and status = 'leased';
+    rescues = 0
+where id = :job and fence = :fence and status = 'leased'
+returning page_seq;
 
 -- name: fail_job
 update penstock_job
@@ -167,7 +172,6 @@ set status = 'failed',
     lease_owner = null,
     lease_until = null,
     attempts = attempts + 1,
-    requests = requests + :requests,
     errors = json_insert(
         case when json_array_length(errors) >= :errors_kept
             then json_remove(errors, '$[0]') else errors end,
@@ -177,16 +181,17 @@ set status = 'failed',
             'message', :message, 'cursor', cursor
         )
     )
-where id = :job and fence = :fence and status = 'leased';
+where id = :job and fence = :fence and status = 'leased' and page_seq = :page_seq
+returning page_seq;
 
 -- name: split_job
 update penstock_job
 set status = 'split',
     finished_at = :now,
     lease_owner = null,
-    lease_until = null,
-    requests = requests + :requests
-where id = :job and fence = :fence and status = 'leased';
+    lease_until = null
+where id = :job and fence = :fence and status = 'leased'
+returning page_seq;
 
 -- name: retry_job
 update penstock_job

@@ -1,0 +1,566 @@
+"""What every ledger promises planners and finishers."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from penstock.domain.axes import TimeAxis
+from penstock.domain.dataset import Missing, Tolerance, WhenMissing
+from penstock.domain.job import ImportId, ImportStatus, JobStatus, Mode, Shards
+from penstock.errors import LeaseLost, NotFound
+from penstock.ports import Stores
+from tests.builders import (
+    BEN,
+    HOUR,
+    MINUTE,
+    NOON,
+    SECOND,
+    TIMEOUT,
+    batch,
+    begin,
+    claim,
+    dataset,
+    idle,
+    ids,
+    int_field,
+    job_of,
+    jobs_of,
+    last,
+    plan,
+    record,
+    rejection,
+    run,
+    text_field,
+)
+
+POI = dataset()
+MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=0.5))
+MARKED_ALL = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
+
+
+class ImportsContract:
+    """Subclasses bring `stores` and `pass_time`."""
+
+    # beginning
+
+    def test_a_new_import_is_being_planned(self, stores: Stores):
+        stores.schema.prepare(POI)
+
+        begun, resumed = stores.imports.begin(
+            POI, Mode.BACKFILL, declaration="d1", since=NOON, until=NOON + HOUR
+        )
+
+        assert not resumed
+        assert (begun.dataset, begun.mode) == ("poi", Mode.BACKFILL)
+        assert (begun.status, begun.declaration) == (ImportStatus.PLANNING, "d1")
+        assert (begun.since, begun.until) == (NOON, NOON + HOUR)
+        assert (begun.proven, begun.note, begun.finished_at) == (False, None, None)
+        assert begun.scan_started_at is None
+
+    def test_an_import_without_end_ends_at_the_time_of_the_database(
+        self, stores: Stores, pass_time
+    ):
+        stores.schema.prepare(POI)
+        first = begin(stores, POI, Mode.FULL)
+        pass_time(HOUR)
+
+        second = begin(stores, POI, Mode.DELTA)
+
+        assert second.until == second.created_at
+        assert second.until - first.until == HOUR
+
+    def test_an_unfinished_import_of_the_same_kind_is_resumed(
+        self, stores: Stores, pass_time
+    ):
+        stores.schema.prepare(POI)
+        begun = begin(stores, POI)
+        pass_time(MINUTE)
+
+        found, resumed = stores.imports.begin(
+            POI, Mode.FULL, declaration="another", since=NOON, until=NOON
+        )
+
+        assert resumed
+        assert found == begun
+
+    def test_a_running_import_is_resumed(self, stores: Stores):
+        import_id = plan(stores, POI)
+
+        found, resumed = stores.imports.begin(
+            POI, Mode.FULL, declaration="d1", since=None, until=None
+        )
+
+        assert (found.id, found.status, resumed) == (
+            import_id,
+            ImportStatus.RUNNING,
+            True,
+        )
+
+    def test_another_mode_or_dataset_begins_another_import(self, stores: Stores):
+        stores.schema.prepare(POI)
+        begun = [
+            begin(stores, POI, Mode.FULL),
+            begin(stores, POI, Mode.DELTA),
+            begin(stores, dataset("shops"), Mode.FULL),
+        ]
+
+        assert len({each.id for each in begun}) == 3
+
+    def test_a_finished_import_is_not_resumed(self, stores: Stores):
+        first = run(stores, POI, last())
+
+        assert begin(stores, POI).id > first.id
+
+    def test_jobs_are_added_once(self, stores: Stores):
+        stores.schema.prepare(POI)
+        import_id = begin(stores, POI).id
+
+        assert stores.imports.add_jobs(import_id, ["a", "b"]) == 2
+        assert stores.imports.add_jobs(import_id, ["b", "c", "a"]) == 1
+
+        assert [job.shard_key for job in jobs_of(stores, import_id)] == ["a", "b", "c"]
+
+    def test_jobs_are_taken_from_any_iterable(self, stores: Stores):
+        stores.schema.prepare(POI)
+        import_id = begin(stores, POI).id
+
+        assert stores.imports.add_jobs(import_id, map(str, range(12_000))) == 12_000
+
+        assert stores.imports.get(import_id)[1] == Shards(total=12_000, pending=12_000)
+
+    def test_no_jobs_are_no_jobs(self, stores: Stores):
+        stores.schema.prepare(POI)
+
+        assert stores.imports.add_jobs(begin(stores, POI).id, []) == 0
+
+    def test_adding_a_job_again_leaves_its_work_alone(self, stores: Stores):
+        import_id = plan(stores, POI, "a")
+        stores.ledger.commit_page(POI, claim(stores, POI), batch(record(1)))
+        before = jobs_of(stores, import_id)
+
+        assert stores.imports.add_jobs(import_id, ["a"]) == 0
+
+        assert jobs_of(stores, import_id) == before
+
+    def test_a_plan_that_is_cancelled_meanwhile_gets_no_more_jobs(self, stores: Stores):
+        stores.schema.prepare(POI)
+        import_id = begin(stores, POI).id
+        stores.imports.cancel(import_id, reason="no")
+
+        assert stores.imports.add_jobs(import_id, ["a"]) == 0
+
+        stores.imports.start(import_id)
+        assert stores.imports.get(import_id)[0].status is ImportStatus.CANCELLED
+
+    def test_starting_twice_is_starting_once(self, stores: Stores):
+        import_id = plan(stores, POI)
+
+        stores.imports.start(import_id)
+
+        assert stores.imports.get(import_id)[0].status is ImportStatus.RUNNING
+
+    def test_starting_does_not_reopen_a_finished_import(self, stores: Stores):
+        ended = run(stores, POI, last())
+
+        stores.imports.start(ended.id)
+
+        assert stores.imports.get(ended.id)[0] == ended
+
+    # looking
+
+    def test_an_import_that_does_not_exist_is_not_found(self, stores: Stores):
+        with pytest.raises(NotFound):
+            stores.imports.get(ImportId(404))
+
+    def test_an_import_tells_the_states_of_its_jobs(self, stores: Stores):
+        import_id = plan(stores, POI, "p", "l", "d", "f", "s")
+        leases = [claim(stores, POI) for _ in range(5)]
+        stores.ledger.release(leases[0])
+        stores.ledger.commit_page(POI, leases[2], last())
+        stores.ledger.fail(leases[3], TIMEOUT)
+        stores.ledger.split(leases[4], ["s1", "s2"])
+
+        _, shards = stores.imports.get(import_id)
+
+        assert shards == Shards(total=7, pending=3, leased=1, done=1, failed=1, split=1)
+        assert shards.open == 4
+
+    def test_the_newest_imports_come_first(self, stores: Stores):
+        first = plan(stores, POI, mode=Mode.FULL)
+        second = plan(stores, dataset("shops"))
+        third = plan(stores, POI, mode=Mode.DELTA)
+
+        def recent(name, limit=9):
+            found = stores.imports.recent(dataset=name, limit=limit)
+            return [each.id for each, _ in found]
+
+        assert recent(None) == [third, second, first]
+        assert recent(None, limit=2) == [third, second]
+        assert recent("poi") == [third, first]
+        assert stores.imports.recent(dataset="poi", limit=1) == [
+            stores.imports.get(third)
+        ]
+
+    # closing
+
+    def test_an_import_with_an_open_job_is_not_closed(self, stores: Stores):
+        import_id = plan(stores, POI, "a", "b")
+        stores.ledger.commit_page(POI, claim(stores, POI), last())
+        assert stores.imports.close(POI, import_id, failed=None) is None
+
+        claim(stores, POI)
+
+        assert stores.imports.close(POI, import_id, failed=None) is None
+        assert stores.imports.get(import_id)[0].status is ImportStatus.RUNNING
+
+    def test_an_import_being_planned_is_not_closed(self, stores: Stores):
+        stores.schema.prepare(POI)
+        import_id = begin(stores, POI).id
+
+        assert stores.imports.close(POI, import_id, failed=None) is None
+
+    def test_an_import_is_done_when_every_job_is_done_or_split(
+        self, stores: Stores, pass_time
+    ):
+        import_id = plan(stores, POI, "a", "b")
+        stores.ledger.commit_page(POI, claim(stores, POI), last(record(1)))
+        stores.ledger.split(claim(stores, POI), ["b1"])
+        stores.ledger.commit_page(POI, claim(stores, POI), last(record(2)))
+        pass_time(MINUTE)
+
+        ended = stores.imports.close(POI, import_id, failed=None)
+
+        assert ended == stores.imports.get(import_id)[0]
+        assert ended is not None
+        assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
+        assert ended.finished_at == ended.created_at + MINUTE
+
+    def test_an_import_fails_when_a_job_has_failed(self, stores: Stores):
+        import_id = plan(stores, POI, "a", "b")
+        stores.ledger.commit_page(POI, claim(stores, POI), last(record(1)))
+        stores.ledger.fail(claim(stores, POI), TIMEOUT)
+
+        ended = stores.imports.close(POI, import_id, failed=None)
+
+        assert ended is not None
+        assert (ended.status, ended.proven) == (ImportStatus.FAILED, False)
+        assert "1 of 2 shards" in str(ended.note)
+
+    def test_an_import_is_closed_once(self, stores: Stores):
+        ended = run(stores, POI, last())
+
+        assert stores.imports.close(POI, ended.id, failed=None) is None
+        assert stores.imports.close(POI, ended.id, failed="too late") is None
+        assert stores.imports.get(ended.id)[0] == ended
+
+    def test_a_reason_fails_an_import_whatever_its_jobs_say(self, stores: Stores):
+        import_id = plan(stores, POI, "done", "leased", "pending")
+        stores.ledger.commit_page(POI, claim(stores, POI), last(record(1)))
+        lease = claim(stores, POI)
+
+        ended = stores.imports.close(POI, import_id, failed="too many bad rows")
+
+        assert ended is not None
+        assert (ended.status, ended.proven) == (ImportStatus.FAILED, False)
+        assert ended.note == "too many bad rows"
+        assert stores.imports.get(import_id)[1] == Shards(total=3, done=1, cancelled=2)
+        with pytest.raises(LeaseLost):
+            stores.ledger.commit_page(POI, lease, last(record(2)))
+        assert ids(stores, POI) == [1]
+
+    @pytest.mark.parametrize(
+        ("tolerance", "status"),
+        [
+            (Tolerance(max=1), ImportStatus.FAILED),
+            (Tolerance(max=2), ImportStatus.DONE),
+            (Tolerance(max_ratio=0.49), ImportStatus.FAILED),
+            (Tolerance(max_ratio=0.5), ImportStatus.DONE),
+            (Tolerance(), ImportStatus.DONE),
+        ],
+    )
+    def test_bad_rows_beyond_tolerance_fail_the_import(
+        self, stores: Stores, tolerance, status
+    ):
+        tolerant = replace(POI, bad=tolerance)
+        bad = [rejection(0, key=[8]), rejection(1, key=[9])]
+
+        ended = run(stores, tolerant, last(record(1), record(2), rejections=bad))
+
+        assert (ended.status, ended.proven) == (status, status is ImportStatus.DONE)
+        assert bool(ended.note) is not ended.proven
+
+    # cancelling
+
+    def test_cancelling_ends_an_import_and_its_open_jobs(self, stores: Stores):
+        import_id = plan(stores, POI, "done", "leased", "pending")
+        stores.ledger.commit_page(POI, claim(stores, POI), last())
+        lease = claim(stores, POI)
+
+        ended = stores.imports.cancel(import_id, reason="no longer wanted")
+
+        assert (ended.status, ended.note) == (
+            ImportStatus.CANCELLED,
+            "no longer wanted",
+        )
+        assert stores.imports.get(import_id) == (
+            ended,
+            Shards(total=3, done=1, cancelled=2),
+        )
+        assert job_of(stores, lease).lease_owner is None
+        assert idle(stores, POI)
+
+    def test_a_worker_of_a_cancelled_import_is_refused(self, stores: Stores):
+        import_id = plan(stores, POI)
+        lease = claim(stores, POI)
+        stores.imports.cancel(import_id, reason="no")
+
+        with pytest.raises(LeaseLost):
+            stores.ledger.commit_page(POI, lease, batch(record(1)))
+
+        assert ids(stores, POI) == []
+        assert job_of(stores, lease).status is JobStatus.CANCELLED
+
+    def test_a_finished_import_stays_as_it_ended(self, stores: Stores):
+        ended = run(stores, POI, last())
+
+        assert stores.imports.cancel(ended.id, reason="too late") == ended
+
+    def test_an_import_that_does_not_exist_is_not_cancelled(self, stores: Stores):
+        with pytest.raises(NotFound):
+            stores.imports.cancel(ImportId(404), reason="no")
+
+    def test_a_cancelled_import_makes_room_for_another(self, stores: Stores):
+        first = plan(stores, POI)
+        stores.imports.cancel(first, reason="no")
+
+        assert begin(stores, POI).id != first
+
+    # the watermark
+
+    def test_there_is_no_watermark_before_the_first_proven_import(self, stores: Stores):
+        assert stores.records.watermark(POI) is None
+        plan(stores, POI)
+        stores.ledger.fail(claim(stores, POI), TIMEOUT)
+        stores.jobs.sweep()
+
+        assert stores.records.watermark(POI) is None
+
+    def test_the_watermark_is_the_first_time_the_provider_told(self, stores: Stores):
+        run(
+            stores,
+            POI,
+            batch(record(1), provider_time=NOON + 2 * SECOND),
+            batch(record(2), provider_time=NOON + SECOND),
+            last(provider_time=NOON + 3 * SECOND),
+        )
+
+        assert stores.records.watermark(POI) == NOON + SECOND
+
+    def test_a_provider_without_a_clock_leaves_the_start_of_the_import(
+        self, stores: Stores, pass_time
+    ):
+        import_id = plan(stores, POI)
+        pass_time(HOUR)
+        stores.ledger.commit_page(POI, claim(stores, POI), last())
+
+        ended = stores.imports.close(POI, import_id, failed=None)
+
+        assert ended is not None
+        assert stores.records.watermark(POI) == ended.created_at
+
+    def test_a_delta_moves_the_watermark_on(self, stores: Stores):
+        run(stores, POI, last(provider_time=NOON))
+
+        run(stores, POI, last(provider_time=NOON + HOUR), mode=Mode.DELTA)
+
+        assert stores.records.watermark(POI) == NOON + HOUR
+
+    def test_a_backfill_does_not_move_the_watermark(self, stores: Stores):
+        run(stores, POI, last(provider_time=NOON))
+
+        run(stores, POI, last(provider_time=NOON + HOUR), mode=Mode.BACKFILL)
+
+        assert stores.records.watermark(POI) == NOON
+
+    def test_the_watermark_never_goes_back(self, stores: Stores):
+        run(stores, POI, last(provider_time=NOON))
+
+        run(stores, POI, last(provider_time=NOON - HOUR))
+
+        assert stores.records.watermark(POI) == NOON
+
+    def test_an_unproven_import_does_not_move_the_watermark(self, stores: Stores):
+        run(stores, POI, last(provider_time=NOON))
+        import_id = plan(stores, POI, "a", "b")
+        late = last(provider_time=NOON + HOUR)
+        stores.ledger.commit_page(POI, claim(stores, POI), late)
+        stores.ledger.fail(claim(stores, POI), TIMEOUT)
+
+        stores.imports.close(POI, import_id, failed=None)
+
+        assert stores.records.watermark(POI) == NOON
+
+    def test_the_watermark_is_not_beyond_what_the_time_windows_covered(
+        self, stores: Stores
+    ):
+        axis = TimeAxis(name="window", start=NOON - 9 * HOUR, step=HOUR)
+        windowed = replace(POI, axes=(axis,))
+        stores.schema.prepare(windowed)
+        begun = begin(stores, windowed)
+        stores.imports.add_jobs(begun.id, ["window:…"])
+        stores.imports.start(begun.id)
+        page = last(provider_time=begun.until + MINUTE)
+        stores.ledger.commit_page(windowed, claim(stores, windowed), page)
+
+        stores.imports.close(windowed, begun.id, failed=None)
+
+        assert stores.records.watermark(windowed) == begun.until
+
+    # missing rows
+
+    def test_rows_missing_from_a_proven_full_import_are_marked(self, stores: Stores):
+        run(stores, MARKED, last(record(1), record(2), record(3)))
+
+        ended = run(stores, MARKED, last(record(1), record(2, "changed")))
+
+        assert ids(stores, MARKED) == [1, 2]
+        assert ended.counts.deleted == 1
+        assert ended.note is None
+
+    def test_missing_rows_are_kept_unless_declared_otherwise(self, stores: Stores):
+        run(stores, POI, last(record(1), record(2)))
+
+        ended = run(stores, POI, last(record(1)))
+
+        assert ids(stores, POI) == [1, 2]
+        assert ended.counts.deleted == 0
+
+    @pytest.mark.parametrize("mode", [Mode.DELTA, Mode.BACKFILL])
+    def test_nothing_is_missing_from_a_part(self, stores: Stores, mode):
+        run(stores, MARKED, last(record(1), record(2)))
+
+        run(stores, MARKED, last(record(1)), mode=mode)
+
+        assert ids(stores, MARKED) == [1, 2]
+
+    def test_nothing_is_marked_by_an_unproven_import(self, stores: Stores):
+        run(stores, MARKED, last(record(1), record(2), record(3)))
+        import_id = plan(stores, MARKED, "a", "b")
+        stores.ledger.commit_page(
+            MARKED, claim(stores, MARKED), last(record(1), record(2))
+        )
+        stores.ledger.fail(claim(stores, MARKED), TIMEOUT)
+
+        stores.imports.close(MARKED, import_id, failed=None)
+
+        assert ids(stores, MARKED) == [1, 2, 3]
+
+    def test_too_large_a_drop_is_kept_and_told(self, stores: Stores):
+        run(stores, MARKED, last(*map(record, range(4))))
+
+        ended = run(stores, MARKED, last(record(0)))
+
+        assert ids(stores, MARKED) == [0, 1, 2, 3]
+        assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
+        assert ended.counts.deleted == 0
+        assert "75.0% of 4" in str(ended.note)
+
+    def test_the_drop_may_be_as_large_as_declared(self, stores: Stores):
+        run(stores, MARKED, last(*map(record, range(4))))
+
+        run(stores, MARKED, last(record(0), record(1)))
+
+        assert ids(stores, MARKED) == [0, 1]
+
+    def test_rows_are_kept_when_a_bad_row_may_be_any_of_them(self, stores: Stores):
+        run(stores, MARKED, last(record(1), record(2), record(3)))
+
+        ended = run(
+            stores, MARKED, last(record(1), record(2), rejections=[rejection()])
+        )
+
+        assert ids(stores, MARKED) == [1, 2, 3]
+        assert "no readable key" in str(ended.note)
+
+    def test_a_bad_row_with_a_key_is_not_missing(self, stores: Stores):
+        run(stores, MARKED, last(record(1), record(2), record(3)))
+
+        ended = run(stores, MARKED, last(record(1), rejections=[rejection(key=[2])]))
+
+        assert ids(stores, MARKED) == [1, 2]
+        assert ended.counts.deleted == 1
+
+    def test_an_older_version_is_not_missing(self, stores: Stores):
+        versioned = replace(
+            MARKED, fields=(int_field("id"), int_field("v")), version="v"
+        )
+        run(stores, versioned, last(record(1, 5, of=versioned)))
+
+        run(stores, versioned, last(record(1, 4, of=versioned)))
+
+        assert list(stores.records.rows(versioned)) == [(1, 5)]
+
+    def test_missing_rows_with_a_key_of_two_fields_are_marked(self, stores: Stores):
+        pairs = replace(
+            MARKED,
+            fields=(text_field("country"), int_field("number"), text_field("title")),
+            key=("country", "number"),
+        )
+        both = [record("DE", n, "x", of=pairs) for n in (1, 2, 3)]
+        run(stores, pairs, last(*both))
+
+        run(stores, pairs, last(both[0], rejections=[rejection(key=["DE", 2])]))
+
+        assert [row[:2] for row in stores.records.rows(pairs)] == [
+            ("DE", 1),
+            ("DE", 2),
+        ]
+
+    def test_a_marked_row_that_comes_back_is_live_again(self, stores: Stores):
+        run(stores, MARKED, last(record(1), record(2)))
+        run(stores, MARKED, last(record(1)))
+
+        ended = run(stores, MARKED, last(record(1), record(2)))
+
+        assert ids(stores, MARKED) == [1, 2]
+        assert (ended.counts.inserted, ended.counts.unchanged) == (1, 1)
+
+    def test_a_row_written_by_a_slower_import_is_not_missing(
+        self, stores: Stores, pass_time
+    ):
+        run(stores, MARKED_ALL, last(record(1), record(2)))
+        plan(stores, MARKED_ALL, "changes", mode=Mode.DELTA)
+        delta = claim(stores, MARKED_ALL)
+        pass_time(SECOND)
+        import_id = plan(stores, MARKED_ALL, mode=Mode.FULL)
+        full = claim(stores, MARKED_ALL, BEN)
+        pass_time(SECOND)
+        stores.ledger.commit_page(MARKED_ALL, full, last(record(1), record(2)))
+
+        # the older import writes a row that the full one has seen, and one that came
+        # too late for it
+        stores.ledger.commit_page(MARKED_ALL, delta, last(record(2, "new"), record(3)))
+        stores.imports.close(MARKED_ALL, import_id, failed=None)
+
+        assert ids(stores, MARKED_ALL) == [1, 2, 3]
+
+    def test_a_proven_full_import_settles_older_complaints(self, stores: Stores):
+        run(stores, POI, last(record(1), rejections=[rejection(0, key=[2])]))
+
+        run(stores, POI, last(record(1), rejections=[rejection(5, key=[3])]))
+
+        (kept,) = stores.records.quarantine(POI, after=0, limit=9)
+        assert kept.rejection.position == 5
+
+    def test_a_delta_settles_no_complaint(self, stores: Stores):
+        run(stores, POI, last(record(1), rejections=[rejection(0, key=[2])]))
+
+        run(stores, POI, last(), mode=Mode.DELTA)
+
+        assert len(stores.records.quarantine(POI, after=0, limit=9)) == 1
+
+    def test_provider_time_may_lie_before_the_import(self, stores: Stores):
+        ended = run(stores, POI, last(provider_time=NOON - timedelta(days=400)))
+
+        assert ended.scan_started_at == NOON - timedelta(days=400)

@@ -1,0 +1,838 @@
+"""What every ledger promises a worker."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import overload
+
+import pytest
+from typing_extensions import override
+
+from penstock.domain.job import (
+    MAX_ERRORS_KEPT,
+    Fault,
+    Fence,
+    JobStatus,
+    Lease,
+    Mode,
+    WorkerId,
+    cursor_mark,
+)
+from penstock.domain.page import Counts, Proof
+from penstock.errors import LeaseLost, PenstockError
+from penstock.ports import JobFilter, Stores
+from tests.builders import (
+    A_MOMENT,
+    ANN,
+    BEN,
+    LEASE,
+    MINUTE,
+    NOON,
+    SECOND,
+    TIMEOUT,
+    batch,
+    begin,
+    claim,
+    dataset,
+    idle,
+    ids,
+    int_field,
+    job_of,
+    jobs_of,
+    last,
+    plan,
+    record,
+    rejection,
+    rows,
+    text_field,
+)
+
+POI = dataset()
+SHOPS = dataset("shops")
+
+# every way in which a worker writes
+WRITES: dict[str, Callable[[Stores, Lease], object]] = {
+    "renew": lambda stores, lease: stores.ledger.renew(lease),
+    "commit_page": lambda stores, lease: stores.ledger.commit_page(
+        POI, lease, batch(record(666), rejections=[rejection()])
+    ),
+    "commit_last_page": lambda stores, lease: stores.ledger.commit_page(
+        POI, lease, last(record(666))
+    ),
+    "postpone": lambda stores, lease: stores.ledger.postpone(
+        lease, TIMEOUT, delay=SECOND, blame=True
+    ),
+    "release": lambda stores, lease: stores.ledger.release(lease),
+    "fail": lambda stores, lease: stores.ledger.fail(lease, TIMEOUT),
+    "split": lambda stores, lease: stores.ledger.split(lease, ["a1", "a2"]),
+}
+every_write = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+
+
+class Broken(Sequence[str]):
+    """Shard keys that cannot be read to their end."""
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    @override
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        raise ConnectionError
+
+    @override
+    def __len__(self) -> int:
+        return 2
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        yield "a1"
+        raise ConnectionError
+
+
+def everything(stores: Stores, lease: Lease) -> object:
+    """Return all that a write of this lease could change."""
+    return (
+        jobs_of(stores, lease.import_id),
+        stores.imports.get(lease.import_id),
+        list(stores.jobs.pages(lease.job)),
+        rows(stores, POI),
+        stores.records.quarantine(POI, after=0, limit=100),
+    )
+
+
+class LedgerContract:
+    """Subclasses bring `stores` and `pass_time`."""
+
+    # claiming
+
+    def test_nothing_planned_is_nothing_to_claim(self, stores: Stores):
+        stores.schema.prepare(POI)
+
+        assert idle(stores, POI)
+
+    def test_a_claim_tells_all_a_worker_has_to_know(self, stores: Stores):
+        stores.schema.prepare(POI)
+        begun, _ = stores.imports.begin(
+            POI, Mode.DELTA, declaration="d1", since=NOON, until=None
+        )
+        stores.imports.add_jobs(begun.id, ["country:DE"])
+        stores.imports.start(begun.id)
+
+        lease = claim(stores, POI)
+
+        assert lease == Lease(
+            job=jobs_of(stores, begun.id)[0].id,
+            fence=lease.fence,
+            owner=ANN,
+            import_id=begun.id,
+            dataset=POI.name,
+            mode=Mode.DELTA,
+            declaration="d1",
+            shard_key="country:DE",
+            since=NOON,
+            cursor=None,
+            page_seq=0,
+            attempts=0,
+            rescues=0,
+            snoozes=0,
+        )
+
+    def test_a_claimed_job_is_leased_for_the_length_of_a_lease(self, stores: Stores):
+        plan(stores, POI)
+
+        job = job_of(stores, claim(stores, POI))
+
+        assert job.status is JobStatus.LEASED
+        assert job.lease_owner == ANN
+        assert job.lease_until is not None
+        assert job.lease_until - job.created_at == LEASE
+
+    def test_a_claimed_job_is_not_claimed_again(self, stores: Stores):
+        plan(stores, POI)
+        claim(stores, POI)
+
+        assert idle(stores, POI)
+
+    def test_a_job_is_not_claimed_again_in_the_last_moment_of_its_lease(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI)
+        claim(stores, POI)
+        pass_time(LEASE)
+
+        assert idle(stores, POI)
+
+    def test_an_import_being_planned_is_not_worked_on(self, stores: Stores):
+        stores.schema.prepare(POI)
+        begun = begin(stores, POI)
+        stores.imports.add_jobs(begun.id, ["a"])
+
+        assert idle(stores, POI)
+
+    def test_a_postponed_job_waits_for_its_time(self, stores: Stores, pass_time):
+        plan(stores, POI)
+        stores.ledger.postpone(claim(stores, POI), None, delay=MINUTE, blame=False)
+        pass_time(MINUTE - A_MOMENT)
+        assert idle(stores, POI)
+
+        pass_time(A_MOMENT)
+
+        assert claim(stores, POI).fence == 2
+
+    def test_jobs_of_an_import_are_taken_oldest_first(self, stores: Stores):
+        plan(stores, POI, "b", "c", "a")
+
+        assert [claim(stores, POI).shard_key for _ in range(3)] == ["b", "c", "a"]
+
+    def test_a_lost_job_is_taken_before_those_not_begun(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI, "a", "b")
+        claim(stores, POI)
+        pass_time(LEASE + A_MOMENT)
+
+        assert claim(stores, POI, BEN).shard_key == "a"
+
+    def test_only_jobs_of_the_datasets_asked_for_are_taken(self, stores: Stores):
+        plan(stores, POI)
+
+        assert idle(stores, SHOPS)
+
+    def test_no_dataset_asked_for_is_no_job(self, stores: Stores):
+        plan(stores, POI)
+
+        assert stores.ledger.claim(ANN, datasets=[], region=None) is None
+
+    def test_imports_are_served_in_turn(self, stores: Stores):
+        plan(stores, POI, "a", "b", mode=Mode.FULL)
+        plan(stores, POI, "c", "d", mode=Mode.DELTA)
+
+        taken = [claim(stores, POI).shard_key for _ in range(4)]
+
+        assert taken == ["a", "c", "b", "d"]
+
+    def test_datasets_are_served_in_turn(self, stores: Stores):
+        plan(stores, POI, "a", "b", "c", "d")
+        plan(stores, SHOPS, "x", "y")
+        both = [POI.name, SHOPS.name]
+
+        taken = [stores.ledger.claim(ANN, datasets=both, region=None) for _ in range(6)]
+
+        assert [lease and lease.shard_key for lease in taken] == [
+            *("a", "x", "b", "y"),
+            *("c", "d"),
+        ]
+
+    def test_an_import_that_comes_late_is_served_next(self, stores: Stores):
+        plan(stores, POI, "a", "b", "c")
+        claim(stores, POI)
+        claim(stores, POI)
+        plan(stores, SHOPS, "x")
+
+        lease = stores.ledger.claim(ANN, datasets=["poi", "shops"], region=None)
+
+        assert lease is not None
+        assert lease.shard_key == "x"
+
+    def test_a_higher_priority_is_served_first(self, stores: Stores):
+        plan(stores, POI, "a")
+        plan(stores, replace(SHOPS, priority=5), "x", "y")
+        both = [POI.name, SHOPS.name]
+
+        taken = [stores.ledger.claim(ANN, datasets=both, region=None) for _ in range(3)]
+
+        assert [lease and lease.shard_key for lease in taken] == ["x", "y", "a"]
+
+    @pytest.mark.parametrize(
+        ("job_region", "worker_region", "is_taken"),
+        [
+            (None, None, True),
+            (None, "eu", True),
+            ("eu", None, True),
+            ("eu", "eu", True),
+            ("eu", "us", False),
+        ],
+    )
+    def test_a_region_takes_its_own_jobs_and_those_of_none(
+        self, stores: Stores, job_region, worker_region, is_taken
+    ):
+        plan(stores, replace(POI, region=job_region))
+
+        lease = stores.ledger.claim(ANN, datasets=[POI.name], region=worker_region)
+
+        assert (lease is not None) is is_taken
+
+    # fences
+
+    def test_the_first_claim_has_the_first_fence(self, stores: Stores):
+        plan(stores, POI)
+
+        assert claim(stores, POI).fence == 1
+
+    @pytest.mark.parametrize(
+        "give_up",
+        [
+            lambda stores, lease: stores.ledger.release(lease),
+            lambda stores, lease: stores.ledger.postpone(
+                lease, TIMEOUT, delay=timedelta(), blame=True
+            ),
+            lambda stores, lease: (
+                stores.ledger.fail(lease, TIMEOUT),
+                stores.jobs.retry(lease.job),
+            ),
+            lambda stores, lease: (
+                stores.ledger.fail(lease, TIMEOUT),
+                stores.imports.close(POI, lease.import_id, failed=None),
+                stores.jobs.retry(lease.job),
+            ),
+        ],
+        ids=["release", "postpone", "retry", "retry of a closed import"],
+    )
+    def test_the_fence_rises_by_one_at_each_claim(self, stores: Stores, give_up):
+        plan(stores, POI)
+        first = claim(stores, POI)
+
+        give_up(stores, first)
+
+        assert job_of(stores, first).fence == 1
+        assert claim(stores, POI).fence == 2
+
+    def test_the_fence_rises_when_a_job_is_rescued(self, stores: Stores, pass_time):
+        plan(stores, POI)
+        lost = claim(stores, POI)
+        pass_time(LEASE + A_MOMENT)
+        assert job_of(stores, lost).fence == 1
+
+        assert claim(stores, POI, BEN).fence == 2
+
+    def test_work_does_not_move_the_fence(self, stores: Stores):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+
+        stores.ledger.renew(lease)
+        lease, _ = stores.ledger.commit_page(POI, lease, batch(record(1)))
+        stores.ledger.commit_page(POI, lease, last())
+
+        assert job_of(stores, lease).fence == lease.fence == 1
+
+    @every_write
+    def test_a_stale_fence_writes_nothing(self, stores: Stores, pass_time, write):
+        plan(stores, POI)
+        stale = claim(stores, POI)
+        pass_time(LEASE + A_MOMENT)
+        claim(stores, POI, BEN)
+        before = everything(stores, stale)
+
+        with pytest.raises(LeaseLost):
+            write(stores, stale)
+
+        assert everything(stores, stale) == before
+
+    @every_write
+    def test_a_fence_from_the_future_writes_nothing(self, stores: Stores, write):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        before = everything(stores, lease)
+
+        with pytest.raises(LeaseLost):
+            write(stores, replace(lease, fence=Fence(lease.fence + 1)))
+
+        assert everything(stores, lease) == before
+
+    @every_write
+    @pytest.mark.parametrize(
+        "end",
+        [
+            lambda stores, lease: stores.ledger.commit_page(POI, lease, last()),
+            lambda stores, lease: stores.ledger.postpone(
+                lease, None, delay=MINUTE, blame=False
+            ),
+            lambda stores, lease: stores.ledger.release(lease),
+            lambda stores, lease: stores.ledger.fail(lease, TIMEOUT),
+            lambda stores, lease: stores.ledger.split(lease, ["x", "y"]),
+            lambda stores, lease: stores.imports.cancel(lease.import_id, reason="no"),
+            lambda stores, lease: stores.imports.close(
+                POI, lease.import_id, failed="too many bad rows"
+            ),
+        ],
+        ids=["done", "postponed", "released", "failed", "split", "cancelled", "closed"],
+    )
+    def test_a_job_that_is_no_longer_leased_takes_no_write(
+        self, stores: Stores, write, end
+    ):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        end(stores, lease)
+        before = everything(stores, lease)
+
+        with pytest.raises(LeaseLost):
+            write(stores, replace(lease, page_seq=job_of(stores, lease).page_seq))
+
+        assert everything(stores, lease) == before
+
+    @every_write
+    def test_a_late_write_is_accepted_while_nobody_took_over(
+        self, stores: Stores, pass_time, write
+    ):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        pass_time(10 * LEASE)
+        before = everything(stores, lease)
+
+        write(stores, lease)
+
+        assert everything(stores, lease) != before
+
+    def test_renewing_begins_the_lease_anew(self, stores: Stores, pass_time):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        before = job_of(stores, lease)
+        pass_time(LEASE)
+
+        stores.ledger.renew(lease)
+
+        assert before.lease_until is not None
+        assert job_of(stores, lease) == replace(
+            before, lease_until=before.lease_until + LEASE
+        )
+
+    # pages
+
+    def test_a_page_is_stored_with_its_cursor(self, stores: Stores):
+        plan(stores, POI)
+
+        lease, counts = stores.ledger.commit_page(
+            POI, claim(stores, POI), batch(record(1), record(2), cursor="2")
+        )
+
+        assert counts == Counts(pages=1, seen=2, inserted=2)
+        assert (lease.cursor, lease.page_seq) == ("2", 1)
+        assert ids(stores, POI) == [1, 2]
+        job = job_of(stores, lease)
+        assert (job.cursor, job.page_seq, job.status) == ("2", 1, JobStatus.LEASED)
+
+    def test_a_page_with_a_proof_ends_its_job(self, stores: Stores, pass_time):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        pass_time(SECOND)
+
+        stores.ledger.commit_page(POI, lease, last(record(1)))
+
+        job = job_of(stores, lease)
+        assert (job.status, job.proof) == (JobStatus.DONE, Proof.EMPTY_PAGE)
+        assert (job.lease_owner, job.lease_until) == (None, None)
+        assert job.finished_at == job.created_at + SECOND
+        assert ids(stores, POI) == [1]
+
+    def test_committing_renews_the_lease(self, stores: Stores, pass_time):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        pass_time(LEASE)
+
+        stores.ledger.commit_page(POI, lease, batch(record(1)))
+        pass_time(LEASE)
+
+        assert idle(stores, POI)
+
+    def test_a_page_committed_twice_changes_nothing(self, stores: Stores):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        page = batch(record(1), rejections=[rejection(1)])
+        stores.ledger.commit_page(POI, lease, page)
+        before = everything(stores, lease)
+
+        with pytest.raises(LeaseLost):
+            stores.ledger.commit_page(POI, lease, page)
+
+        assert everything(stores, lease) == before
+
+    def test_a_page_cannot_be_left_out(self, stores: Stores):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        before = everything(stores, lease)
+
+        with pytest.raises(LeaseLost):
+            stores.ledger.commit_page(POI, replace(lease, page_seq=1), batch(record(1)))
+
+        assert everything(stores, lease) == before
+
+    def test_the_next_worker_goes_on_after_the_last_page(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI)
+        stores.ledger.commit_page(
+            POI, claim(stores, POI), batch(record(1), cursor="after 1")
+        )
+        pass_time(LEASE + A_MOMENT)
+
+        lease = claim(stores, POI, BEN)
+
+        assert (lease.cursor, lease.page_seq) == ("after 1", 1)
+
+    def test_pages_form_a_chain_of_cursors(self, stores: Stores):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        for number in (1, 2):
+            lease, _ = stores.ledger.commit_page(
+                POI, lease, batch(record(number), cursor=f"c{number}")
+            )
+        stores.ledger.commit_page(POI, lease, last())
+
+        pages = list(stores.jobs.pages(lease.job))
+
+        assert [page.page_seq for page in pages] == [1, 2, 3]
+        assert [page.seen for page in pages] == [1, 1, 0]
+        marks = [None, cursor_mark("c1"), cursor_mark("c2"), None]
+        assert [page.cursor_before for page in pages] == marks[:3]
+        assert [page.cursor_after for page in pages] == marks[1:]
+        assert {page.fence for page in pages} == {lease.fence}
+
+    def test_counts_add_up_to_what_was_seen(self, stores: Stores):
+        plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(
+            POI, claim(stores, POI), batch(record(1, "a"), record(2, "b"))
+        )
+
+        # one new, one changed, one the same, a duplicate in the page, one bad, two
+        # that the transform dropped
+        lease, counts = stores.ledger.commit_page(
+            POI,
+            replace(lease, sent=3),
+            last(
+                *(record(1, "a"), record(2, "B"), record(3, "c")),
+                rejections=[rejection(9)],
+                dropped=2,
+                seen=7,
+            ),
+        )
+
+        assert counts == Counts(
+            pages=1,
+            requests=3,
+            seen=7,
+            inserted=1,
+            updated=1,
+            unchanged=2,
+            quarantined=1,
+            dropped=2,
+        )
+        total = Counts(
+            pages=2,
+            requests=3,
+            seen=9,
+            inserted=3,
+            updated=1,
+            unchanged=2,
+            quarantined=1,
+            dropped=2,
+        )
+        assert job_of(stores, lease).counts == total
+        assert stores.imports.get(lease.import_id)[0].counts == total
+
+    def test_a_page_that_fails_half_way_leaves_no_trace(self, stores: Stores):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        before = everything(stores, lease)
+        # no page has two rows in one place
+        impossible = batch(record(1), rejections=[rejection(0), rejection(0)])
+
+        with pytest.raises(PenstockError):
+            stores.ledger.commit_page(POI, lease, impossible)
+
+        assert everything(stores, lease) == before
+        stores.ledger.commit_page(POI, lease, batch(record(1)))
+
+    def test_bad_rows_are_kept_with_their_place_reason_and_raw_form(
+        self, stores: Stores
+    ):
+        plan(stores, POI, "country:DE")
+        lease = claim(stores, POI)
+        bad = rejection(7, key=[12], raw=b'{"id": 12, "\xff": "\\u0000"}')
+
+        stores.ledger.commit_page(POI, lease, batch(record(1), rejections=[bad]))
+
+        (kept,) = stores.records.quarantine(POI, after=0, limit=10)
+        assert kept.rejection == bad
+        assert (kept.import_id, kept.job) == (lease.import_id, lease.job)
+        assert (kept.shard_key, kept.page_seq) == ("country:DE", 1)
+        assert kept.at == job_of(stores, lease).created_at
+        assert ids(stores, POI) == [1]
+
+    # records
+
+    def test_a_changed_record_replaces_the_stored_one(self, stores: Stores):
+        plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(
+            POI, claim(stores, POI), batch(record(1, "old"))
+        )
+
+        stores.ledger.commit_page(POI, lease, batch(record(1, "new")))
+
+        assert rows(stores, POI) == [(1, "new")]
+
+    def test_a_value_that_went_away_goes_away(self, stores: Stores):
+        plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(
+            POI, claim(stores, POI), batch(record(1, "old"))
+        )
+
+        stores.ledger.commit_page(POI, lease, batch(record(1, None)))
+
+        assert rows(stores, POI) == [(1, None)]
+
+    @pytest.mark.parametrize(
+        ("first", "second", "kept"),
+        [
+            (1, 2, 2),
+            (2, 1, 2),
+            (2, 2, "later"),
+            (None, 1, 1),
+            (1, None, 1),
+        ],
+    )
+    def test_an_older_version_never_replaces_a_newer(
+        self, stores: Stores, first, second, kept
+    ):
+        versioned = dataset(
+            fields=(int_field("id"), text_field("title"), int_field("v")), version="v"
+        )
+        plan(stores, versioned, "a", "b")
+        for version, title in ((first, "earlier"), (second, "later")):
+            lease = claim(stores, versioned)
+            page = last(record(1, title, version, of=versioned))
+            stores.ledger.commit_page(versioned, lease, page)
+
+        (row,) = rows(stores, versioned)
+
+        assert kept in row
+
+    def test_an_older_version_counts_as_unchanged(self, stores: Stores):
+        versioned = dataset(fields=(int_field("id"), int_field("v")), version="v")
+        plan(stores, versioned)
+        lease, _ = stores.ledger.commit_page(
+            versioned, claim(stores, versioned), batch(record(1, 2, of=versioned))
+        )
+
+        _, counts = stores.ledger.commit_page(
+            versioned, lease, batch(record(1, 1, of=versioned))
+        )
+
+        assert counts == Counts(pages=1, seen=1, unchanged=1)
+
+    # giving up
+
+    def test_a_blamed_delay_costs_an_attempt(self, stores: Stores):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+
+        stores.ledger.postpone(lease, TIMEOUT, delay=MINUTE, blame=True)
+
+        job = job_of(stores, lease)
+        assert (job.status, job.attempts, job.snoozes) == (JobStatus.PENDING, 1, 0)
+        assert job.run_at == job.created_at + MINUTE
+        assert (job.lease_owner, job.lease_until) == (None, None)
+
+    def test_a_snooze_costs_no_attempt(self, stores: Stores):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+
+        stores.ledger.postpone(lease, None, delay=MINUTE, blame=False)
+
+        job = job_of(stores, lease)
+        assert (job.attempts, job.snoozes, job.errors) == (0, 1, ())
+
+    def test_a_released_job_is_due_at_once_and_without_blame(self, stores: Stores):
+        plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(
+            POI, claim(stores, POI), batch(record(1), cursor="1")
+        )
+
+        stores.ledger.release(lease)
+
+        job = job_of(stores, lease)
+        assert (job.attempts, job.snoozes, job.rescues) == (0, 0, 0)
+        assert (job.errors, job.cursor) == ((), "1")
+        assert claim(stores, POI, BEN).job == lease.job
+
+    def test_a_failed_job_keeps_its_cursor_and_is_not_claimed(self, stores: Stores):
+        plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(
+            POI, claim(stores, POI), batch(record(1), cursor="1")
+        )
+
+        stores.ledger.fail(lease, TIMEOUT)
+
+        job = job_of(stores, lease)
+        assert (job.status, job.cursor, job.attempts) == (JobStatus.FAILED, "1", 1)
+        assert job.finished_at is not None
+        assert idle(stores, POI)
+
+    @pytest.mark.parametrize(
+        "give_up",
+        [
+            lambda stores, lease: stores.ledger.postpone(
+                lease, TIMEOUT, delay=SECOND, blame=True
+            ),
+            lambda stores, lease: stores.ledger.release(lease),
+            lambda stores, lease: stores.ledger.fail(lease, TIMEOUT),
+            lambda stores, lease: stores.ledger.split(lease, ["a1"]),
+        ],
+        ids=["postpone", "release", "fail", "split"],
+    )
+    def test_requests_that_brought_no_page_are_counted(self, stores: Stores, give_up):
+        plan(stores, POI)
+        lease = replace(claim(stores, POI), sent=4)
+
+        give_up(stores, lease)
+
+        assert job_of(stores, lease).counts == Counts(requests=4)
+        assert stores.imports.get(lease.import_id)[0].counts == Counts(requests=4)
+
+    def test_a_fault_is_remembered_with_all_that_explains_it(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(
+            POI, claim(stores, POI), batch(record(1), cursor="c1")
+        )
+        pass_time(SECOND)
+
+        stores.ledger.postpone(
+            lease, Fault(code="odd", message="ü'\"\\"), delay=SECOND, blame=True
+        )
+
+        job = job_of(stores, lease)
+        (entry,) = job.errors
+        assert entry.at == job.created_at + SECOND
+        assert (entry.owner, entry.fence, entry.cursor) == (ANN, 1, "c1")
+        assert (entry.code, entry.message) == ("odd", "ü'\"\\")
+
+    def test_the_last_twenty_faults_are_kept(self, stores: Stores):
+        plan(stores, POI)
+        for number in range(MAX_ERRORS_KEPT + 3):
+            fault = Fault(code="odd", message=str(number))
+            stores.ledger.postpone(
+                claim(stores, POI), fault, delay=timedelta(), blame=True
+            )
+
+        (job,) = stores.jobs.find(JobFilter(), after=None, limit=1)
+
+        assert [entry.message for entry in job.errors] == [
+            str(number) for number in range(3, 23)
+        ]
+
+    def test_progress_resets_attempts_rescues_and_snoozes(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI)
+        stores.ledger.postpone(
+            claim(stores, POI), TIMEOUT, delay=timedelta(), blame=True
+        )
+        stores.ledger.postpone(claim(stores, POI), None, delay=timedelta(), blame=False)
+        claim(stores, POI)
+        pass_time(LEASE + A_MOMENT)
+        lease = claim(stores, POI)
+        assert (lease.attempts, lease.rescues, lease.snoozes) == (1, 1, 1)
+
+        lease, _ = stores.ledger.commit_page(POI, lease, batch(record(1)))
+
+        assert (lease.attempts, lease.rescues, lease.snoozes) == (0, 0, 0)
+        job = job_of(stores, lease)
+        assert (job.attempts, job.rescues, job.snoozes) == (0, 0, 0)
+
+    # lost leases
+
+    def test_a_rescue_is_counted_and_remembered(self, stores: Stores, pass_time):
+        import_id = plan(stores, POI)
+        claim(stores, POI)
+        pass_time(LEASE + A_MOMENT)
+
+        lease = claim(stores, POI, BEN)
+
+        job = job_of(stores, lease)
+        assert (lease.rescues, job.rescues, job.attempts) == (1, 1, 0)
+        (entry,) = job.errors
+        assert (entry.code, entry.owner, entry.fence) == ("lease_lost", ANN, 1)
+        assert stores.imports.get(import_id)[0].rescues == 1
+
+    def test_a_claim_that_follows_a_release_is_no_rescue(
+        self, stores: Stores, pass_time
+    ):
+        import_id = plan(stores, POI)
+        claim(stores, POI)
+        pass_time(LEASE + A_MOMENT)
+        stores.ledger.release(claim(stores, POI, BEN))
+
+        claim(stores, POI)
+
+        assert stores.imports.get(import_id)[0].rescues == 1
+
+    def test_the_third_lease_lost_in_a_row_fails_the_job(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI)
+        claim(stores, POI, WorkerId("w1"))
+        pass_time(LEASE + A_MOMENT)
+        claim(stores, POI, WorkerId("w2"))
+        pass_time(LEASE + A_MOMENT)
+        lease = claim(stores, POI, WorkerId("w3"))
+        pass_time(LEASE + A_MOMENT)
+
+        assert idle(stores, POI)
+
+        job = job_of(stores, lease)
+        assert (job.status, job.fence) == (JobStatus.FAILED, 3)
+        assert [entry.owner for entry in job.errors] == ["w1", "w2", "w3"]
+        assert {entry.code for entry in job.errors} == {"lease_lost"}
+        assert job.finished_at is not None
+        with pytest.raises(LeaseLost):
+            stores.ledger.renew(lease)
+
+    def test_a_job_that_makes_progress_is_rescued_for_ever(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI)
+        for number in range(6):
+            stores.ledger.commit_page(POI, claim(stores, POI), batch(record(number)))
+            pass_time(LEASE + A_MOMENT)
+
+        assert claim(stores, POI).page_seq == 6
+
+    # splitting
+
+    def test_a_split_job_is_replaced_by_its_children(self, stores: Stores):
+        import_id = plan(stores, replace(POI, region="eu"), "a")
+        lease = claim(stores, POI)
+
+        stores.ledger.split(lease, ["a1", "a2"])
+
+        parent, *children = jobs_of(stores, import_id)
+        assert (parent.status, parent.lease_owner) == (JobStatus.SPLIT, None)
+        assert [child.shard_key for child in children] == ["a1", "a2"]
+        assert {child.status for child in children} == {JobStatus.PENDING}
+        assert {child.parent for child in children} == {lease.job}
+        assert {child.region for child in children} == {"eu"}
+        assert [claim(stores, POI).shard_key for _ in children] == ["a1", "a2"]
+
+    def test_a_split_that_fails_half_way_leaves_no_trace(self, stores: Stores):
+        plan(stores, POI, "a")
+        lease = claim(stores, POI)
+        before = everything(stores, lease)
+
+        with pytest.raises(ConnectionError):
+            stores.ledger.split(lease, Broken())
+
+        assert everything(stores, lease) == before
+
+    def test_a_split_of_a_lost_job_adds_no_children(self, stores: Stores, pass_time):
+        import_id = plan(stores, POI, "a")
+        stale = claim(stores, POI)
+        pass_time(LEASE + A_MOMENT)
+        stores.ledger.split(claim(stores, POI, BEN), ["a1", "a2"])
+
+        with pytest.raises(LeaseLost):
+            stores.ledger.split(stale, ["b1", "b2"])
+
+        keys = [job.shard_key for job in jobs_of(stores, import_id)]
+        assert keys == ["a", "a1", "a2"]

@@ -1,0 +1,366 @@
+"""What every store of records promises its readers."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+
+from penstock.domain.dataset import FieldType, Missing, WhenMissing
+from penstock.domain.job import Mode
+from penstock.domain.page import Reason, Rejection
+from penstock.ports import Replay, Stores
+from tests.builders import (
+    A_MOMENT,
+    NOON,
+    SECOND,
+    batch,
+    claim,
+    dataset,
+    ids,
+    int_field,
+    job_of,
+    last,
+    plan,
+    record,
+    rejection,
+    rows,
+    run,
+    text_field,
+    typed_field,
+)
+
+POI = dataset()
+KEYED = typed_field("id", FieldType.INT, required=True)
+
+
+class RecordsContract:
+    """Subclasses bring `stores` and `pass_time`."""
+
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [
+            (FieldType.TEXT, "Grüße, 世界 🔌 'quoted' \"twice\" \\ \n"),
+            (FieldType.INT, 2**63 - 1),
+            (FieldType.INT, -(2**63)),
+            (FieldType.FLOAT, 0.1),
+            (FieldType.FLOAT, 5e-324),
+            (FieldType.FLOAT, 400.0),
+            (FieldType.BOOL, True),
+            (FieldType.BOOL, False),
+            (FieldType.DATE, date(2026, 2, 28)),
+            (FieldType.DATE, date(1, 1, 1)),
+            (FieldType.TIMESTAMP, datetime(2026, 2, 28, 1, 2, 3, tzinfo=UTC)),
+            (FieldType.TIMESTAMP, datetime(2026, 2, 28, 1, 2, 3, 4, tzinfo=UTC)),
+            (FieldType.TIMESTAMP, datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)),
+            (FieldType.JSON, '{"a":[1,null,"ü"]}'),
+        ],
+    )
+    def test_a_value_comes_back_as_it_was(self, stores: Stores, kind, value):
+        typed = replace(POI, fields=(KEYED, typed_field("it", kind)))
+
+        run(stores, typed, last(record(1, value, of=typed)))
+
+        (row,) = rows(stores, typed)
+        assert row == (1, value)
+        assert type(row[1]) is type(value)
+
+    @pytest.mark.parametrize("kind", list(FieldType))
+    def test_nothing_comes_back_as_nothing(self, stores: Stores, kind):
+        typed = replace(POI, fields=(KEYED, typed_field("it", kind)))
+
+        run(stores, typed, last(record(1, None, of=typed)))
+
+        assert rows(stores, typed) == [(1, None)]
+
+    @pytest.mark.parametrize("kind", list(FieldType))
+    def test_an_unchanged_value_is_not_written_again(self, stores: Stores, kind):
+        values = {
+            FieldType.TEXT: "x",
+            FieldType.INT: 7,
+            FieldType.FLOAT: 0.1,
+            FieldType.BOOL: True,
+            FieldType.DATE: date(2026, 1, 1),
+            FieldType.TIMESTAMP: NOON,
+            FieldType.JSON: "[1]",
+        }
+        typed = replace(POI, fields=(KEYED, typed_field("it", kind)))
+        page = last(record(1, values[kind], of=typed))
+        run(stores, typed, page)
+
+        ended = run(stores, typed, page)
+
+        assert (ended.counts.updated, ended.counts.unchanged) == (0, 1)
+
+    @pytest.mark.parametrize(
+        ("kind", "keys"),
+        [
+            (FieldType.INT, [-5, 0, 2, 10, 2**63 - 1]),
+            (FieldType.TEXT, ["", "10", "2", "a|b", "b", "ü", "世界", "🔌"]),
+            (FieldType.DATE, [date(999, 1, 1), date(2026, 1, 1), date(2026, 1, 2)]),
+            (FieldType.BOOL, [False, True]),
+            (
+                FieldType.TIMESTAMP,
+                [
+                    NOON - SECOND,
+                    NOON,
+                    NOON + timedelta(microseconds=5),
+                    NOON + SECOND / 2,
+                    NOON + SECOND,
+                ],
+            ),
+        ],
+    )
+    def test_rows_of_any_key_come_in_its_order(self, stores: Stores, kind, keys):
+        keyed = dataset(fields=(typed_field("id", kind, required=True),))
+        page = last(*(record(key, of=keyed) for key in reversed(keys)))
+        run(stores, keyed, page)
+
+        assert ids(stores, keyed) == keys
+
+        assert run(stores, keyed, page).counts.unchanged == len(keys)
+
+    def test_a_timestamp_key_is_the_same_in_every_zone(self, stores: Stores):
+        keyed = dataset(fields=(typed_field("id", FieldType.TIMESTAMP),))
+        elsewhere = NOON.astimezone(timezone(timedelta(hours=5)))
+        run(stores, keyed, last(record(NOON, of=keyed)))
+
+        run(stores, keyed, last(record(elsewhere, of=keyed)))
+
+        assert ids(stores, keyed) == [NOON]
+
+    def test_a_key_of_several_fields_is_one_key(self, stores: Stores):
+        pairs = dataset(
+            fields=(
+                text_field("country"),
+                text_field("title"),
+                typed_field("day", FieldType.DATE),
+            ),
+            key=("country", "day"),
+        )
+        monday, tuesday = date(2026, 3, 2), date(2026, 3, 3)
+        run(
+            stores,
+            pairs,
+            batch(
+                record("FR", "a", tuesday, of=pairs),
+                record("FR", "b", monday, of=pairs),
+                record("DE", "c", tuesday, of=pairs),
+            ),
+            last(record("FR", "B", monday, of=pairs)),
+        )
+
+        assert rows(stores, pairs) == [
+            ("DE", "c", tuesday),
+            ("FR", "B", monday),
+            ("FR", "a", tuesday),
+        ]
+
+    def test_the_order_of_a_key_is_that_of_its_declaration(self, stores: Stores):
+        pairs = dataset(fields=(int_field("a"), int_field("b")), key=("b", "a"))
+        run(stores, pairs, last(record(1, 9, of=pairs), record(2, 8, of=pairs)))
+
+        assert rows(stores, pairs) == [(2, 8), (1, 9)]
+
+    def test_keys_that_look_alike_are_different(self, stores: Stores):
+        texts = dataset(fields=(text_field("id"), text_field("title")))
+        keys = ["1", "01", "1.0", "true", "null", "[1]", '"1"', "A", "a"]
+        page = last(*(record(key, "x", of=texts) for key in keys))
+        run(stores, texts, page)
+
+        assert set(ids(stores, texts)) == set(keys)
+        assert run(stores, texts, page).counts.unchanged == len(keys)
+
+    def test_a_large_page_is_merged_in_one_go(self, stores: Stores):
+        page = last(*map(record, range(5_000)))
+
+        run(stores, POI, page)
+
+        assert run(stores, POI, page).counts.unchanged == 5_000
+
+    def test_an_import_never_touches_a_local_field(self, stores: Stores):
+        noted = replace(POI, fields=(*POI.fields, text_field("note", local=True)))
+        plain = replace(POI, fields=(*POI.fields, text_field("note")))
+        run(stores, plain, last(record(1, "a", "ours", of=plain)))
+
+        # an import that sees the field as local changes everything else
+        run(stores, noted, last(record(1, "b", of=noted)))
+
+        assert rows(stores, noted) == [(1, "b", "ours")]
+
+    def test_deleted_rows_are_neither_read_nor_counted(self, stores: Stores):
+        marked = replace(POI, missing=Missing(do=WhenMissing.MARK, max_drop=1))
+        run(stores, marked, last(record(1), record(2)))
+        run(stores, marked, last(record(2)))
+
+        assert ids(stores, marked) == [2]
+        assert stores.records.count(marked) == 1
+        assert list(stores.records.distinct(marked, "title")) == ["title 2"]
+
+    def test_rows_are_counted(self, stores: Stores):
+        stores.schema.prepare(POI)
+        assert stores.records.count(POI) == 0
+
+        run(stores, POI, last(record(1), record(2)))
+
+        assert stores.records.count(POI) == 2
+
+    def test_values_of_a_field_come_once_and_in_order(self, stores: Stores):
+        run(
+            stores,
+            POI,
+            last(
+                *(record(1, "b"), record(2, "a"), record(3, "b"), record(4, None)),
+            ),
+        )
+
+        assert list(stores.records.distinct(POI, "title")) == ["a", "b"]
+        assert list(stores.records.distinct(POI, "id")) == ["1", "2", "3", "4"]
+
+    def test_whole_numbers_are_ordered_as_numbers(self, stores: Stores):
+        run(stores, POI, last(record(10), record(9)))
+
+        assert list(stores.records.distinct(POI, "id")) == ["9", "10"]
+
+    # quarantine
+
+    def test_bad_rows_are_read_page_by_page(self, stores: Stores):
+        run(stores, POI, last(rejections=[rejection(n, key=[n]) for n in range(3)]))
+        first = stores.records.quarantine(POI, after=0, limit=2)
+
+        second = stores.records.quarantine(POI, after=first[-1].id, limit=2)
+
+        assert [row.rejection.position for row in (*first, *second)] == [0, 1, 2]
+        assert stores.records.quarantine(POI, after=second[-1].id, limit=2) == []
+
+    def test_bad_rows_belong_to_their_dataset(self, stores: Stores):
+        run(stores, POI, last(rejections=[rejection(key=[1])]))
+        shops = dataset("shops")
+        stores.schema.prepare(shops)
+
+        assert stores.records.quarantine(shops, after=0, limit=9) == []
+
+    def test_a_mended_row_is_stored(self, stores: Stores, pass_time):
+        run(stores, POI, last(record(1), rejections=[rejection(key=[2])]))
+        (bad,) = stores.records.quarantine(POI, after=0, limit=9)
+        pass_time(SECOND)
+
+        told = stores.records.replay(POI, [(bad, record(2, "mended"))])
+
+        assert told == Replay(accepted=1)
+        assert rows(stores, POI) == [(1, "title 1"), (2, "mended")]
+        assert stores.records.quarantine(POI, after=0, limit=9) == []
+
+    def test_a_mended_row_replaces_what_was_stored_before_it(
+        self, stores: Stores, pass_time
+    ):
+        run(stores, POI, last(record(1, "old")))
+        pass_time(SECOND)
+        run(stores, POI, last(rejections=[rejection(key=[1])]), mode=Mode.DELTA)
+        (bad,) = stores.records.quarantine(POI, after=0, limit=9)
+
+        stores.records.replay(POI, [(bad, record(1, "mended"))])
+
+        assert rows(stores, POI) == [(1, "mended")]
+
+    def test_a_row_written_since_is_not_overwritten(self, stores: Stores, pass_time):
+        run(stores, POI, last(rejections=[rejection(key=[1])]))
+        (bad,) = stores.records.quarantine(POI, after=0, limit=9)
+        pass_time(A_MOMENT)
+        run(stores, POI, last(record(1, "newer")), mode=Mode.DELTA)
+
+        told = stores.records.replay(POI, [(bad, record(1, "mended"))])
+
+        assert told == Replay(superseded=1)
+        assert rows(stores, POI) == [(1, "newer")]
+        assert stores.records.quarantine(POI, after=0, limit=9) == []
+
+    def test_a_row_that_is_still_bad_keeps_its_new_reason(self, stores: Stores):
+        run(stores, POI, last(rejections=[rejection(3, key=[1], raw=b"raw")]))
+        (bad,) = stores.records.quarantine(POI, after=0, limit=9)
+        again = Rejection(
+            position=0, reason=Reason.LENGTH, detail="too long", raw=b"", field="title"
+        )
+
+        told = stores.records.replay(POI, [(bad, again)])
+
+        assert told == Replay(still_bad=1)
+        (kept,) = stores.records.quarantine(POI, after=0, limit=9)
+        assert (kept.rejection.reason, kept.rejection.detail) == (
+            Reason.LENGTH,
+            "too long",
+        )
+        assert (kept.id, kept.rejection.position, kept.rejection.raw) == (
+            bad.id,
+            3,
+            b"raw",
+        )
+
+    def test_replaying_twice_is_replaying_once(self, stores: Stores, pass_time):
+        run(stores, POI, last(rejections=[rejection(key=[1])]))
+        tried = [
+            (bad, record(1, "mended"))
+            for bad in stores.records.quarantine(POI, after=0, limit=9)
+        ]
+        stores.records.replay(POI, tried)
+        pass_time(SECOND)
+
+        assert stores.records.replay(POI, tried) == Replay()
+
+        assert rows(stores, POI) == [(1, "mended")]
+
+    def test_of_two_mended_rows_the_later_one_stays(self, stores: Stores, pass_time):
+        run(stores, POI, last(rejections=[rejection(key=[1])]))
+        pass_time(SECOND)
+        run(stores, POI, last(rejections=[rejection(key=[1])]), mode=Mode.DELTA)
+        pass_time(SECOND)
+        later, earlier = stores.records.latest_quarantine(POI, before=None, limit=9)
+
+        told = stores.records.replay(
+            POI, [(later, record(1, "later")), (earlier, record(1, "earlier"))]
+        )
+
+        assert told == Replay(accepted=1, superseded=1)
+        assert rows(stores, POI) == [(1, "later")]
+
+    def test_an_older_version_is_not_accepted_over_a_newer(self, stores: Stores):
+        versioned = dataset(fields=(int_field("id"), int_field("v")), version="v")
+        run(
+            stores,
+            versioned,
+            last(record(1, 5, of=versioned), rejections=[rejection(key=[1])]),
+        )
+        (bad,) = stores.records.quarantine(versioned, after=0, limit=9)
+
+        stores.records.replay(versioned, [(bad, record(1, 4, of=versioned))])
+
+        assert rows(stores, versioned) == [(1, 5)]
+
+    def test_a_replay_that_fails_half_way_leaves_no_trace(self, stores: Stores):
+        run(stores, POI, last(rejections=[rejection(0, key=[1]), rejection(1)]))
+        first, second = stores.records.quarantine(POI, after=0, limit=9)
+        broken = record(2)._replace(values=(2, object()))
+
+        with pytest.raises(Exception, match="object"):
+            stores.records.replay(POI, [(first, record(1)), (second, broken)])
+
+        assert rows(stores, POI) == []
+        assert len(stores.records.quarantine(POI, after=0, limit=9)) == 2
+
+    def test_a_replayed_row_is_not_missing_from_a_running_full_import(
+        self, stores: Stores, pass_time
+    ):
+        marked = replace(POI, missing=Missing(do=WhenMissing.MARK, max_drop=1))
+        run(stores, marked, last(record(1), rejections=[rejection(key=[2])]))
+        (bad,) = stores.records.quarantine(marked, after=0, limit=9)
+        pass_time(SECOND)
+        import_id = plan(stores, marked)
+        lease = claim(stores, marked)
+        page = last(record(1), rejections=[rejection(key=[2])])
+        stores.ledger.commit_page(marked, lease, page)
+        pass_time(SECOND)
+
+        stores.records.replay(marked, [(bad, record(2, "mended"))])
+        stores.imports.close(marked, import_id, failed=None)
+
+        assert ids(stores, marked) == [1, 2]
+        assert job_of(stores, lease).counts.quarantined == 1

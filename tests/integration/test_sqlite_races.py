@@ -1,0 +1,302 @@
+"""Real threads and real processes on one SQLite file never step on each other."""
+
+import multiprocessing
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.domain.job import ImportStatus, JobStatus, Mode, WorkerId
+from penstock.errors import BudgetClosed, LeaseLost
+from penstock.ports import Stores
+from tests.builders import (
+    SECOND,
+    batch,
+    begin,
+    budget,
+    claim,
+    dataset,
+    ids,
+    jobs_of,
+    last,
+    open_sqlite,
+    per_second,
+    plan,
+    record,
+    run,
+)
+
+POI = dataset()
+PAGES = 4
+PROCESSES = 4
+
+Told = list[Any]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "penstock.db"
+
+
+@pytest.fixture
+def stores(path: Path) -> Stores:
+    stores = open_sqlite(path)
+    stores.schema.migrate()
+    return stores
+
+
+def import_all(path: Path, worker: str) -> Told:
+    """Work until nothing is left; tell each claim, and each page committed."""
+    stores = open_sqlite(path)
+    done: Told = []
+    while lease := stores.ledger.claim(WorkerId(worker), datasets=["poi"], region=None):
+        done.append(("claim", lease.job, lease.fence))
+        number = lease.page_seq
+        while number < PAGES:
+            number += 1
+            found = record(int(lease.shard_key) * 100 + number)
+            page = last(found) if number == PAGES else batch(found)
+            lease, _ = stores.ledger.commit_page(POI, lease, page)
+            done.append(("page", lease.job, number))
+            if number == PAGES // 2:
+                # let somebody else go on
+                stores.ledger.release(lease)
+                break
+        stores.imports.close(POI, lease.import_id, failed=None)
+    return done
+
+
+def spend(path: Path, worker: str) -> Told:
+    """Take whatever is granted within a second; tell the slots."""
+    stores = open_sqlite(path)
+    slots: Told = []
+    while True:
+        try:
+            grant = stores.budgets.take(FAST, longest=2 * SECOND)
+        except BudgetClosed:
+            return slots
+        slots.append(grant.slot)
+
+
+FAST = budget(per_second(50), burst=20)
+
+
+def tell(
+    work: Callable[[Path, str], Told],
+    path: Path,
+    worker: str,
+    told: SimpleQueue[Told],
+    start: Barrier,
+) -> None:
+    # a process takes longer to start than to work
+    start.wait()
+    told.put(work(path, worker))
+
+
+def in_processes(work: Callable[[Path, str], Told], path: Path) -> list[Told]:
+    context = multiprocessing.get_context("spawn")
+    told = context.SimpleQueue()
+    start = context.Barrier(PROCESSES)
+    processes = [
+        context.Process(target=tell, args=(work, path, f"w{number}", told, start))
+        for number in range(PROCESSES)
+    ]
+    for process in processes:
+        process.start()
+    found = [told.get() for _ in processes]
+    for process in processes:
+        process.join()
+    told.close()
+    return found
+
+
+def in_threads(*works: Callable[[], Any]) -> list[Any]:
+    """Run these at the same moment; return what each returned or raised."""
+    start = threading.Barrier(len(works))
+
+    def together(work: Callable[[], Any]) -> Any:
+        start.wait()
+        try:
+            return work()
+        except LeaseLost as lost:
+            return lost
+
+    with ThreadPoolExecutor(len(works)) as pool:
+        return list(pool.map(together, works))
+
+
+def assert_each_once(stores: Stores, done: Iterator[Any], shards: int) -> None:
+    counted = Counter(done)
+    assert set(counted.values()) == {1}
+    pages = [page for page in counted if page[0] == "page"]
+    assert len(pages) == shards * PAGES
+    expected = [n * 100 + page for n in range(shards) for page in range(1, PAGES + 1)]
+    assert ids(stores, POI) == expected
+    (ended, found), *_ = stores.imports.recent(dataset="poi", limit=1)
+    assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
+    assert (ended.counts.pages, ended.counts.inserted) == (len(pages), len(pages))
+    assert found.done == shards
+
+
+def test_many_processes_commit_each_page_once(stores: Stores, path):
+    shards = 40
+    plan(stores, POI, *map(str, range(shards)))
+
+    told = in_processes(import_all, path)
+
+    assert_each_once(stores, (each for done in told for each in done), shards)
+
+
+def test_many_threads_commit_each_page_once(stores: Stores, path):
+    shards = 40
+    plan(stores, POI, *map(str, range(shards)))
+
+    told = in_threads(*(lambda n=n: import_all(path, f"t{n}") for n in range(8)))
+
+    assert_each_once(stores, (each for done in told for each in done), shards)
+
+
+def test_one_store_may_be_used_by_many_threads(stores: Stores):
+    plan(stores, POI, *map(str, range(64)))
+
+    leases = in_threads(*[lambda: [claim(stores, POI) for _ in range(8)]] * 8)
+
+    jobs = [lease.job for some in leases for lease in some]
+    assert len(set(jobs)) == 64
+
+
+def test_processes_together_stay_within_the_budget(stores: Stores, path):
+    slots = sorted(slot for told in in_processes(spend, path) for slot in told)
+
+    period, rate, burst = 1_000_000, 50, FAST.burst
+    assert len(slots) > 2 * rate
+    assert all(
+        (later - earlier + 1) * period
+        <= (slots[later] - slots[earlier]) * rate + burst * period
+        for earlier in range(len(slots))
+        for later in range(earlier, len(slots))
+    )
+
+
+def test_of_many_commits_of_one_page_one_is_accepted(stores: Stores):
+    plan(stores, POI)
+    lease = claim(stores, POI)
+
+    told = in_threads(
+        *[lambda: stores.ledger.commit_page(POI, lease, batch(record(1)))] * 8
+    )
+
+    assert sum(1 for each in told if isinstance(each, LeaseLost)) == 7
+    assert stores.jobs.get(lease.job).page_seq == 1
+    assert stores.imports.get(lease.import_id)[0].counts.inserted == 1
+
+
+def test_cancelling_and_committing_at_once_leaves_one_truth(stores: Stores):
+    for number in range(20):
+        import_id = plan(stores, POI)
+        lease = claim(stores, POI)
+        page = last(record(number))
+
+        _, committed = in_threads(
+            lambda: stores.imports.cancel(import_id, reason="no"),  # noqa: B023
+            lambda: stores.ledger.commit_page(POI, lease, page),  # noqa: B023
+        )
+
+        is_lost = isinstance(committed, LeaseLost)
+        status = stores.jobs.get(lease.job).status
+        assert status is (JobStatus.CANCELLED if is_lost else JobStatus.DONE)
+        assert (number in ids(stores, POI)) is not is_lost
+
+
+def test_two_planners_at_once_get_the_same_import(stores: Stores):
+    stores.schema.prepare(POI)
+
+    def planned():
+        begun = begin(stores, POI)
+        stores.imports.add_jobs(begun.id, map(str, range(300)))
+        stores.imports.start(begun.id)
+        return begun.id
+
+    import_id, other = in_threads(planned, planned)
+
+    assert import_id == other
+    assert len(jobs_of(stores, import_id)) == 300
+
+
+def test_of_many_finishers_one_ends_the_import(stores: Stores):
+    import_id = plan(stores, POI)
+    stores.ledger.commit_page(POI, claim(stores, POI), last(record(1)))
+
+    told = in_threads(*[lambda: stores.imports.close(POI, import_id, failed=None)] * 8)
+
+    assert sum(1 for each in told if each is not None) == 1
+
+
+def test_many_processes_may_migrate_and_prepare_at_once(path):
+    def prepared():
+        stores = open_sqlite(path)
+        applied = stores.schema.migrate()
+        stores.schema.prepare(POI)
+        return applied
+
+    told = in_threads(*[prepared] * 8)
+
+    assert sum(1 for applied in told if applied) == 1
+
+
+def test_a_reader_sees_whole_pages_only(stores: Stores, path):
+    run(stores, POI, last())
+    plan(stores, POI, mode=Mode.DELTA)
+    lease = claim(stores, POI)
+    is_over = threading.Event()
+    seen: list[int] = []
+
+    def read():
+        reader = open_sqlite(path)
+        while not is_over.is_set():
+            seen.append(reader.records.count(POI))
+
+    def write():
+        held = lease
+        for number in range(30):
+            page = batch(*(record(number * 10 + n) for n in range(10)))
+            held, _ = stores.ledger.commit_page(POI, held, page)
+        is_over.set()
+
+    in_threads(read, write)
+
+    assert {count % 10 for count in seen} == {0}
+
+
+def test_change_events_of_many_writers_have_no_gaps(stores: Stores, path):
+    plan(stores, POI, *map(str, range(30)))
+
+    in_threads(*(lambda n=n: import_all(path, f"t{n}") for n in range(6)))
+
+    connection = sqlite3.connect(path)
+    found = connection.execute("select seq from penstock_change order by seq")
+    numbers = [row[0] for row in found]
+    connection.close()
+    assert numbers == list(range(1, 30 * PAGES + 1))
+
+
+def test_a_lease_is_lost_by_the_clock_of_the_database(path):
+    hurried = open_sqlite(path, lease=timedelta(milliseconds=20))
+    hurried.schema.migrate()
+    plan(hurried, POI)
+    stale = claim(hurried, POI)
+    lease = None
+    while lease is None:
+        lease = hurried.ledger.claim(WorkerId("ben"), datasets=["poi"], region=None)
+
+    assert lease.fence == stale.fence + 1
+    with pytest.raises(LeaseLost):
+        hurried.ledger.commit_page(POI, stale, batch(record(1)))

@@ -1,0 +1,97 @@
+"""An import ends as what is proven of it, and nothing is deleted on a guess."""
+
+import pytest
+
+from penstock.domain.dataset import Missing, Tolerance, WhenMissing
+from penstock.domain.finish import Ending, Missed, judge_ending, judge_missing
+from penstock.domain.job import ImportStatus, Shards
+
+RULE = Missing(do=WhenMissing.MARK, max_drop=0.2)
+
+
+def test_an_import_is_done_when_all_shards_are():
+    ending = judge_ending(Shards(total=3, done=2, split=1), unproven=0, failed=None)
+
+    assert ending == Ending(status=ImportStatus.DONE, proven=True)
+
+
+@pytest.mark.parametrize(
+    ("shards", "told"),
+    [
+        (Shards(total=3, done=2, failed=1), "1 of 3"),
+        (Shards(total=3, done=1, failed=1, cancelled=1), "2 of 3"),
+    ],
+)
+def test_a_shard_that_did_not_finish_fails_the_import(shards, told):
+    ending = judge_ending(shards, unproven=0, failed=None)
+
+    assert (ending.status, ending.proven) == (ImportStatus.FAILED, False)
+    assert told in str(ending.note)
+
+
+def test_a_shard_without_proof_fails_the_import():
+    ending = judge_ending(Shards(total=3, done=3), unproven=1, failed=None)
+
+    assert (ending.status, ending.proven) == (ImportStatus.FAILED, False)
+    assert "without proof" in str(ending.note)
+
+
+def test_a_reason_fails_the_import_whatever_the_shards_say():
+    ending = judge_ending(Shards(total=1, done=1), unproven=0, failed="too bad")
+
+    assert ending == Ending(status=ImportStatus.FAILED, proven=False, note="too bad")
+
+
+def test_a_note_changes_nothing_else():
+    ending = Ending(status=ImportStatus.DONE, proven=True)
+
+    assert ending.with_note("kept") == Ending(
+        status=ImportStatus.DONE, proven=True, note="kept"
+    )
+
+
+@pytest.mark.parametrize("missing", [0, 1, 20])
+def test_rows_within_the_declared_drop_may_be_marked(missing):
+    missed = Missed(live=100, missing=missing, keyless=0)
+
+    assert judge_missing(missed, RULE) is None
+
+
+def test_too_large_a_drop_is_told():
+    told = judge_missing(Missed(live=100, missing=21, keyless=0), RULE)
+
+    assert "21.0% of 100" in str(told)
+
+
+def test_a_bad_row_without_a_key_makes_it_a_guess():
+    told = judge_missing(Missed(live=100, missing=1, keyless=2), RULE)
+
+    assert "2 bad rows" in str(told)
+
+
+def test_nothing_missing_is_nothing_to_judge():
+    assert judge_missing(Missed(live=0, missing=0, keyless=5), RULE) is None
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "bad", "seen", "at_end", "is_exceeded"),
+    [
+        (Tolerance(), 10**6, 10**6, True, False),
+        (Tolerance(max=5), 5, 10, False, False),
+        (Tolerance(max=5), 6, 10**9, False, True),
+        (Tolerance(max=0), 1, 10, False, True),
+        (Tolerance(max_ratio=0.05), 5, 100, True, False),
+        (Tolerance(max_ratio=0.05), 6, 100, True, True),
+        # a ratio over few rows says nothing before the end
+        (Tolerance(max_ratio=0.05), 999, 999, False, False),
+        (Tolerance(max_ratio=0.05), 51, 1000, False, True),
+        (Tolerance(max_ratio=0.05), 50, 1000, False, False),
+        (Tolerance(max_ratio=0), 1, 1, True, True),
+        (Tolerance(max_ratio=0), 0, 0, True, False),
+        (Tolerance(max=9, max_ratio=0.5), 8, 10, True, True),
+    ],
+)
+def test_bad_rows_are_tolerated_as_declared(tolerance, bad, seen, at_end, is_exceeded):
+    told = tolerance.exceeded(bad=bad, seen=seen, at_end=at_end)
+
+    assert (told is not None) is is_exceeded

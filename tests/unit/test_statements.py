@@ -1,0 +1,58 @@
+"""The SQL that ships with an adapter is found by name, each once."""
+
+import re
+from importlib import resources
+
+import pytest
+
+from penstock.adapters.statements import load, parse
+
+
+def test_statements_are_cut_at_their_names():
+    text = "-- about\n\n-- name: one\nselect 1;\n\n-- name: two\n-- why\nselect 2;"
+
+    assert parse(text) == [("one", "select 1;"), ("two", "-- why\nselect 2;")]
+
+
+def test_a_file_without_names_holds_no_statement():
+    assert parse("select 1;") == []
+
+
+def test_a_name_that_stands_twice_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "twice" / "sql").mkdir(parents=True)
+    (tmp_path / "twice" / "__init__.py").touch()
+    for name in ("a.sql", "b.sql"):
+        (tmp_path / "twice" / "sql" / name).write_text("-- name: one\nselect 1;")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ValueError, match="'one' stands twice"):
+        load("twice")
+
+
+def test_the_statements_of_sqlite_are_loaded():
+    statements = load("penstock.adapters.sqlite")
+
+    assert {"claim_job", "advance_job", "get_budget"} <= set(statements)
+
+
+def test_every_statement_of_a_worker_is_fenced():
+    statements = load("penstock.adapters.sqlite")
+    fenced = [name for name, text in statements.items() if ":fence" in text]
+
+    assert len(fenced) >= 6
+    for name in fenced:
+        if statements[name].lstrip("- ").startswith("insert"):
+            continue
+        guard = "id = :job and fence = :fence and status = 'leased'"
+        assert guard in re.sub(r"\s+", " ", statements[name]), name
+
+
+def test_every_statement_is_used():
+    package = resources.files("penstock.adapters.sqlite")
+    code = "".join(
+        file.read_text() for file in package.iterdir() if file.name.endswith(".py")
+    )
+
+    unused = [name for name in load("penstock.adapters.sqlite") if name not in code]
+
+    assert unused == []
