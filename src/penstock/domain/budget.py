@@ -16,9 +16,11 @@ MICROSECOND = timedelta(microseconds=1)
 QUOTA_FROM = timedelta(hours=1)
 QUOTA_BUCKETS = 100
 
-# a request may leave this much later than its slot; the bucket is made smaller by it,
+# a request may arrive this much later than its slot; the bucket is made smaller by it,
 # so that late requests which bunch up still fit the declared burst
 LATENESS = timedelta(milliseconds=100)
+# what of it may pass before the request leaves; the rest is for its way
+LATEST_USE = LATENESS / 2
 
 # a provider that asks for more than this is not believed
 LONGEST_CLOSURE = timedelta(hours=6)
@@ -179,7 +181,7 @@ def give_back(budget: Budget, usage: Usage, grant: Grant) -> Usage:
 
 def is_timely(grant: Grant, *, now: int) -> bool:
     """Say whether a request sent now still fits the place it was given."""
-    return now - grant.slot <= LATENESS // MICROSECOND
+    return now - grant.slot <= LATEST_USE // MICROSECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

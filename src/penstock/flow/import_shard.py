@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from penstock.domain.budget import LATENESS, Budget, Grant
+from penstock.domain.budget import LATEST_USE, Budget, Grant
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import JobDone, JobSplit, PageCommitted
 from penstock.domain.job import Lease
@@ -157,7 +157,7 @@ class ImportShard:
         Whoever was held up, in a call or between two, may have lost the job as well;
         the next look at the lease tells.
         """
-        late = LATENESS.total_seconds()
+        late = LATEST_USE.total_seconds()
         if not grant.wait and self._monotonic() - asked <= late:
             return True
         checked = self._monotonic()

@@ -74,9 +74,7 @@ def main() -> None:
     try:
         app()
     except PenstockError as error:
-        tell_machine(error.code, str(error))
-        for line in str(error).splitlines():
-            typer.echo(f"penstock: {line}", err=True)
+        tell(error.code, str(error))
         sys.exit(WRONG if isinstance(error, Misconfigured) else FAILED)
     except SystemExit as end:
         # typer has told people of a wrong use; its own error is behind the exit
@@ -99,9 +97,8 @@ def main() -> None:
 
 
 def tell(code: str, message: str) -> None:
-    """Say what is wrong: to machines on stdout if they asked, to people on stderr."""
-    if "--json" in sys.argv:
-        typer.echo(json.dumps({"error": {"code": code, "message": message}}))
+    """Say what is wrong, to machines if they asked, and to people."""
+    tell_machine(code, message)
     for line in message.splitlines():
         typer.echo(f"penstock: {line}", err=True)
 

@@ -10,6 +10,7 @@ from penstock.entrypoints.cli.shared import (
     AsJson,
     Config,
     WithDefault,
+    default_help,
     look,
     print_json,
     session,
@@ -18,7 +19,10 @@ from penstock.entrypoints.cli.shared import (
 from penstock.errors import NotFound
 from penstock.wiring import Penstock
 
-app = typer.Typer(cls=WithDefault, help="Look at budgets, or open a closed one.")
+app = typer.Typer(
+    cls=WithDefault,
+    help=default_help("Look at budgets, or open a closed one.", "budgets"),
+)
 
 
 @app.command("list")

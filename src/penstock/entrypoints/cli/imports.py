@@ -13,6 +13,7 @@ from penstock.entrypoints.cli.shared import (
     Config,
     WithDefault,
     counted,
+    default_help,
     look,
     print_json,
     report,
@@ -22,7 +23,9 @@ from penstock.entrypoints.cli.shared import (
     stdout,
 )
 
-app = typer.Typer(cls=WithDefault, help="Look at imports, or cancel one.")
+app = typer.Typer(
+    cls=WithDefault, help=default_help("Look at imports, or cancel one.", "imports")
+)
 
 
 @app.command("list")

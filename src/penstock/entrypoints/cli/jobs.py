@@ -13,6 +13,7 @@ from penstock.entrypoints.cli.shared import (
     Config,
     WithDefault,
     counted,
+    default_help,
     look,
     print_json,
     session,
@@ -25,7 +26,9 @@ from penstock.errors import Misconfigured, NotFound
 from penstock.ports import JobFilter
 from penstock.wiring import Penstock
 
-app = typer.Typer(cls=WithDefault, help="Look at jobs, or retry failed ones.")
+app = typer.Typer(
+    cls=WithDefault, help=default_help("Look at jobs, or retry failed ones.", "jobs")
+)
 AT_ONCE = 1_000
 
 
@@ -118,7 +121,8 @@ def retry(
             (retried if store.retry(job) else refused).append(int(job))
     if refused and not failed:
         raise NotFound(
-            f"not failed, so not retried: {', '.join(map(str, refused))}; "
+            f"not failed, so not retried: {', '.join(map(str, refused))} "
+            f"({counted(len(retried), 'other')} pending again); "
             "see: penstock jobs --status failed"
         )
     if as_json:

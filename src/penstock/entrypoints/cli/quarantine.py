@@ -14,6 +14,7 @@ from penstock.entrypoints.cli.shared import (
     AsJson,
     Config,
     WithDefault,
+    default_help,
     look,
     plain,
     print_json,
@@ -24,7 +25,10 @@ from penstock.errors import Misconfigured
 from penstock.ports import Quarantined
 from penstock.wiring import Penstock
 
-app = typer.Typer(cls=WithDefault, help="Look at bad rows, or try them again.")
+app = typer.Typer(
+    cls=WithDefault,
+    help=default_help("Look at bad rows, or try them again.", "quarantine"),
+)
 AT_ONCE = 500
 
 

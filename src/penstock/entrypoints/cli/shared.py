@@ -43,6 +43,11 @@ class WithDefault(TyperGroup):
         return super().parse_args(ctx, args)
 
 
+def default_help(what: str, name: str) -> str:
+    """Say where the options of the unnamed command are."""
+    return f"{what} Without a command it lists; see penstock {name} list --help."
+
+
 def read_settings(config: Path) -> Settings:
     return load(config, os.environ)
 

@@ -1,0 +1,41 @@
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.sandbox import Sandbox, SandboxOptions
+from tests.e2e.workshop import KEY, Workshop
+
+OpenWorkshop = Callable[..., Workshop]
+
+
+@pytest.fixture
+def open_workshop(tmp_path: Path) -> Iterator[OpenWorkshop]:
+    """Start a provider with these options, and a folder to import it into."""
+    with ExitStack() as stack:
+
+        def start(**options: Any) -> Workshop:
+            chosen = {"key": KEY, "records": 400, "duplicates": 0.0, **options}
+            sandbox = stack.enter_context(Sandbox(SandboxOptions(**chosen)))
+            workshop = Workshop(tmp_path, sandbox)
+            stack.callback(workshop.clean)
+            return workshop
+
+        yield start
+
+
+@pytest.fixture
+def workshop(open_workshop: OpenWorkshop) -> Workshop:
+    """Declare 400 points by country, from a provider without faults."""
+    opened = open_workshop()
+    opened.declare(opened.by_country())
+    return opened
+
+
+@pytest.fixture
+def imported(workshop: Workshop) -> Workshop:
+    """Import all of them."""
+    assert workshop.penstock("run", "poi").code == 0
+    return workshop
