@@ -13,17 +13,10 @@ import pytest
 
 from penstock import __version__
 from penstock.adapters.http import Client, HttpPages
-from penstock.domain.axes import (
-    BboxAxis,
-    Choice,
-    ListAxis,
-    RangeAxis,
-    Span,
-    TimeAxis,
-    Window,
-)
+from penstock.domain.axes import BboxAxis, ListAxis, RangeAxis, TimeAxis
 from penstock.domain.dataset import Dataset, DatasetName, Delta, Field, FieldType
 from penstock.domain.page import Moved, Page, Proof
+from penstock.domain.parts import Choice, Span, Window
 from penstock.domain.shard import Shard
 from penstock.domain.source import Auth, AuthKind, HttpSource, Pages, Paging
 from penstock.errors import (

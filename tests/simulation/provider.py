@@ -9,9 +9,10 @@ from typing import Protocol
 from typing_extensions import override
 
 from penstock.adapters.http.paging import Seen, follow, reach_of
-from penstock.domain.axes import Choice, ListAxis, Span
+from penstock.domain.axes import ListAxis
 from penstock.domain.dataset import Dataset
 from penstock.domain.page import Moved, Page, Position, Row
+from penstock.domain.parts import Choice, Span
 from penstock.domain.shard import Shard
 from penstock.domain.source import Paging
 from penstock.errors import (

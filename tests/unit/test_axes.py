@@ -14,13 +14,11 @@ from penstock.domain.axes import (
     Bounds,
     ListAxis,
     RangeAxis,
-    Span,
-    Tile,
     TimeAxis,
     ValuesFrom,
-    Window,
     format_unit,
 )
+from penstock.domain.parts import Span, Tile, Window
 from penstock.errors import Misconfigured
 from tests.builders import HOUR, MINUTE, NOON, SECOND
 

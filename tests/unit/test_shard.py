@@ -11,18 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.axes import (
-    BboxAxis,
-    Bounds,
-    Choice,
-    ListAxis,
-    RangeAxis,
-    Span,
-    Tile,
-    TimeAxis,
-    Window,
-)
+from penstock.domain.axes import BboxAxis, Bounds, ListAxis, RangeAxis, TimeAxis
 from penstock.domain.dataset import Delta
+from penstock.domain.parts import Choice, Span, Tile, Window
 from penstock.domain.shard import Shard, divide, parse_key, predicate, split
 from tests.builders import HOUR, NOON, SECOND, dataset
 

@@ -1,23 +1,19 @@
 """The axes along which a dataset is cut: lists, times, ranges and areas.
 
 Each axis yields its parts lazily and in a stable order, reads a part back from its
-text, and divides a part that turned out too large. Parts are half-open inside, so
-that neighbours meet without overlap; `holds` accepts both edges, because many
-providers include them on both sides and a record that comes twice is upserted once.
+text, and divides a part that turned out too large.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeAlias
 
+from penstock.domain.parts import Choice, Part, Span, Tile, Window
 from penstock.domain.source import Path
 from penstock.domain.text import (
-    as_number,
-    format_instant,
     in_utc,
-    parse_instant,
     write_time,
 )
 from penstock.errors import Misconfigured
@@ -29,100 +25,6 @@ class Bounds:
 
     since: datetime | None = None
     until: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One value of a list."""
-
-    value: str
-
-    @property
-    def text(self) -> str:
-        # "|" joins the parts of a shard key, so it cannot stand in one
-        return self.value.replace("%", "%25").replace("|", "%7C")
-
-    def holds(self, value: object) -> bool:
-        return str(value).casefold() == self.value.casefold()
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The instants from `start` up to, not including, `end`."""
-
-    start: datetime
-    end: datetime
-    # how far below `start` the provider may answer, if it excludes its lower bound
-    slack: timedelta = field(default=timedelta(), compare=False)
-    # the provider is told no upper bound: it may answer what changed meanwhile
-    is_open: bool = field(default=False, compare=False)
-
-    @property
-    def text(self) -> str:
-        return f"{format_instant(self.start)}..{format_instant(self.end)}"
-
-    def holds(self, value: object) -> bool:
-        instant = parse_instant(value)
-        return (
-            instant is not None
-            and self.start - self.slack <= instant
-            and (self.is_open or instant <= self.end)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The whole numbers from `start` up to, not including, `end`."""
-
-    start: int
-    end: int
-
-    @property
-    def text(self) -> str:
-        return f"{self.start}..{self.end}"
-
-    def holds(self, value: object) -> bool:
-        number = as_number(value)
-        return number is not None and self.start <= number <= self.end
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """The area between two corners, in degrees."""
-
-    south: Decimal
-    west: Decimal
-    north: Decimal
-    east: Decimal
-
-    @property
-    def text(self) -> str:
-        south, west, north, east = self.corners
-        return f"{south},{west}..{north},{east}"
-
-    @property
-    def corners(self) -> tuple[str, str, str, str]:
-        edges = (self.south, self.west, self.north, self.east)
-        return tuple(degrees(each) for each in edges)  # type: ignore[return-value]
-
-    def holds(self, latitude: object, longitude: object) -> bool:
-        north, east = as_number(latitude), as_number(longitude)
-        return (
-            north is not None
-            and east is not None
-            and float(self.south) <= north <= float(self.north)
-            and float(self.west) <= east <= float(self.east)
-        )
-
-
-Part: TypeAlias = Choice | Window | Span | Tile
-
-
-def degrees(value: Decimal) -> str:
-    """Write a coordinate without exponent, trailing zeros or a negative zero."""
-    text = format(value, "f")
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text in {"-0", ""} else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from penstock.domain.axes import Axis, Bounds, Part
+from penstock.domain.axes import Axis, Bounds
 from penstock.domain.dataset import Dataset
+from penstock.domain.parts import Part
 from penstock.domain.text import format_instant, parse_instant
 
 # the key of the only shard of a dataset without axes

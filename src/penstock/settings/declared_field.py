@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from penstock.domain import dataset as domain
+from penstock.domain.casts import BadValue, compile_cast
 from penstock.domain.dataset import FieldType
-from penstock.domain.mapping import BadValue, compile_cast
 from penstock.settings.declared import (
     Count,
     Declared,

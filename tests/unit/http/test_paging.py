@@ -9,8 +9,9 @@ from penstock.adapters.http.paging import (
     parameters,
     reach_of,
 )
-from penstock.domain.axes import Choice, ListAxis, RangeAxis, Span
+from penstock.domain.axes import ListAxis, RangeAxis
 from penstock.domain.page import Proof
+from penstock.domain.parts import Choice, Span
 from penstock.domain.shard import Shard
 from penstock.domain.source import End, Pages, Paging
 from penstock.errors import (

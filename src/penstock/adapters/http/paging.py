@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
-from penstock.domain.axes import RangeAxis, Span
+from penstock.domain.axes import RangeAxis
 from penstock.domain.page import Position, Proof
+from penstock.domain.parts import Span
 from penstock.domain.shard import Shard
 from penstock.domain.source import End, Pages, Paging
 from penstock.domain.text import parse_instant

@@ -13,9 +13,10 @@ from penstock.adapters.http.client import Request
 from penstock.adapters.http.hiding import Hiding
 from penstock.adapters.http.links import host_of, with_missing, with_query
 from penstock.adapters.http.paging import parameters, reach_of, told
-from penstock.domain.axes import Choice, Part, RangeAxis
+from penstock.domain.axes import RangeAxis
 from penstock.domain.dataset import Dataset
 from penstock.domain.page import Position
+from penstock.domain.parts import Choice, Part
 from penstock.domain.shard import Shard
 from penstock.domain.source import HttpSource, Paging
 from penstock.domain.text import write_time

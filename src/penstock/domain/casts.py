@@ -1,0 +1,286 @@
+"""Compile a field into a cast: a raw value in, the stored one out, or `BadValue`."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
+from typing import Any, TypeAlias
+
+from penstock.domain.dataset import Field, FieldType
+from penstock.domain.page import Reason
+from penstock.domain.text import in_utc
+
+Cast: TypeAlias = Callable[[object], object]
+Check: TypeAlias = Callable[[Any], None]
+
+# what int() and float() accept beyond this ("1_000", other scripts) is no number here
+WHOLE = re.compile(r"[+-]?[0-9]+")
+DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+SMALLEST_INT, LARGEST_INT = -(2**63), 2**63 - 1
+TRUE_WORDS = frozenset({"true", "yes", "y", "t", "1"})
+FALSE_WORDS = frozenset({"false", "no", "n", "f", "0"})
+HALF = "holds half of a character (an unpaired surrogate)"
+
+
+class BadValue(ValueError):
+    """A value that its field does not allow."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def compile_cast(field: Field) -> Cast:
+    """Build the one function that checks and converts the values of a field."""
+    convert = CONVERTERS[field.type](field)
+    checks = tuple(compile_checks(field))
+    required, default = field.required, field.default
+
+    def cast(value: object) -> object:
+        if value is not None:
+            value = convert(value)
+        if value is None:
+            if required:
+                raise BadValue(Reason.MISSING, "is required, and missing or empty")
+            return default
+        for check in checks:
+            check(value)
+        return value
+
+    return cast
+
+
+def compile_checks(field: Field) -> Iterable[Check]:
+    """Yield only the checks that the field declares."""
+    if field.min is not None or field.max is not None:
+        yield range_check(field.min, field.max)
+    if field.max_length is not None:
+        yield length_check(field.max_length)
+    if field.pattern is not None:
+        yield pattern_check(field.pattern)
+    if field.choices is not None:
+        yield choice_check(field.choices)
+
+
+def range_check(low: float | None, high: float | None) -> Check:
+    lowest = -math.inf if low is None else low
+    highest = math.inf if high is None else high
+
+    def check(value: Any) -> None:
+        if not lowest <= value <= highest:
+            raise BadValue(Reason.RANGE, f"{value!r} is not in {lowest:g}..{highest:g}")
+
+    return check
+
+
+def length_check(longest: int) -> Check:
+    def check(value: Any) -> None:
+        if len(value) > longest:
+            told = f"{len(value)} characters are more than {longest}"
+            raise BadValue(Reason.LENGTH, told)
+
+    return check
+
+
+def pattern_check(pattern: str) -> Check:
+    fits = re.compile(pattern).search
+
+    def check(value: Any) -> None:
+        if fits(value) is None:
+            told = f"{shorten(value)} does not match {pattern}"
+            raise BadValue(Reason.PATTERN, told)
+
+    return check
+
+
+def choice_check(choices: Sequence[object]) -> Check:
+    allowed = frozenset(choices)
+
+    def check(value: Any) -> None:
+        if value not in allowed:
+            known = ", ".join(map(str, choices))
+            raise BadValue(Reason.CHOICE, f"{shorten(value)} is not one of {known}")
+
+    return check
+
+
+def shorten(value: object, limit: int = 60) -> str:
+    try:
+        told = repr(value)
+    except (ValueError, RecursionError):
+        # thousands of digits, or of levels
+        told = "a value too large to be shown"
+    return told if len(told) <= limit else f"{told[: limit - 1]}…"
+
+
+def wrong_type(field: Field, value: object) -> BadValue:
+    kinds = {dict: "an object", list: "a list", bool: "a truth value"}
+    told = kinds.get(type(value), shorten(value))
+    return BadValue(Reason.TYPE, f"{told} is not of type {field.type}")
+
+
+def text_converter(field: Field) -> Cast:
+    trim = field.trim
+
+    def convert(value: object) -> object:
+        if isinstance(value, str):
+            if "\x00" in value:
+                raise BadValue(Reason.TYPE, "holds a NUL character")
+            if not is_unicode(value):
+                raise BadValue(Reason.TYPE, HALF)
+            return (value.strip() if trim else value) or None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise wrong_type(field, value)
+        try:
+            return str(value)
+        except ValueError:
+            # more digits than Python is willing to write
+            raise wrong_type(field, value) from None
+
+    return convert
+
+
+def is_unicode(text: str) -> bool:
+    """Say whether a text can be stored at all."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def int_converter(field: Field) -> Cast:
+    def convert(value: object) -> object:
+        if isinstance(value, str):
+            value = value.strip()
+            if not value:
+                return None
+            if WHOLE.fullmatch(value) is None:
+                raise wrong_type(field, value)
+            try:
+                value = int(value)
+            except ValueError:
+                # more digits than Python is willing to read
+                raise wrong_type(field, value) from None
+        elif isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise wrong_type(field, value)
+        if not SMALLEST_INT <= value <= LARGEST_INT:
+            raise BadValue(Reason.RANGE, f"{shorten(value)} does not fit in 64 bits")
+        return value
+
+    return convert
+
+
+def float_converter(field: Field) -> Cast:
+    def convert(value: object) -> object:
+        if isinstance(value, str):
+            value = value.strip()
+            if not value:
+                return None
+            if DECIMAL.fullmatch(value) is None:
+                raise wrong_type(field, value)
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            raise wrong_type(field, value)
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            raise wrong_type(field, value) from None
+        if not math.isfinite(number):
+            raise BadValue(Reason.RANGE, f"{value!r} is not a finite number")
+        # the two zeros are equal, but not as text
+        return number or 0.0
+
+    return convert
+
+
+def bool_converter(field: Field) -> Cast:
+    def convert(value: object) -> object:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            word = value.strip().casefold()
+            if not word:
+                return None
+            if word in TRUE_WORDS:
+                return True
+            if word in FALSE_WORDS:
+                return False
+        if isinstance(value, int) and value in {0, 1}:
+            return bool(value)
+        raise wrong_type(field, value)
+
+    return convert
+
+
+def date_converter(field: Field) -> Cast:
+    form = field.format
+
+    def convert(value: object) -> object:
+        if not isinstance(value, str):
+            raise wrong_type(field, value)
+        text = value.strip()
+        if not text:
+            return None
+        try:
+            if form is None:
+                return date.fromisoformat(text)
+            return datetime.strptime(text, form).date()  # noqa: DTZ007 (a day has no zone)
+        except ValueError:
+            raise wrong_type(field, value) from None
+
+    return convert
+
+
+def timestamp_converter(field: Field) -> Cast:
+    form = field.format
+
+    def convert(value: object) -> object:
+        if not isinstance(value, str):
+            raise wrong_type(field, value)
+        text = value.strip()
+        if not text:
+            return None
+        try:
+            if form is None:
+                instant = datetime.fromisoformat(text)
+            else:
+                instant = datetime.strptime(text, form)  # noqa: DTZ007 (set below)
+        except ValueError:
+            raise wrong_type(field, value) from None
+        return in_utc(instant)
+
+    return convert
+
+
+def json_converter(field: Field) -> Cast:
+    def convert(value: object) -> object:
+        try:
+            text = json.dumps(
+                value,
+                ensure_ascii=False,
+                sort_keys=True,
+                separators=(",", ":"),
+                allow_nan=False,
+            )
+        except (TypeError, ValueError, RecursionError):
+            raise wrong_type(field, value) from None
+        if not is_unicode(text):
+            raise BadValue(Reason.TYPE, HALF)
+        return text
+
+    return convert
+
+
+CONVERTERS: dict[FieldType, Callable[[Field], Cast]] = {
+    FieldType.TEXT: text_converter,
+    FieldType.INT: int_converter,
+    FieldType.FLOAT: float_converter,
+    FieldType.BOOL: bool_converter,
+    FieldType.DATE: date_converter,
+    FieldType.TIMESTAMP: timestamp_converter,
+    FieldType.JSON: json_converter,
+}
