@@ -179,14 +179,14 @@ def plan(
 
 def claim(stores: Stores, of: Dataset, owner: WorkerId = ANN) -> Lease:
     """Take the next job, which must be there."""
-    lease = stores.ledger.claim(owner, datasets=[of.name], region=None)
+    lease = stores.ledger.claim(owner, declarations={of.name: "d1"}, region=None)
     assert lease is not None
     return lease
 
 
 def idle(stores: Stores, of: Dataset) -> bool:
     """Say whether a worker finds nothing to do."""
-    return stores.ledger.claim(BEN, datasets=[of.name], region=None) is None
+    return stores.ledger.claim(BEN, declarations={of.name: "d1"}, region=None) is None
 
 
 def run(stores: Stores, of: Dataset, *pages: Batch, mode: Mode = Mode.FULL) -> Import:

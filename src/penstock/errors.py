@@ -8,8 +8,7 @@ PenstockError
 ├── AccessStopped         the provider shut the door: stop the budget, snooze
 ├── Snooze                wait without blame; costs no attempt
 │   ├── BudgetClosed          no token within the time we may wait
-│   ├── BudgetStopped         closed until an operator opens it
-│   └── OtherDeclaration      planned under a declaration this worker does not know
+│   └── BudgetStopped         closed until an operator opens it
 ├── Interrupted           we were asked to stop: release the job
 ├── LeaseLost             another worker owns the job: stop, write nothing
 ├── Rejected              wrong, and will stay wrong: dead letter
@@ -121,20 +120,6 @@ class BudgetStopped(Snooze):
         )
         self.budget = budget
         self.reason = reason
-
-
-class OtherDeclaration(Snooze):
-    """The import was planned under a declaration that this worker does not know."""
-
-    code = "other_declaration"
-
-    def __init__(self, dataset: str, *, import_id: int) -> None:
-        super().__init__(
-            f"import {import_id} was planned under another declaration of {dataset!r}; "
-            "finish it with workers that have that one, or: "
-            f"penstock imports cancel {import_id}",
-            wait=timedelta(seconds=10),
-        )
 
 
 class Interrupted(PenstockError):

@@ -3,7 +3,7 @@
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
@@ -15,7 +15,6 @@ from penstock.domain.job import (
     Fault,
     Import,
     ImportId,
-    ImportStatus,
     Job,
     JobId,
     JobStatus,
@@ -38,6 +37,8 @@ from penstock.domain.page import (
 from penstock.domain.shard import Shard
 
 Emit: TypeAlias = Callable[[Event], None]
+# dataset -> digest of its declaration: what a worker knows how to work
+Declarations: TypeAlias = Mapping[str, str]
 # removes what must not be shown from a text
 Redact: TypeAlias = Callable[[str], str]
 
@@ -134,13 +135,14 @@ class Ledger(Protocol):
 
     @abstractmethod
     def claim(
-        self, owner: WorkerId, *, datasets: Collection[str], region: str | None
+        self, owner: WorkerId, *, declarations: Declarations, region: str | None
     ) -> Lease | None:
         """Take the next job, with fence + 1, or None if none is due.
 
         Due is a pending job whose time has come, or a leased one whose lease has ended
         (a rescue). Higher priority first, then the import that was served longest ago,
-        then the oldest job. Only jobs of these datasets, and of this region or of none;
+        then the oldest job. Only jobs of imports that were planned under one of these
+        declarations of their dataset, and of this region or of none;
         no region takes any. A job whose third lease in a row ends is failed instead.
         """
         ...
@@ -228,7 +230,7 @@ class Jobs(Protocol):
         ...
 
     @abstractmethod
-    def outstanding(self, *, datasets: Collection[str], region: str | None) -> int:
+    def outstanding(self, *, declarations: Declarations, region: str | None) -> int:
         """Count the jobs that a worker would have to wait for: pending or leased."""
         ...
 
@@ -428,10 +430,10 @@ class Host:
 
 __all__ = [
     "Budgets",
+    "Declarations",
     "Emit",
     "Halt",
     "Host",
-    "ImportStatus",
     "Imports",
     "JobFilter",
     "Jobs",

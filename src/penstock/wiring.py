@@ -33,7 +33,7 @@ from penstock.flow.plan import DryRun, Plan
 from penstock.flow.replay import ReplayQuarantine
 from penstock.flow.sweep import Sweep
 from penstock.flow.work import Desk, Terms, Work, Worker
-from penstock.ports import Emit, Halt, Host, Source, Stores
+from penstock.ports import Declarations, Emit, Halt, Host, Source, Stores
 from penstock.settings import Settings, fingerprint
 
 # SQLite's own name for a database without a file
@@ -73,6 +73,7 @@ class Penstock:
     def sweep(self) -> Sweep:
         return Sweep(
             datasets=self.settings.datasets,
+            declarations=self.declarations(self.settings.datasets),
             jobs=self.stores.jobs,
             imports=self.stores.imports,
             finish=self.finish,
@@ -80,7 +81,7 @@ class Penstock:
 
     @cached_property
     def audit(self) -> Audit:
-        return Audit(imports=self.stores.imports, jobs=self.stores.jobs, plan=self.plan)
+        return Audit(imports=self.stores.imports, jobs=self.stores.jobs)
 
     @cached_property
     def replay(self) -> ReplayQuarantine:
@@ -89,6 +90,9 @@ class Penstock:
     def declaration(self, dataset: Dataset) -> str:
         """Return the digest by which an unfinished import is recognised."""
         return fingerprint(dataset, redact=self.settings.redact)
+
+    def declarations(self, names: Iterable[str]) -> Declarations:
+        return {name: self.declaration(self.settings.dataset(name)) for name in names}
 
     def budget(self, dataset: Dataset) -> Budget:
         """Return the budget of a dataset; without one it can still be closed."""

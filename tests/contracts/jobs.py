@@ -191,17 +191,26 @@ class JobsContract:
         stores.ledger.fail(leases[3], TIMEOUT)
         stores.ledger.postpone(leases[4], None, delay=MINUTE, blame=False)
 
-        assert stores.jobs.outstanding(datasets=["poi"], region=None) == 3
+        assert stores.jobs.outstanding(declarations={"poi": "d1"}, region=None) == 3
 
     def test_outstanding_counts_what_this_worker_may_take(self, stores: Stores):
         plan(stores, replace(POI, region="eu"), "a", "b")
         plan(stores, SHOPS, "x")
         both = ["poi", "shops"]
 
-        assert stores.jobs.outstanding(datasets=both, region=None) == 3
-        assert stores.jobs.outstanding(datasets=both, region="eu") == 3
-        assert stores.jobs.outstanding(datasets=both, region="us") == 1
-        assert stores.jobs.outstanding(datasets=["poi"], region="us") == 0
+        assert (
+            stores.jobs.outstanding(declarations=dict.fromkeys(both, "d1"), region=None)
+            == 3
+        )
+        assert (
+            stores.jobs.outstanding(declarations=dict.fromkeys(both, "d1"), region="eu")
+            == 3
+        )
+        assert (
+            stores.jobs.outstanding(declarations=dict.fromkeys(both, "d1"), region="us")
+            == 1
+        )
+        assert stores.jobs.outstanding(declarations={"poi": "d1"}, region="us") == 0
 
     def test_nothing_of_a_cancelled_import_is_outstanding(self, stores: Stores):
         import_id = plan(stores, POI, "a", "b")
@@ -209,7 +218,7 @@ class JobsContract:
 
         stores.imports.cancel(import_id, reason="no")
 
-        assert stores.jobs.outstanding(datasets=["poi"], region=None) == 0
+        assert stores.jobs.outstanding(declarations={"poi": "d1"}, region=None) == 0
 
     def test_sweeping_fails_a_job_whose_third_lease_ended(
         self, stores: Stores, pass_time

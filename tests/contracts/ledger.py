@@ -128,7 +128,7 @@ class LedgerContract:
             import_id=begun.id,
             dataset=POI.name,
             mode=Mode.DELTA,
-            declaration="d1",
+            tracked=False,
             shard_key="country:DE",
             since=NOON,
             cursor=None,
@@ -202,7 +202,7 @@ class LedgerContract:
     def test_no_dataset_asked_for_is_no_job(self, stores: Stores):
         plan(stores, POI)
 
-        assert stores.ledger.claim(ANN, datasets=[], region=None) is None
+        assert stores.ledger.claim(ANN, declarations={}, region=None) is None
 
     def test_imports_are_served_in_turn(self, stores: Stores):
         plan(stores, POI, "a", "b", mode=Mode.FULL)
@@ -217,7 +217,12 @@ class LedgerContract:
         plan(stores, SHOPS, "x", "y")
         both = [POI.name, SHOPS.name]
 
-        taken = [stores.ledger.claim(ANN, datasets=both, region=None) for _ in range(6)]
+        taken = [
+            stores.ledger.claim(
+                ANN, declarations=dict.fromkeys(both, "d1"), region=None
+            )
+            for _ in range(6)
+        ]
 
         assert [lease and lease.shard_key for lease in taken] == [
             *("a", "x", "b", "y"),
@@ -230,7 +235,9 @@ class LedgerContract:
         claim(stores, POI)
         plan(stores, SHOPS, "x")
 
-        lease = stores.ledger.claim(ANN, datasets=["poi", "shops"], region=None)
+        lease = stores.ledger.claim(
+            ANN, declarations={"poi": "d1", "shops": "d1"}, region=None
+        )
 
         assert lease is not None
         assert lease.shard_key == "x"
@@ -240,7 +247,12 @@ class LedgerContract:
         plan(stores, replace(SHOPS, priority=5), "x", "y")
         both = [POI.name, SHOPS.name]
 
-        taken = [stores.ledger.claim(ANN, datasets=both, region=None) for _ in range(3)]
+        taken = [
+            stores.ledger.claim(
+                ANN, declarations=dict.fromkeys(both, "d1"), region=None
+            )
+            for _ in range(3)
+        ]
 
         assert [lease and lease.shard_key for lease in taken] == ["x", "y", "a"]
 
@@ -259,7 +271,9 @@ class LedgerContract:
     ):
         plan(stores, replace(POI, region=job_region))
 
-        lease = stores.ledger.claim(ANN, datasets=[POI.name], region=worker_region)
+        lease = stores.ledger.claim(
+            ANN, declarations={POI.name: "d1"}, region=worker_region
+        )
 
         assert (lease is not None) is is_taken
 

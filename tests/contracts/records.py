@@ -263,7 +263,7 @@ class RecordsContract:
         assert rows(stores, POI) == [(1, "mended")]
 
     def test_a_row_written_since_is_not_overwritten(self, stores: Stores, pass_time):
-        run(stores, POI, last(rejections=[rejection(key=[1])]))
+        run(stores, POI, last(rejections=[rejection()]))
         (bad,) = stores.records.quarantine(POI, after=0, limit=9)
         pass_time(A_MOMENT)
         run(stores, POI, last(record(1, "newer")), mode=Mode.DELTA)
@@ -273,6 +273,24 @@ class RecordsContract:
         assert told == Replay(superseded=1)
         assert rows(stores, POI) == [(1, "newer")]
         assert stores.records.quarantine(POI, after=0, limit=9) == []
+
+    def test_a_good_record_settles_older_complaints_about_its_key(
+        self, stores: Stores, pass_time
+    ):
+        run(stores, POI, last(record(1, "good")))
+        run(stores, POI, last(rejections=[rejection(key=[1])]), mode=Mode.DELTA)
+        pass_time(A_MOMENT)
+
+        run(stores, POI, last(record(1, "good")), mode=Mode.DELTA)
+
+        assert stores.records.quarantine(POI, after=0, limit=9) == []
+
+    def test_a_good_record_says_nothing_about_a_bad_row_of_its_own_page(
+        self, stores: Stores
+    ):
+        run(stores, POI, last(record(1), rejections=[rejection(key=[1])]))
+
+        assert len(stores.records.quarantine(POI, after=0, limit=9)) == 1
 
     def test_a_row_that_is_still_bad_keeps_its_new_reason(self, stores: Stores):
         run(stores, POI, last(rejections=[rejection(3, key=[1], raw=b"raw")]))

@@ -217,7 +217,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(target=leases, owner=WORKERS)
     def claim(self, owner: WorkerId):
-        lease = self.stores.ledger.claim(owner, datasets=[POI.name], region=None)
+        lease = self.stores.ledger.claim(
+            owner, declarations={POI.name: "d1"}, region=None
+        )
         self.bury()
         now = self.clock.now
         due = {

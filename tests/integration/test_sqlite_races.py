@@ -57,7 +57,9 @@ def import_all(path: Path, worker: str) -> Told:
     """Work until nothing is left; tell each claim, and each page committed."""
     stores = open_sqlite(path)
     done: Told = []
-    while lease := stores.ledger.claim(WorkerId(worker), datasets=["poi"], region=None):
+    while lease := stores.ledger.claim(
+        WorkerId(worker), declarations={"poi": "d1"}, region=None
+    ):
         done.append(("claim", lease.job, lease.fence))
         number = lease.page_seq
         while number < PAGES:
@@ -295,7 +297,9 @@ def test_a_lease_is_lost_by_the_clock_of_the_database(path):
     stale = claim(hurried, POI)
     lease = None
     while lease is None:
-        lease = hurried.ledger.claim(WorkerId("ben"), datasets=["poi"], region=None)
+        lease = hurried.ledger.claim(
+            WorkerId("ben"), declarations={"poi": "d1"}, region=None
+        )
 
     assert lease.fence == stale.fence + 1
     with pytest.raises(LeaseLost):

@@ -222,7 +222,7 @@ class TestTheFile:
         holder.execute("begin immediate")
 
         assert stores.records.count(POI) == 1
-        assert stores.ledger.claim(ANN, datasets=["poi"], region=None) is None
+        assert stores.ledger.claim(ANN, declarations={"poi": "d1"}, region=None) is None
 
         holder.execute("rollback")
         holder.close()

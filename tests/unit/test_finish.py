@@ -1,12 +1,17 @@
 """An import ends as what is proven of it, and nothing is deleted on a guess."""
 
+from dataclasses import replace
+
 import pytest
 
-from penstock.domain.dataset import Missing, Tolerance, WhenMissing
+from penstock.domain.axes import TimeAxis
+from penstock.domain.dataset import Delta, Missing, Tolerance, WhenMissing
 from penstock.domain.finish import Ending, Missed, judge_ending, judge_missing
 from penstock.domain.job import ImportStatus, Shards
+from penstock.domain.source import HttpSource, Pages, Paging
+from tests.builders import HOUR, NOON, dataset
 
-RULE = Missing(do=WhenMissing.MARK, max_drop=0.2)
+DATASET = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=0.2))
 
 
 def test_an_import_is_done_when_all_shards_are():
@@ -54,23 +59,23 @@ def test_a_note_changes_nothing_else():
 def test_rows_within_the_declared_drop_may_be_marked(missing):
     missed = Missed(live=100, missing=missing, keyless=0)
 
-    assert judge_missing(missed, RULE) is None
+    assert judge_missing(missed, DATASET) is None
 
 
 def test_too_large_a_drop_is_told():
-    told = judge_missing(Missed(live=100, missing=21, keyless=0), RULE)
+    told = judge_missing(Missed(live=100, missing=21, keyless=0), DATASET)
 
     assert "21.0% of 100" in str(told)
 
 
 def test_a_bad_row_without_a_key_makes_it_a_guess():
-    told = judge_missing(Missed(live=100, missing=1, keyless=2), RULE)
+    told = judge_missing(Missed(live=100, missing=1, keyless=2), DATASET)
 
     assert "2 bad rows" in str(told)
 
 
 def test_nothing_missing_is_nothing_to_judge():
-    assert judge_missing(Missed(live=0, missing=0, keyless=5), RULE) is None
+    assert judge_missing(Missed(live=0, missing=0, keyless=5), DATASET) is None
 
 
 @pytest.mark.parametrize(
@@ -95,3 +100,24 @@ def test_bad_rows_are_tolerated_as_declared(tolerance, bad, seen, at_end, is_exc
     told = tolerance.exceeded(bad=bad, seen=seen, at_end=at_end)
 
     assert (told is not None) is is_exceeded
+
+
+@pytest.mark.parametrize("by", [Paging.OFFSET, Paging.PAGE])
+def test_missing_rows_are_kept_where_rows_can_slip_past_the_pages(by):
+    source = HttpSource(url="https://example.org", pages=Pages(by=by, send="p"))
+    moving = replace(DATASET, source=source)
+
+    told = judge_missing(Missed(live=100, missing=1, keyless=0), moving)
+
+    assert told is not None
+    assert f"pages by {by}" in told
+
+
+def test_missing_rows_are_kept_where_windows_follow_a_field_that_changes():
+    at = ("updated",)
+    axis = TimeAxis(name="w", start=NOON, step=HOUR, check=at)
+    moving = replace(DATASET, axes=(axis,), delta=Delta(send="since", field=at))
+
+    assert judge_missing(Missed(live=100, missing=1, keyless=0), moving) is not None
+    still = replace(moving, delta=None)
+    assert judge_missing(Missed(live=100, missing=1, keyless=0), still) is None

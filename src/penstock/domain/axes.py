@@ -1,7 +1,7 @@
 """The axes along which a dataset is cut: lists, times, ranges and areas.
 
 Each axis yields its parts lazily and in a stable order, reads a part back from its
-text, and divides a part that turned out too large.
+text, and cuts a part that turned out too large.
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,9 +59,15 @@ class ListAxis:
     def parse(self, text: str) -> Choice:
         return Choice(text.replace("%7C", "|").replace("%25", "%"))
 
-    def divide(self, part: Part) -> tuple[Part, ...]:
+    def cut(self, part: Part) -> tuple[Part, ...]:
+        """Cut a part in pieces that cover it exactly; nothing if it has none."""
         del part
         return ()
+
+    def is_small(self, part: Part) -> bool:
+        """Say whether a piece is smaller than the declaration allows."""
+        del part
+        return False
 
     def parameters(self, part: Part) -> Mapping[str, str]:
         if self.send is None or not isinstance(part, Choice):
@@ -122,16 +128,19 @@ class TimeAxis:
         start, end = text.split("..")
         return self._window(datetime.fromisoformat(start), datetime.fromisoformat(end))
 
-    def divide(self, part: Part) -> tuple[Part, ...]:
-        """Halve a window at a whole unit; nothing if a half would be too small."""
+    def cut(self, part: Part) -> tuple[Part, ...]:
+        """Halve a window at a whole unit."""
         if not isinstance(part, Window):
             return ()
         unit = max(self.unit, timedelta(seconds=1))
         half = (part.end - part.start) / 2 // unit * unit
-        if half < self.smallest or not half:
+        if not half:
             return ()
         middle = part.start + half
         return self._window(part.start, middle), self._window(middle, part.end)
+
+    def is_small(self, part: Part) -> bool:
+        return isinstance(part, Window) and part.end - part.start < self.smallest
 
     def parameters(self, part: Part) -> Mapping[str, str]:
         if not isinstance(part, Window):
@@ -171,14 +180,17 @@ class RangeAxis:
         start, end = text.split("..")
         return Span(int(start), int(end))
 
-    def divide(self, part: Part) -> tuple[Part, ...]:
+    def cut(self, part: Part) -> tuple[Part, ...]:
         if not isinstance(part, Span):
             return ()
         half = (part.end - part.start) // 2
-        if half < self.smallest or not half:
+        if not half:
             return ()
         middle = part.start + half
         return Span(part.start, middle), Span(middle, part.end)
+
+    def is_small(self, part: Part) -> bool:
+        return isinstance(part, Span) and part.end - part.start < self.smallest
 
     def parameters(self, part: Part) -> Mapping[str, str]:
         if not isinstance(part, Span):
@@ -228,19 +240,23 @@ class BboxAxis:
         north, east = map(Decimal, upper.split(","))
         return Tile(south, west, north, east)
 
-    def divide(self, part: Part) -> tuple[Part, ...]:
-        """Quarter a tile; nothing if a quarter would be too small."""
+    def cut(self, part: Part) -> tuple[Part, ...]:
+        """Quarter a tile."""
         if not isinstance(part, Tile):
             return ()
         height, width = (part.north - part.south) / 2, (part.east - part.west) / 2
-        if min(height, width) < self.smallest:
-            return ()
         middle, centre = part.south + height, part.west + width
         return (
             Tile(part.south, part.west, middle, centre),
             Tile(part.south, centre, middle, part.east),
             Tile(middle, part.west, part.north, centre),
             Tile(middle, centre, part.north, part.east),
+        )
+
+    def is_small(self, part: Part) -> bool:
+        return (
+            isinstance(part, Tile)
+            and min(part.north - part.south, part.east - part.west) < self.smallest
         )
 
     def parameters(self, part: Part) -> Mapping[str, str]:

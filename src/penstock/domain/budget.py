@@ -23,7 +23,9 @@ LATENESS = timedelta(milliseconds=100)
 LATEST_USE = LATENESS / 2
 
 # a provider that asks for more than this is not believed
-LONGEST_CLOSURE = timedelta(hours=6)
+LONGEST_CLOSURE = timedelta(hours=24)
+# how long work rests at most before it looks again whether a budget was opened
+LONGEST_REST = timedelta(seconds=30)
 # what a 429 without Retry-After means
 SHORTEST_CLOSURE = timedelta(seconds=1)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Field, FieldType
 from penstock.domain.page import Reason
-from penstock.domain.text import in_utc
+from penstock.domain.text import in_utc, shorten
 
 Cast: TypeAlias = Callable[[object], object]
 Check: TypeAlias = Callable[[Any], None]
@@ -106,15 +106,6 @@ def choice_check(choices: Sequence[object]) -> Check:
     return check
 
 
-def shorten(value: object, limit: int = 60) -> str:
-    try:
-        told = repr(value)
-    except (ValueError, RecursionError):
-        # thousands of digits, or of levels
-        told = "a value too large to be shown"
-    return told if len(told) <= limit else f"{told[: limit - 1]}…"
-
-
 def wrong_type(field: Field, value: object) -> BadValue:
     kinds = {dict: "an object", list: "a list", bool: "a truth value"}
     told = kinds.get(type(value), shorten(value))
@@ -190,7 +181,7 @@ def float_converter(field: Field) -> Cast:
         except (ValueError, OverflowError):
             raise wrong_type(field, value) from None
         if not math.isfinite(number):
-            raise BadValue(Reason.RANGE, f"{value!r} is not a finite number")
+            raise BadValue(Reason.RANGE, f"{shorten(value)} is not a finite number")
         # the two zeros are equal, but not as text
         return number or 0.0
 

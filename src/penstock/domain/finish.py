@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from penstock.domain.dataset import Dataset, Missing
+from penstock.domain.dataset import Dataset
 from penstock.domain.job import Import, ImportStatus, Mode, Shards
 from penstock.domain.scope import time_axis
+from penstock.domain.source import Paging
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,8 @@ def judge_ending(shards: Shards, *, unproven: int, failed: str | None) -> Ending
         return Ending(
             status=ImportStatus.FAILED,
             proven=False,
-            note=f"{lost} of {shards.total} shards did not finish; see: penstock jobs "
-            "--status failed, then: penstock jobs retry --failed",
+            note=f"{lost} of {shards.total} shards did not finish; see why with: "
+            "penstock jobs --status failed, then: penstock jobs retry --failed",
         )
     if unproven:
         return Ending(
@@ -73,10 +74,14 @@ class Missed:
     keyless: int
 
 
-def judge_missing(missed: Missed, rule: Missing) -> str | None:
+def judge_missing(missed: Missed, dataset: Dataset) -> str | None:
     """Say why missing rows must not be marked as deleted, if they must not."""
+    rule = dataset.missing
     if not missed.missing:
         return None
+    moves = moving_order(dataset)
+    if moves is not None:
+        return f"{missed.missing} missing rows were kept: {moves}"
     if missed.keyless:
         return (
             f"{missed.missing} missing rows were kept: {missed.keyless} bad rows have "
@@ -87,5 +92,22 @@ def judge_missing(missed: Missed, rule: Missing) -> str | None:
         return (
             f"{missed.missing} missing rows were kept: {drop:.1%} of {missed.live} is "
             f"more than missing.max_drop = {rule.max_drop:g}"
+        )
+    return None
+
+
+def moving_order(dataset: Dataset) -> str | None:
+    """Say how a row can slip past a scan that saw every page, if it can."""
+    if dataset.source.pages.by in {Paging.OFFSET, Paging.PAGE}:
+        return (
+            f"pages by {dataset.source.pages.by} pass over a row when one before it is "
+            "removed; page by keyset to have missing rows marked"
+        )
+    axis = time_axis(dataset)
+    changing = None if dataset.delta is None else dataset.delta.field
+    if axis is not None and axis.check is not None and axis.check == changing:
+        return (
+            f"a row that changes during the scan leaves its {axis.name!r}; cut along a "
+            "field that does not change to have missing rows marked"
         )
     return None

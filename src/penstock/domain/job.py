@@ -50,8 +50,8 @@ class Lease:
     import_id: ImportId
     dataset: DatasetName
     mode: Mode
-    # the digest of the declaration that the import was planned under
-    declaration: str
+    # the end of the import will ask which rows it has seen
+    tracked: bool
     shard_key: str
     since: datetime | None
     # as stored; read by the import, which can judge it
@@ -137,6 +137,8 @@ class Import:
     status: ImportStatus
     # the digest of the declaration that planned it
     declaration: str
+    # rows that it only saw are marked too, so that its end can tell what is missing
+    tracked: bool
     since: datetime | None
     until: datetime
     # the provider's clock at the first answer

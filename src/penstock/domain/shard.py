@@ -8,7 +8,7 @@ from typing import TypeAlias
 from penstock.domain.axes import Axis, Bounds
 from penstock.domain.dataset import Dataset
 from penstock.domain.parts import Part
-from penstock.domain.text import format_instant, parse_instant
+from penstock.domain.text import format_instant, parse_instant, shorten
 
 # the key of the only shard of a dataset without axes
 WHOLE = "all"
@@ -62,14 +62,23 @@ def parse_key(axes: tuple[Axis, ...], key: str) -> Shard:
 def divide(shard: Shard) -> tuple[Shard, ...]:
     """Replace a shard by smaller ones that cover it exactly.
 
-    The first axis that can still be divided is; none means that it cannot be.
+    It is cut along the first axis whose pieces are not too small; none means that it
+    cannot be divided.
     """
-    for index, (axis, part) in enumerate(shard):
-        smaller = axis.divide(part)
-        if smaller:
-            before, after = shard.parts[:index], shard.parts[index + 1 :]
-            return tuple(Shard(shard.axes, (*before, each, *after)) for each in smaller)
+    for index, axis in enumerate(shard.axes):
+        pieces = divide_along(shard, index)
+        if pieces and not any(axis.is_small(each.parts[index]) for each in pieces):
+            return pieces
     return ()
+
+
+def divide_along(shard: Shard, index: int) -> tuple[Shard, ...]:
+    """Cut a shard along one axis, however small the pieces are."""
+    before, after = shard.parts[:index], shard.parts[index + 1 :]
+    return tuple(
+        Shard(shard.axes, (*before, piece, *after))
+        for piece in shard.axes[index].cut(shard.parts[index])
+    )
 
 
 def predicate(dataset: Dataset, shard: Shard, since: datetime | None) -> Outside:
@@ -86,13 +95,13 @@ def predicate(dataset: Dataset, shard: Shard, since: datetime | None) -> Outside
         for axis, part, places in checks:
             found = [values[place] for place in places]
             if not part.holds(*found):
-                shown = ", ".join(repr(each) for each in found)
+                shown = ", ".join(shorten(each) for each in found)
                 return f"{axis.name} is {shown}, not in {part.text}"
         if delta_place is not None and since is not None:
             changed = parse_instant(values[delta_place])
             if changed is None or changed < since:
-                told = values[delta_place]
-                return f"changed at {told!r}, before {format_instant(since)}"
+                told = shorten(values[delta_place])
+                return f"changed at {told}, before {format_instant(since)}"
         return None
 
     return outside

@@ -52,3 +52,12 @@ def as_number(value: object) -> float | None:
         return float(value)
     except (ValueError, OverflowError):
         return None
+
+
+def shorten(value: object, limit: int = 60) -> str:
+    try:
+        told = repr(value)
+    except (ValueError, RecursionError):
+        # thousands of digits, or of levels
+        told = "a value too large to be shown"
+    return told if len(told) <= limit else f"{told[: limit - 1]}…"

@@ -28,8 +28,10 @@ def stop_on_signals(halt: threading.Event) -> Iterator[None]:
 
     def stop(number: int, frame: FrameType | None) -> None:
         del frame
-        halt.set()
         signal.signal(number, signal.SIG_DFL)
+        # a handler interrupts its own thread anywhere, also where that holds the lock
+        # of the event: setting it here could wait for ourselves
+        threading.Thread(target=halt.set, daemon=True).start()
 
     before = {
         number: signal.signal(number, stop)
@@ -69,14 +71,14 @@ def work_in_threads(
     host = host_of(halt)
     desks = penstock.desks(datasets, host)
     owner = new_worker_id()
-    crew = Crew(penstock, list(datasets), region=region, halt=halt)
+    shift = Shift(penstock, list(datasets), region=region, halt=halt)
     hands = []
     for number in range(threads):
         worker = Worker(owner=type(owner)(f"{owner}:{number}"), region=region)
         work = penstock.work(desks, worker, host)
         hands.append(
             threading.Thread(
-                target=crew.run,
+                target=shift.run,
                 args=(work, until_idle),
                 name=f"work-{number}",
                 daemon=True,
@@ -88,12 +90,12 @@ def work_in_threads(
         # a join without timeout would keep signals from being seen
         while hand.is_alive():
             hand.join(0.2)
-    if crew.broken is not None:
-        raise crew.broken
-    return crew.worked
+    if shift.broken is not None:
+        raise shift.broken
+    return shift.worked
 
 
-class Crew:
+class Shift:
     """What the threads of one process have in common."""
 
     def __init__(
@@ -153,7 +155,8 @@ class Crew:
 
     def _is_idle(self) -> bool:
         # what waits for an operator is not waited for here
+        open_to_us = self._penstock.not_stopped(self._datasets)
         left = self._penstock.stores.jobs.outstanding(
-            datasets=self._penstock.not_stopped(self._datasets), region=self._region
+            declarations=self._penstock.declarations(open_to_us), region=self._region
         )
         return left == 0

@@ -1,9 +1,10 @@
 """Recompute the coverage of an import from the ledger alone."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from penstock.domain.axes import Axis, ListAxis, ValuesFrom
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import (
     Import,
@@ -14,9 +15,10 @@ from penstock.domain.job import (
     JobStatus,
     cursor_mark,
 )
-from penstock.domain.shard import divide, parse_key, split
+from penstock.domain.parts import Choice
+from penstock.domain.shard import Shard, divide_along, parse_key, split
 from penstock.errors import NotFound
-from penstock.flow.plan import Plan, bounds_of
+from penstock.flow.plan import bounds_of
 from penstock.ports import Imports, JobFilter, Jobs
 
 JOBS_AT_ONCE = 1_000
@@ -31,6 +33,7 @@ class Flaw(StrEnum):
     UNFINISHED = "unfinished"
     BROKEN_CHAIN = "broken_chain"
     MISCOUNT = "miscount"
+    REDECLARED = "redeclared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,31 +68,42 @@ class Coverage:
 
 
 class Audit:
-    def __init__(self, *, imports: Imports, jobs: Jobs, plan: Plan) -> None:
+    def __init__(self, *, imports: Imports, jobs: Jobs) -> None:
         self._imports = imports
         self._jobs = jobs
-        self._plan = plan
 
-    def __call__(self, dataset: Dataset, wanted: ImportId | None = None) -> Audited:
+    def __call__(
+        self, dataset: Dataset, *, declaration: str, wanted: ImportId | None = None
+    ) -> Audited:
         """Check one import, or the newest that was not cancelled."""
         if wanted is not None:
             chosen, _ = self._imports.get(wanted)
             if chosen.dataset != dataset.name:
                 raise NotFound(f"import {wanted} is not one of {dataset.name!r}")
-            return self.check(dataset, chosen)
+            return self.check(dataset, chosen, declaration)
         for known, _ in self._imports.recent(dataset=dataset.name, limit=100):
             if known.status is not ImportStatus.CANCELLED:
-                return self.check(dataset, known)
+                return self.check(dataset, known, declaration)
         raise NotFound(
             f"there is no import of {dataset.name!r} to audit; "
             f"run penstock run {dataset.name} first"
         )
 
-    def check(self, dataset: Dataset, known: Import) -> Audited:
+    def check(self, dataset: Dataset, known: Import, declaration: str) -> Audited:
         coverage = Coverage()
         findings = list(self._walk(known, coverage))
-        findings += self._missing_roots(dataset, known, coverage)
-        findings += uncovered_splits(dataset, coverage)
+        if known.declaration == declaration:
+            findings += missing_roots(dataset, known, coverage)
+            findings += uncovered_splits(dataset, coverage)
+        else:
+            findings.append(
+                Finding(
+                    flaw=Flaw.REDECLARED,
+                    shard="all",
+                    detail="the declaration has changed since the import was planned, "
+                    "so its shards cannot be compared; run a new one",
+                )
+            )
         findings += miscounts(known, coverage)
         return Audited(
             audited=known,
@@ -146,26 +160,46 @@ class Audit:
             detail = f"the job counts {job.counts.seen} records, its pages hold {seen}"
             yield Finding(flaw=Flaw.MISCOUNT, shard=job.shard_key, detail=detail)
 
-    def _missing_roots(
-        self, dataset: Dataset, known: Import, coverage: Coverage
-    ) -> Iterator[Finding]:
-        """Cut the dataset anew, and compare with what was planned."""
-        unexpected = set(coverage.roots)
-        for shard in split(self._plan.axes(dataset), bounds_of(dataset, known)):
-            if shard.key in unexpected:
-                unexpected.remove(shard.key)
-            else:
-                yield Finding(
-                    flaw=Flaw.GAP,
-                    shard=shard.key,
-                    detail="the declaration has this shard, the ledger does not",
-                )
-        for key in sorted(unexpected):
+
+def missing_roots(
+    dataset: Dataset, known: Import, coverage: Coverage
+) -> Iterator[Finding]:
+    """Cut the dataset anew, and compare with what was planned."""
+    unexpected = set(coverage.roots)
+    axes = axes_as_planned(dataset, coverage)
+    for shard in split(axes, bounds_of(dataset, known)):
+        if shard.key in unexpected:
+            unexpected.remove(shard.key)
+        else:
             yield Finding(
-                flaw=Flaw.OVERLAP,
-                shard=key,
-                detail="the ledger has this shard, the declaration does not",
+                flaw=Flaw.GAP,
+                shard=shard.key,
+                detail="the declaration has this shard, the ledger does not",
             )
+    for key in sorted(unexpected):
+        yield Finding(
+            flaw=Flaw.OVERLAP,
+            shard=key,
+            detail="the ledger has this shard, the declaration does not",
+        )
+
+
+def axes_as_planned(dataset: Dataset, coverage: Coverage) -> tuple[Axis, ...]:
+    """Return the axes with the values that another dataset held at the time.
+
+    What it holds now may differ, and is not what this import had to cover.
+    """
+    return tuple(
+        replace(axis, values=planned_values(dataset, coverage, index))
+        if isinstance(axis, ListAxis) and isinstance(axis.values, ValuesFrom)
+        else axis
+        for index, axis in enumerate(dataset.axes)
+    )
+
+
+def planned_values(dataset: Dataset, coverage: Coverage, index: int) -> tuple[str, ...]:
+    found = (parse_key(dataset.axes, key).parts[index] for key in coverage.roots)
+    return tuple(sorted({part.value for part in found if isinstance(part, Choice)}))
 
 
 def unproven(job: Job) -> Iterator[Finding]:
@@ -187,14 +221,26 @@ def unproven(job: Job) -> Iterator[Finding]:
 def uncovered_splits(dataset: Dataset, coverage: Coverage) -> Iterator[Finding]:
     """Check that the children of every split shard cover it exactly."""
     for job, key in coverage.split.items():
-        expected = {each.key for each in divide(parse_key(dataset.axes, key))}
         found = coverage.children.get(job, set())
+        expected = nearest_division(parse_key(dataset.axes, key), found)
         for lost in sorted(expected - found):
             yield Finding(
                 flaw=Flaw.GAP, shard=lost, detail=f"lost in the split of {key}"
             )
         for extra in sorted(found - expected):
             yield Finding(flaw=Flaw.OVERLAP, shard=extra, detail=f"not a part of {key}")
+
+
+def nearest_division(shard: Shard, found: set[str]) -> set[str]:
+    """Return the division that was made, along whichever axis, as it should be.
+
+    How small pieces may be can have changed since.
+    """
+    divisions = [
+        {each.key for each in divide_along(shard, index)}
+        for index in range(len(shard.axes))
+    ]
+    return max(divisions, key=lambda keys: len(keys & found), default=set())
 
 
 def miscounts(known: Import, coverage: Coverage) -> Iterator[Finding]:

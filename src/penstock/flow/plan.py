@@ -52,7 +52,7 @@ class Plan:
             until=scope.until,
         )
         if resumed:
-            refuse_other(known, asked, declaration)
+            refuse_other(known, asked, scope, declaration)
         if known.status is ImportStatus.PLANNING:
             self._store_jobs(dataset, known, axes)
         planned, counted = self._imports.get(known.id)
@@ -73,9 +73,9 @@ class Plan:
         shards = split(axes, bounds_of(dataset, known))
         self._imports.add_jobs(known.id, (shard.key for shard in shards))
         now, stored = self._imports.get(known.id)
-        if now.status is not ImportStatus.PLANNING:
+        if now.status is ImportStatus.CANCELLED:
             raise Misconfigured(
-                f"import {known.id} was {now.status} while it was being planned"
+                f"import {known.id} was cancelled while it was being planned"
             )
         if not stored.total:
             # an import of nothing would prove that there is nothing
@@ -111,7 +111,7 @@ def bounds_of(dataset: Dataset, known: Import) -> Bounds:
     return axis_bounds(dataset, known.mode, since=known.since, until=known.until)
 
 
-def refuse_other(known: Import, asked: Scope, declaration: str) -> None:
+def refuse_other(known: Import, asked: Scope, scope: Scope, declaration: str) -> None:
     """Refuse to go on with an import that was planned for something else."""
     remedy = f"let it finish, or: penstock imports cancel {known.id}"
     if known.declaration != declaration:
@@ -119,8 +119,9 @@ def refuse_other(known: Import, asked: Scope, declaration: str) -> None:
             f"import {known.id} is unfinished and was planned under another "
             f"declaration of {known.dataset!r}; {remedy}"
         )
-    other_end = asked.until is not None and asked.until != known.until
-    if other_end or (asked.since is not None and asked.since != known.since):
+    # only what was asked for in words can differ; the rest follows from the clock
+    other_end = asked.until is not None and scope.until != known.until
+    if other_end or (asked.since is not None and scope.since != known.since):
         since = "the start" if known.since is None else format_instant(known.since)
         raise Misconfigured(
             f"import {known.id} is unfinished and covers {since} to "

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from penstock.domain.dataset import Dataset
 from penstock.flow.finish import Finish
-from penstock.ports import Imports, Jobs
+from penstock.ports import Declarations, Imports, Jobs
 
 
 class Sweep:
@@ -12,11 +12,13 @@ class Sweep:
         self,
         *,
         datasets: Mapping[str, Dataset],
+        declarations: Declarations,
         jobs: Jobs,
         imports: Imports,
         finish: Finish,
     ) -> None:
         self._datasets = datasets
+        self._declarations = declarations
         self._jobs = jobs
         self._imports = imports
         self._finish = finish
@@ -25,6 +27,6 @@ class Sweep:
         """Fail jobs that kill their workers, and close what only lacks its closing."""
         for import_id in self._jobs.sweep():
             known, _ = self._imports.get(import_id)
-            dataset = self._datasets.get(known.dataset)
-            if dataset is not None:
-                self._finish(dataset, import_id)
+            # how it ends is for those to say who know what it was planned under
+            if self._declarations.get(known.dataset) == known.declaration:
+                self._finish(self._datasets[known.dataset], import_id)

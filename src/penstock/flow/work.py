@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.domain.budget import closure
+from penstock.domain.budget import LONGEST_CLOSURE, LONGEST_REST, closure
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import (
     BudgetWasClosed,
@@ -23,22 +23,18 @@ from penstock.errors import (
     BudgetStopped,
     Interrupted,
     LeaseLost,
-    OtherDeclaration,
     PenstockError,
     Rejected,
     RetryLater,
-    Snooze,
     Throttled,
     TooManyBadRows,
 )
 from penstock.flow.finish import Finish
 from penstock.flow.import_shard import Held, ImportShard
-from penstock.ports import Emit, Host, Redact, Stores
+from penstock.ports import Declarations, Emit, Host, Redact, Stores
 
 # a job that has waited so often without a page gets no more patience
-MOST_SNOOZES = 100
-# a provider that shut the door is not asked again before an operator looked
-STOPPED_DELAY = timedelta(seconds=30)
+MOST_SNOOZES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +96,7 @@ class Work:
         now = self._monotonic()
         lease = self._ledger.claim(
             self._worker.owner,
-            datasets=self._workable(now),
+            declarations=self._workable(now),
             region=self._worker.region,
         )
         if lease is None:
@@ -130,17 +126,16 @@ class Work:
         self._finish(desk.dataset, lease.import_id)
         return True
 
-    def _workable(self, now: float) -> list[str]:
-        return [
-            name
+    def _workable(self, now: float) -> Declarations:
+        return {
+            name: desk.declaration
             for name, desk in self._desks.items()
             if self._closed.get(desk.budget, 0.0) <= now
-        ]
+        }
 
     def _import(self, desk: Desk, held: Held) -> None:
         """Import the shard; whatever happens, the job is put where it belongs."""
         try:
-            refuse_other_declaration(desk, held.lease)
             desk.import_shard(held)
         except LeaseLost:
             raise
@@ -157,8 +152,8 @@ class Work:
             self._throttle(desk, held.lease, error)
         except AccessStopped as error:
             self._stop(desk, held.lease, error)
-        except Snooze as error:
-            self._snooze(held.lease, error)
+        except (BudgetClosed, BudgetStopped) as error:
+            self._rest(error.budget, held.lease, None, wait=error.wait)
         except RetryLater as error:
             self._retry(held.lease, error, error.retry_after)
         except TooManyBadRows as error:
@@ -175,33 +170,36 @@ class Work:
             wait += backoff(lease.snoozes, jitter=self._jitter())
         reason = self._told(error)
         self._budgets.close(desk.budget, wait=wait, reason=reason)
-        self._closed[desk.budget] = self._monotonic() + wait.total_seconds()
         self._emit(BudgetWasClosed(budget=desk.budget, wait=wait, reason=reason))
         blame = lease.snoozes >= MOST_SNOOZES
         if blame and lease.attempts + 1 >= self._terms.attempts:
             self._fail(lease, self._fault(error))
         else:
-            self._postpone(lease, self._fault(error), delay=wait, blame=blame)
+            self._rest(desk.budget, lease, self._fault(error), wait=wait, blame=blame)
 
     def _stop(self, desk: Desk, lease: Lease, error: AccessStopped) -> None:
         reason = self._told(error)
         self._budgets.stop(desk.budget, reason=reason)
-        self._closed[desk.budget] = self._monotonic() + STOPPED_DELAY.total_seconds()
         self._emit(BudgetWasStopped(budget=desk.budget, reason=reason))
-        # due at once: it is the budget that waits for an operator, not the job
-        self._postpone(lease, self._fault(error), delay=timedelta(), blame=False)
+        self._rest(desk.budget, lease, self._fault(error), wait=LONGEST_REST)
 
-    def _snooze(self, lease: Lease, error: Snooze) -> None:
-        delay = error.wait
-        if isinstance(error, BudgetClosed | BudgetStopped):
-            wait = min(error.wait, STOPPED_DELAY)
-            self._closed[error.budget] = self._monotonic() + wait.total_seconds()
-        if isinstance(error, BudgetStopped):
-            delay = timedelta()
-        # waiting for a token is daily life; anything else is worth a line
-        is_told = isinstance(error, OtherDeclaration)
-        fault = self._fault(error) if is_told else None
-        self._postpone(lease, fault, delay=delay, blame=False)
+    def _rest(
+        self,
+        budget: str,
+        lease: Lease,
+        fault: Fault | None,
+        *,
+        wait: timedelta,
+        blame: bool = False,
+    ) -> None:
+        """Put a job back because of its budget, and leave that budget alone a while.
+
+        It is the budget that waits, not the job: once an operator opens it, work goes
+        on within the longest rest, however long the closure was to be.
+        """
+        rest = min(wait, LONGEST_REST)
+        self._closed[budget] = self._monotonic() + rest.total_seconds()
+        self._postpone(lease, fault, delay=rest, blame=blame)
 
     def _retry(
         self, lease: Lease, error: Exception, retry_after: timedelta | None
@@ -212,7 +210,7 @@ class Work:
             return
         delay = backoff(lease.attempts, jitter=self._jitter())
         if retry_after is not None:
-            delay = max(delay, retry_after)
+            delay = max(delay, min(retry_after, LONGEST_CLOSURE))
         self._postpone(lease, fault, delay=delay, blame=True)
 
     def _postpone(
@@ -253,9 +251,3 @@ class Work:
         if not isinstance(error, PenstockError):
             told = f"{type(error).__name__}: {told}"
         return self._terms.redact(" ".join(told.split())[:500])
-
-
-def refuse_other_declaration(desk: Desk, lease: Lease) -> None:
-    """Leave a job to workers that know the declaration it was planned under."""
-    if lease.declaration != desk.declaration:
-        raise OtherDeclaration(lease.dataset, import_id=lease.import_id)

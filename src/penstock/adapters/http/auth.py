@@ -136,7 +136,9 @@ class TokenEndpoint:
                 f"the token endpoint answered {answer.status}",
                 retry_after=retry_after(answer.headers, datetime.now(UTC)),
             )
-        return read_token(answer)
+        token = read_token(answer)
+        self._hiding.learn(token.access_token)
+        return token
 
 
 def read_token(answer: Answer) -> Token:

@@ -39,6 +39,12 @@ class Hiding:
         # the longest first, or the rest of a longer one would stay
         self._forms = sorted(shown, key=len, reverse=True)
 
+    def learn(self, secret: str) -> None:
+        """Hide from now on what was only learnt on the way, such as an access token."""
+        if len(secret) >= SHORTEST:
+            known = {*self._forms, *forms(secret)}
+            self._forms = sorted(known, key=len, reverse=True)
+
     def __call__(self, text: str) -> str:
         text = self._redact(text)
         for form in self._forms:

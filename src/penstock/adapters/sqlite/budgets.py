@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from penstock.adapters.sqlite.database import MICROSECOND, Database, Transaction
 from penstock.domain.budget import (
+    LONGEST_REST,
     Budget,
     BudgetState,
     Grant,
@@ -20,9 +21,6 @@ from penstock.domain.budget import (
 )
 from penstock.errors import BudgetClosed, BudgetStopped
 from penstock.ports import Budgets
-
-# how long work for a stopped budget rests before it asks again
-STOPPED_REST = timedelta(seconds=30)
 
 
 class SqliteBudgets(Budgets):
@@ -118,7 +116,7 @@ class SqliteBudgets(Budgets):
 
 def refuse_stopped(row: sqlite3.Row, name: str) -> None:
     if row["stopped"] is not None:
-        raise BudgetStopped(name, reason=row["stopped"], wait=STOPPED_REST)
+        raise BudgetStopped(name, reason=row["stopped"], wait=LONGEST_REST)
 
 
 def encode_usage(usage: Usage) -> str:

@@ -12,11 +12,10 @@ from penstock.adapters.sqlite.database import (
     instant_or_none,
     microseconds,
 )
-from penstock.adapters.sqlite.ledger import is_tracked
 from penstock.adapters.sqlite.merge import reserve_changes
 from penstock.adapters.sqlite.rows import read_import, read_shards
 from penstock.adapters.sqlite.tables import Tables
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, WhenMissing
 from penstock.domain.finish import (
     Ending,
     Missed,
@@ -58,6 +57,7 @@ class SqliteImports(Imports):
                 dataset=dataset.name,
                 mode=mode,
                 declaration=declaration,
+                tracked=int(is_tracked(dataset, mode)),
                 since=microseconds(since),
                 until=microseconds(until),
                 priority=dataset.priority,
@@ -145,7 +145,7 @@ class SqliteImports(Imports):
     def _settle_missing(
         self, transaction: Transaction, dataset: Dataset, known: Import, ending: Ending
     ) -> tuple[Ending, int]:
-        if not is_tracked(dataset, known.mode):
+        if not known.tracked or dataset.missing.do is WhenMissing.KEEP:
             return ending, 0
         table = self._tables.of(dataset)
         connection = transaction.connection
@@ -158,7 +158,7 @@ class SqliteImports(Imports):
                 missing=missing,
                 keyless=keyless["keyless"] if keyless else 0,
             ),
-            dataset.missing,
+            dataset,
         )
         if verdict is not None:
             return ending.with_note(verdict), 0
@@ -226,3 +226,8 @@ class SqliteImports(Imports):
             note=ending.note,
             deleted=deleted,
         )
+
+
+def is_tracked(dataset: Dataset, mode: Mode) -> bool:
+    """Say whether the end of an import will ask which rows it has seen."""
+    return mode is Mode.FULL and dataset.missing.do is WhenMissing.MARK

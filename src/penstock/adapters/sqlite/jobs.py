@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from typing_extensions import override
@@ -12,7 +12,7 @@ from penstock.adapters.sqlite.ledger import bury_lost_jobs
 from penstock.adapters.sqlite.rows import read_job, read_page
 from penstock.domain.job import MAX_RESCUES, ImportId, Job, JobId, PageEntry
 from penstock.errors import Misconfigured, NotFound
-from penstock.ports import JobFilter, Jobs
+from penstock.ports import Declarations, JobFilter, Jobs
 
 
 class SqliteJobs(Jobs):
@@ -70,11 +70,11 @@ class SqliteJobs(Jobs):
                 yield read_page(row)
 
     @override
-    def outstanding(self, *, datasets: Collection[str], region: str | None) -> int:
+    def outstanding(self, *, declarations: Declarations, region: str | None) -> int:
         with self._database.read() as transaction:
             row = transaction.one(
                 "count_outstanding",
-                datasets=json.dumps(sorted(datasets)),
+                declarations=json.dumps(dict(declarations)),
                 region=region,
             )
         return row["outstanding"] if row else 0

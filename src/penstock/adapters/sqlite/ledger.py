@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from typing_extensions import override
@@ -16,7 +16,7 @@ from penstock.adapters.sqlite.database import (
 )
 from penstock.adapters.sqlite.merge import merge
 from penstock.adapters.sqlite.tables import Tables, key_text
-from penstock.domain.dataset import Dataset, DatasetName, WhenMissing
+from penstock.domain.dataset import Dataset, DatasetName
 from penstock.domain.job import (
     MAX_ERRORS_KEPT,
     MAX_RESCUES,
@@ -31,7 +31,7 @@ from penstock.domain.job import (
 )
 from penstock.domain.page import Batch, Counts
 from penstock.errors import LeaseLost
-from penstock.ports import Ledger
+from penstock.ports import Declarations, Ledger
 
 
 class SqliteLedger(Ledger):
@@ -42,16 +42,16 @@ class SqliteLedger(Ledger):
 
     @override
     def claim(
-        self, owner: WorkerId, *, datasets: Collection[str], region: str | None
+        self, owner: WorkerId, *, declarations: Declarations, region: str | None
     ) -> Lease | None:
-        wanted = json.dumps(sorted(datasets))
+        wanted = json.dumps(dict(declarations))
         # most questions find nothing, and asking must not hold up those who write
         with self._database.read() as look:
-            if look.one("find_due_job", datasets=wanted, region=region) is None:
+            if look.one("find_due_job", declarations=wanted, region=region) is None:
                 return None
         with self._database.write() as transaction:
             bury_lost_jobs(transaction)
-            due = transaction.one("find_due_job", datasets=wanted, region=region)
+            due = transaction.one("find_due_job", declarations=wanted, region=region)
             if due is None:
                 return None
             row = transaction.one(
@@ -75,7 +75,7 @@ class SqliteLedger(Ledger):
             import_id=ImportId(row["import_id"]),
             dataset=DatasetName(row["dataset"]),
             mode=Mode(turn["mode"]),
-            declaration=turn["declaration"],
+            tracked=bool(turn["tracked"]),
             shard_key=row["shard_key"],
             since=instant_or_none(turn["since"]),
             cursor=row["cursor"],
@@ -111,7 +111,7 @@ class SqliteLedger(Ledger):
                 batch.records,
                 import_id=lease.import_id,
                 seen=rejected,
-                track=is_tracked(dataset, lease.mode),
+                track=lease.tracked,
             )
             counts = Counts(
                 pages=1,
@@ -149,6 +149,7 @@ class SqliteLedger(Ledger):
         counts: Counts,
     ) -> None:
         page_seq = lease.page_seq + 1
+        supersede(transaction, dataset, [record.key for record in batch.records])
         for rejection in batch.rejections:
             transaction.execute(
                 "add_rejection",
@@ -252,12 +253,17 @@ class SqliteLedger(Ledger):
         )
 
 
+def supersede(
+    transaction: Transaction, dataset: Dataset, keys: Sequence[tuple[object, ...]]
+) -> None:
+    """Settle older complaints about keys of which a good record has come."""
+    row = transaction.one("has_open_rejections", dataset=dataset.name)
+    if row is not None and row["are_open"]:
+        told = json.dumps([key_text(key) for key in keys])
+        transaction.execute("supersede_keys", dataset=dataset.name, keys=told)
+
+
 def bury_lost_jobs(transaction: Transaction) -> None:
     transaction.execute(
         "bury_lost_jobs", max_rescues=MAX_RESCUES, errors_kept=MAX_ERRORS_KEPT
     )
-
-
-def is_tracked(dataset: Dataset, mode: Mode) -> bool:
-    """Say whether the end of this import will ask which rows it has seen."""
-    return mode is Mode.FULL and dataset.missing.do is WhenMissing.MARK

@@ -13,7 +13,6 @@ from penstock.domain.page import Record
 class Merged:
     inserted: int
     updated: int
-    unchanged: int
 
 
 def merge(
@@ -65,7 +64,6 @@ def merge(
     return Merged(
         inserted=len(created) + len(revived),
         updated=len(changed) - len(revived),
-        unchanged=len(untouched),
     )
 
 

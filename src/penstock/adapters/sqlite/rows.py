@@ -28,6 +28,7 @@ def read_import(row: sqlite3.Row) -> Import:
         mode=Mode(row["mode"]),
         status=ImportStatus(row["status"]),
         declaration=row["declaration"],
+        tracked=bool(row["tracked"]),
         since=instant_or_none(row["since"]),
         until=instant(row["until"]),
         scan_started_at=instant_or_none(row["scan_started_at"]),

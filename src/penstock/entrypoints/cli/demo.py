@@ -201,7 +201,7 @@ def import_all(
     return Outcome(
         known=known,
         shards=shards,
-        audited=penstock.audit(dataset),
+        audited=penstock.audit(dataset, declaration=penstock.declaration(dataset)),
         stored=len(stored),
         expected=len(expected),
         differing=differences(dataset, stored, expected),

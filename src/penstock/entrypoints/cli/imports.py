@@ -102,14 +102,14 @@ def audit(
     with look(config) as penstock:
         declared = penstock.settings.dataset(dataset)
         wanted = None if import_id is None else ImportId(import_id)
-        found = penstock.audit(declared, wanted)
-        is_current = found.audited.declaration == penstock.declaration(declared)
+        found = penstock.audit(
+            declared, declaration=penstock.declaration(declared), wanted=wanted
+        )
     if as_json:
         print_json(
             {
                 "import_id": found.audited.id,
                 "mode": found.audited.mode,
-                "same_declaration": is_current,
                 "complete": found.complete,
                 "shards": found.shards,
                 "pages": found.pages,
@@ -129,7 +129,5 @@ def audit(
             f"{verdict} ({counted(found.shards, 'shard')}, "
             f"{counted(found.pages, 'page')})."
         )
-        if not is_current:
-            typer.echo("It was planned under another declaration than the present one.")
     if not found.complete:
         raise typer.Exit(1)

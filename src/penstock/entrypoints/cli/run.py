@@ -22,6 +22,7 @@ from penstock.entrypoints.cli.shared import (
 from penstock.entrypoints.cli.worker import Threads
 from penstock.entrypoints.crews import Crew, ProcessCrew, ThreadCrew
 from penstock.entrypoints.threads import stop_on_signals
+from penstock.errors import StoreUnavailable
 from penstock.wiring import Penstock
 
 LOOK_EVERY = 0.25
@@ -82,17 +83,19 @@ def work(
     """Watch a crew work; say why it stopped before the end, if it did."""
     crew.start()
     try:
-        while True:
-            penstock.sweep()
-            known, shards = penstock.stores.imports.get(import_id)
-            show(known, shards)
-            if known.status is not ImportStatus.RUNNING:
-                return None
-            reason = stopped(penstock, dataset, crew)
+        while not halt.wait(LOOK_EVERY):
+            try:
+                penstock.sweep()
+                known, shards = penstock.stores.imports.get(import_id)
+                show(known, shards)
+                if known.status is not ImportStatus.RUNNING:
+                    return None
+                reason = stopped(penstock, dataset, crew)
+            except StoreUnavailable:
+                # the workers bear it as well, and go on when the store does
+                continue
             if reason is not None:
                 return reason
-            if halt.wait(LOOK_EVERY):
-                break
     finally:
         crew.stop()
     known, shards = penstock.stores.imports.get(import_id)

@@ -71,7 +71,9 @@ def worker(
             halt=halt,
             until_idle=until_idle,
         )
-        left = penstock.stores.jobs.outstanding(datasets=names, region=region)
+        left = penstock.stores.jobs.outstanding(
+            declarations=penstock.declarations(names), region=region
+        )
     if as_json:
         print_json({"jobs_worked": worked, "left": left})
     if until_idle and left and not halt.is_set():

@@ -18,6 +18,8 @@ create table penstock_import (
     status text not null
         check (status in ('planning', 'running', 'done', 'failed', 'cancelled')),
     declaration text not null,
+    -- decided when it begins: a declaration changed on the way must not change it
+    tracked integer not null,
     since integer,
     until integer not null,
     priority integer not null,
@@ -114,6 +116,8 @@ create table penstock_quarantine (
 ) strict;
 
 create index penstock_quarantine_open on penstock_quarantine (dataset, id)
+where resolved is null;
+create index penstock_quarantine_key on penstock_quarantine (dataset, key)
 where resolved is null;
 create index penstock_quarantine_import on penstock_quarantine (import_id);
 

@@ -11,10 +11,11 @@ where dataset = :dataset and mode = :mode and status in ('planning', 'running');
 
 -- name: add_import
 insert into penstock_import
-    (dataset, mode, status, declaration, since, until, priority, region, created_at)
+    (dataset, mode, status, declaration, tracked, since, until, priority, region,
+    created_at)
 values
-    (:dataset, :mode, 'planning', :declaration, :since, coalesce(:until, :now),
-    :priority, :region, :now)
+    (:dataset, :mode, 'planning', :declaration, :tracked, :since,
+    coalesce(:until, :now), :priority, :region, :now)
 returning *;
 
 -- name: start_import
@@ -121,6 +122,17 @@ values
 -- A proven full import has read everything anew: older complaints are settled.
 update penstock_quarantine set resolved = 'superseded'
 where dataset = :dataset and resolved is null and import_id < :import_id;
+
+-- name: has_open_rejections
+select exists (
+    select 1 from penstock_quarantine where dataset = :dataset and resolved is null
+) as are_open;
+
+-- name: supersede_keys
+-- A good record of the same key has come since: what is in quarantine is history.
+update penstock_quarantine set resolved = 'superseded'
+where dataset = :dataset and resolved is null
+    and key in (select value from json_each(:keys));
 
 -- name: find_rejections
 select penstock_quarantine.*, penstock_job.shard_key

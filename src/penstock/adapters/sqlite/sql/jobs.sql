@@ -58,7 +58,10 @@ from (
         ) as pending
     from penstock_import as running
     where running.status = 'running'
-        and running.dataset in (select value from json_each(:datasets))
+        and exists (
+            select 1 from json_each(:declarations)
+            where key = running.dataset and value = running.declaration
+        )
         and (:region is null or running.region is null or running.region = :region)
 )
 where coalesce(expired, pending) is not null
@@ -93,7 +96,7 @@ update penstock_import
 set turn = (select max(turn) + 1 from penstock_import),
     rescues = rescues + :rescued
 where id = :import_id
-returning mode, since, declaration;
+returning mode, since, tracked;
 
 -- name: renew_lease
 update penstock_job
@@ -233,6 +236,9 @@ from penstock_job
 join penstock_import on penstock_import.id = penstock_job.import_id
 where penstock_import.status = 'running'
     and penstock_job.status in ('pending', 'leased')
-    and penstock_import.dataset in (select value from json_each(:datasets))
+    and exists (
+        select 1 from json_each(:declarations)
+        where key = penstock_import.dataset and value = penstock_import.declaration
+    )
     and (:region is null or penstock_import.region is null
         or penstock_import.region = :region);
