@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from penstock.flow.finish import Finish
 from penstock.flow.import_shard import ImportShard, Patience
 from penstock.flow.plan import DryRun, Plan
 from penstock.flow.replay import ReplayQuarantine
+from penstock.flow.sample import Sample
 from penstock.flow.sweep import Sweep
 from penstock.flow.work import Desk, Terms, Work, Worker
 from penstock.ports import Declarations, Emit, Halt, Host, Source, Stores
@@ -82,6 +84,12 @@ class Penstock:
     @cached_property
     def audit(self) -> Audit:
         return Audit(imports=self.stores.imports, jobs=self.stores.jobs)
+
+    @cached_property
+    def sample(self) -> Sample:
+        return Sample(
+            stores=self.stores, plan=self.plan, host=host_of(threading.Event())
+        )
 
     @cached_property
     def replay(self) -> ReplayQuarantine:

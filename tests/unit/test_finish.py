@@ -6,7 +6,12 @@ import pytest
 
 from penstock.domain.axes import TimeAxis
 from penstock.domain.dataset import Delta, Missing, Tolerance, WhenMissing
-from penstock.domain.finish import Ending, Missed, judge_ending, judge_missing
+from penstock.domain.finish import (
+    Ending,
+    Missed,
+    judge_ending,
+    judge_missing,
+)
 from penstock.domain.job import ImportStatus, Shards
 from penstock.domain.source import HttpSource, Pages, Paging
 from tests.builders import HOUR, NOON, dataset
@@ -45,14 +50,6 @@ def test_a_reason_fails_the_import_whatever_the_shards_say():
     ending = judge_ending(Shards(total=1, done=1), unproven=0, failed="too bad")
 
     assert ending == Ending(status=ImportStatus.FAILED, proven=False, note="too bad")
-
-
-def test_a_note_changes_nothing_else():
-    ending = Ending(status=ImportStatus.DONE, proven=True)
-
-    assert ending.with_note("kept") == Ending(
-        status=ImportStatus.DONE, proven=True, note="kept"
-    )
 
 
 @pytest.mark.parametrize("missing", [0, 1, 20])

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Protocol
 
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, WhenMissing
 from penstock.domain.job import Import, ImportStatus, Mode, Shards
 from penstock.domain.scope import time_axis
 from penstock.domain.source import Paging
@@ -11,14 +12,58 @@ from penstock.domain.source import Paging
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How an import ends."""
+    """How an import ends, and what its end changes."""
 
     status: ImportStatus
     proven: bool
     note: str | None = None
+    # the dataset's new watermark; None leaves it
+    watermark: datetime | None = None
+    marks_missing: bool = False
+    # everything was read anew: complaints of earlier imports are settled
+    settles_quarantine: bool = False
 
-    def with_note(self, note: str) -> "Ending":
-        return replace(self, note=note)
+
+class Facts(Protocol):
+    """What has to be counted before an import can end; asked only as far as needed."""
+
+    def unproven(self) -> int:
+        """Count the jobs that are done without proof."""
+        ...
+
+    def watermark(self) -> datetime | None: ...
+
+    def missed(self) -> "Missed": ...
+
+
+def settle(
+    known: Import, shards: Shards, dataset: Dataset, facts: Facts, *, failed: str | None
+) -> Ending:
+    """Decide the end of an import none of whose jobs is open."""
+    too_bad = dataset.bad.exceeded(
+        bad=known.counts.quarantined, seen=known.counts.seen, at_end=True
+    )
+    ending = judge_ending(shards, unproven=facts.unproven(), failed=failed or too_bad)
+    if not ending.proven:
+        return ending
+    is_full = known.mode is Mode.FULL
+    ending = replace(
+        ending,
+        watermark=next_watermark(known, dataset, current=facts.watermark()),
+        settles_quarantine=is_full,
+    )
+    if not known.tracked or dataset.missing.do is WhenMissing.KEEP:
+        return ending
+    missed = facts.missed()
+    refusal = judge_missing(missed, dataset)
+    return replace(
+        ending, note=refusal, marks_missing=refusal is None and missed.missing > 0
+    )
+
+
+def is_tracked(dataset: Dataset, mode: Mode) -> bool:
+    """Say whether the end of an import will ask which rows it has seen."""
+    return mode is Mode.FULL and dataset.missing.do is WhenMissing.MARK
 
 
 def judge_ending(shards: Shards, *, unproven: int, failed: str | None) -> Ending:

@@ -196,3 +196,19 @@ class Counts:
     deleted: int = 0
     quarantined: int = 0
     dropped: int = 0
+
+
+def count_page(batch: Batch, *, inserted: int, updated: int, requests: int) -> Counts:
+    """Count what became of the rows of one page."""
+    written = inserted + updated
+    return Counts(
+        pages=1,
+        requests=requests,
+        seen=batch.seen,
+        inserted=inserted,
+        updated=updated,
+        # a duplicate inside the page is a row that changed nothing
+        unchanged=batch.seen - batch.dropped - len(batch.rejections) - written,
+        quarantined=len(batch.rejections),
+        dropped=batch.dropped,
+    )

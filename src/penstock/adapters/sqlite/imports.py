@@ -14,15 +14,9 @@ from penstock.adapters.sqlite.database import (
 )
 from penstock.adapters.sqlite.merge import reserve_changes
 from penstock.adapters.sqlite.rows import read_import, read_shards
-from penstock.adapters.sqlite.tables import Tables
-from penstock.domain.dataset import Dataset, WhenMissing
-from penstock.domain.finish import (
-    Ending,
-    Missed,
-    judge_ending,
-    judge_missing,
-    next_watermark,
-)
+from penstock.adapters.sqlite.tables import Table, Tables
+from penstock.domain.dataset import Dataset
+from penstock.domain.finish import Ending, Facts, Missed, is_tracked, settle
 from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
 from penstock.errors import NotFound
 from penstock.ports import Imports
@@ -101,22 +95,18 @@ class SqliteImports(Imports):
                 return None
             if failed is not None:
                 transaction.execute("cancel_jobs", import_id=import_id)
-            unproven = transaction.one("count_unproven_jobs", import_id=import_id)
-            ending = judge_ending(
-                shards,
-                unproven=unproven["unproven"] if unproven else 0,
-                failed=failed
-                or dataset.bad.exceeded(
-                    bad=known.counts.quarantined, seen=known.counts.seen, at_end=True
-                ),
-            )
+            facts = Counted(transaction, self._tables.of(dataset), known)
+            ending = settle(known, shards, dataset, facts, failed=failed)
             deleted = 0
-            if ending.proven:
-                self._move_watermark(transaction, dataset, known)
-                ending, deleted = self._settle_missing(
-                    transaction, dataset, known, ending
+            if ending.watermark is not None:
+                transaction.execute(
+                    "set_watermark",
+                    dataset=dataset.name,
+                    watermark=microseconds(ending.watermark),
                 )
-            if ending.proven and known.mode is Mode.FULL:
+            if ending.marks_missing:
+                deleted = facts.mark_missing()
+            if ending.settles_quarantine:
                 transaction.execute(
                     "supersede_rejections", dataset=dataset.name, import_id=import_id
                 )
@@ -128,50 +118,6 @@ class SqliteImports(Imports):
         with self._database.read() as transaction:
             row = transaction.one("has_open_jobs", import_id=import_id)
         return row is not None and not row["is_open"]
-
-    def _move_watermark(
-        self, transaction: Transaction, dataset: Dataset, known: Import
-    ) -> None:
-        stored = transaction.one("get_dataset", dataset=dataset.name)
-        current = None if stored is None else instant_or_none(stored["watermark"])
-        watermark = next_watermark(known, dataset, current=current)
-        if watermark is not None:
-            transaction.execute(
-                "set_watermark",
-                dataset=dataset.name,
-                watermark=microseconds(watermark),
-            )
-
-    def _settle_missing(
-        self, transaction: Transaction, dataset: Dataset, known: Import, ending: Ending
-    ) -> tuple[Ending, int]:
-        if not known.tracked or dataset.missing.do is WhenMissing.KEEP:
-            return ending, 0
-        table = self._tables.of(dataset)
-        connection = transaction.connection
-        keyless = transaction.one("count_keyless_rejections", import_id=known.id)
-        started = microseconds(known.created_at) or 0
-        missing = table.count_missing(connection, import_id=known.id, started=started)
-        verdict = judge_missing(
-            Missed(
-                live=table.count(connection),
-                missing=missing,
-                keyless=keyless["keyless"] if keyless else 0,
-            ),
-            dataset,
-        )
-        if verdict is not None:
-            return ending.with_note(verdict), 0
-        if missing:
-            before = reserve_changes(transaction, dataset, missing)
-            table.mark_missing(
-                connection,
-                import_id=known.id,
-                started=started,
-                before=before,
-                now=transaction.now,
-            )
-        return ending, missing
 
     @override
     def cancel(self, import_id: ImportId, *, reason: str) -> Import:
@@ -228,6 +174,48 @@ class SqliteImports(Imports):
         )
 
 
-def is_tracked(dataset: Dataset, mode: Mode) -> bool:
-    """Say whether the end of an import will ask which rows it has seen."""
-    return mode is Mode.FULL and dataset.missing.do is WhenMissing.MARK
+class Counted(Facts):
+    """The facts of one import, counted inside the transaction that ends it."""
+
+    def __init__(self, transaction: Transaction, table: Table, known: Import) -> None:
+        self._transaction = transaction
+        self._table = table
+        self._known = known
+        self._started = microseconds(known.created_at) or 0
+
+    @override
+    def unproven(self) -> int:
+        return self._count("count_unproven_jobs")
+
+    @override
+    def watermark(self) -> datetime | None:
+        name = self._table.dataset.name
+        row = self._transaction.one("get_dataset", dataset=name)
+        return None if row is None else instant_or_none(row["watermark"])
+
+    @override
+    def missed(self) -> Missed:
+        connection = self._transaction.connection
+        return Missed(
+            live=self._table.count(connection),
+            missing=self._table.count_missing(
+                connection, import_id=self._known.id, started=self._started
+            ),
+            keyless=self._count("count_keyless_rejections"),
+        )
+
+    def mark_missing(self) -> int:
+        """Mark what is missing as deleted; return how many rows were."""
+        missing = self.missed().missing
+        self._table.mark_missing(
+            self._transaction.connection,
+            import_id=self._known.id,
+            started=self._started,
+            before=reserve_changes(self._transaction, self._table.dataset, missing),
+            now=self._transaction.now,
+        )
+        return missing
+
+    def _count(self, name: str) -> int:
+        row = self._transaction.one(name, import_id=self._known.id)
+        return 0 if row is None else int(row["counted"])

@@ -29,7 +29,7 @@ from penstock.domain.job import (
     WorkerId,
     cursor_mark,
 )
-from penstock.domain.page import Batch, Counts
+from penstock.domain.page import Batch, Counts, count_page
 from penstock.errors import LeaseLost
 from penstock.ports import Declarations, Ledger
 
@@ -113,20 +113,11 @@ class SqliteLedger(Ledger):
                 seen=rejected,
                 track=lease.tracked,
             )
-            counts = Counts(
-                pages=1,
-                requests=lease.sent,
-                seen=batch.seen,
+            counts = count_page(
+                batch,
                 inserted=merged.inserted,
                 updated=merged.updated,
-                # a duplicate inside the page is a row that changed nothing
-                unchanged=batch.seen
-                - batch.dropped
-                - len(batch.rejections)
-                - merged.inserted
-                - merged.updated,
-                quarantined=len(batch.rejections),
-                dropped=batch.dropped,
+                requests=lease.sent,
             )
             self._note_page(transaction, dataset, lease, batch, counts)
         following = dataclasses.replace(

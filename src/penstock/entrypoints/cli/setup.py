@@ -1,16 +1,11 @@
 """Write, check and prepare: `init`, `check`, `migrate`."""
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from penstock.domain.axes import Bounds
 from penstock.domain.dataset import Dataset
-from penstock.domain.mapping import Mapper
-from penstock.domain.page import Page, Record
-from penstock.domain.shard import split
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
@@ -102,28 +97,22 @@ def try_all(config: Path) -> list[dict[str, object]]:
 
 
 def try_sample(penstock: Penstock, dataset: Dataset) -> dict[str, object]:
-    """Send the first request of the first shard, under the budget, and map it."""
+    """Ask for one page, and say whether it is what was declared."""
     what = f"datasets.{dataset.name}"
     try:
-        budget = penstock.budget(dataset)
-        longest = penstock.settings.longest_wait
-        grant = penstock.stores.budgets.take(budget, longest=longest)
-        time.sleep(grant.wait.total_seconds())
-        now = penstock.stores.jobs.now()
-        shard = next(split(penstock.plan.axes(dataset), Bounds(until=now)))
-        page = penstock.source(dataset).fetch(shard, None, since=None)
-    except StopIteration:
-        return {"what": what, "ok": False, "detail": "the dataset has no shard"}
+        found = penstock.sample(
+            dataset,
+            penstock.source(dataset),
+            penstock.budget(dataset),
+            longest=penstock.settings.longest_wait,
+        )
     except PenstockError as error:
         told = penstock.settings.redact(str(error))
         return {"what": what, "ok": False, "detail": told}
-    if not isinstance(page, Page):
-        return {"what": what, "ok": True, "detail": f"redirects to {page.url}"}
-    mapper = Mapper(dataset)
-    outcomes = [mapper(row) for row in page.rows]
-    good = sum(isinstance(each, Record) for each in outcomes)
-    detail = f"{len(outcomes)} records in the first page, {good} of them valid"
-    return {"what": what, "ok": bool(good) or not outcomes, "detail": detail}
+    if found.moved_to is not None:
+        return {"what": what, "ok": True, "detail": f"redirects to {found.moved_to}"}
+    detail = f"{counted(found.rows, 'record')} in the first page, {found.valid} valid"
+    return {"what": what, "ok": bool(found.valid) or not found.rows, "detail": detail}
 
 
 def migrate(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:

@@ -36,7 +36,7 @@ where import_id = :import_id
 group by status;
 
 -- name: count_unproven_jobs
-select count(*) as unproven from penstock_job
+select count(*) as counted from penstock_job
 where import_id = :import_id and status = 'done' and proof is null;
 
 -- name: count_import
@@ -83,7 +83,7 @@ where status = 'running' and not exists (
 );
 
 -- name: count_keyless_rejections
-select count(*) as keyless from penstock_quarantine
+select count(*) as counted from penstock_quarantine
 where import_id = :import_id and key is null;
 
 -- name: add_dataset

@@ -1,0 +1,54 @@
+"""Ask for one page of a dataset, as an import would, to see whether it is right."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from penstock.domain.axes import Bounds
+from penstock.domain.budget import Budget, closure
+from penstock.domain.dataset import Dataset
+from penstock.domain.mapping import Mapper
+from penstock.domain.page import Page, Record
+from penstock.domain.shard import split
+from penstock.errors import AccessStopped, Misconfigured, Throttled
+from penstock.flow.plan import Plan
+from penstock.ports import Host, Source, Stores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    rows: int
+    valid: int
+    moved_to: str | None = None
+
+
+class Sample:
+    def __init__(self, *, stores: Stores, plan: Plan, host: Host) -> None:
+        self._stores = stores
+        self._plan = plan
+        self._host = host
+
+    def __call__(
+        self, dataset: Dataset, source: Source, budget: Budget, *, longest: timedelta
+    ) -> Sampled:
+        """Send the first request of the first shard, under the budget, and map it."""
+        bounds = Bounds(until=self._stores.jobs.now())
+        shard = next(split(self._plan.axes(dataset), bounds), None)
+        if shard is None:
+            raise Misconfigured(f"dataset {dataset.name!r} has no shard")
+        grant = self._stores.budgets.take(budget, longest=longest)
+        self._host.halt.wait(grant.wait.total_seconds())
+        try:
+            page = source.fetch(shard, None, since=None)
+        except Throttled as error:
+            wait = closure(error.retry_after)
+            self._stores.budgets.close(budget.name, wait=wait, reason=str(error))
+            raise
+        except AccessStopped as error:
+            self._stores.budgets.stop(budget.name, reason=str(error))
+            raise
+        if not isinstance(page, Page):
+            return Sampled(rows=0, valid=0, moved_to=page.url)
+        mapper = Mapper(dataset)
+        outcomes = [mapper(row) for row in page.rows]
+        valid = sum(isinstance(each, Record) for each in outcomes)
+        return Sampled(rows=len(outcomes), valid=valid)
