@@ -74,6 +74,23 @@ def holds(limit: Limit, burst: int, slots: list[int]) -> bool:
 class BudgetsContract:
     """Subclasses bring `stores` and `pass_time`."""
 
+    def test_a_clock_that_was_set_back_does_not_keep_a_budget_shut(
+        self, stores: Stores, pass_time
+    ):
+        slow = budget(per_second(1))
+        pass_time(48 * HOUR)
+        stores.budgets.take(slow, longest=SECOND)
+        pass_time(-48 * HOUR)
+
+        assert not stores.budgets.take(slow, longest=SECOND).wait
+
+    def test_a_changed_quota_goes_on_from_what_was_used(self, stores: Stores):
+        for _ in range(5):
+            stores.budgets.take(budget(per_hour(5)), longest=SECOND)
+
+        with pytest.raises(BudgetClosed):
+            stores.budgets.take(budget(per_hour(4)), longest=SECOND)
+
     def test_the_first_token_is_there_at_once(self, stores: Stores):
         grant = stores.budgets.take(ONCE_A_SECOND, longest=AT_ONCE)
 

@@ -383,12 +383,26 @@ class ImportsContract:
 
         assert stores.records.watermark(POI) == NOON
 
-    def test_the_watermark_never_goes_back(self, stores: Stores):
+    def test_a_delta_never_moves_the_watermark_back(self, stores: Stores):
         run(stores, POI, last(provider_time=NOON))
 
-        run(stores, POI, last(provider_time=NOON - HOUR))
+        run(stores, POI, last(provider_time=NOON - HOUR), mode=Mode.DELTA)
 
         assert stores.records.watermark(POI) == NOON
+
+    def test_a_full_import_mends_a_watermark_that_was_too_late(self, stores: Stores):
+        run(stores, POI, last(provider_time=NOON + HOUR))
+
+        run(stores, POI, last(provider_time=NOON))
+
+        assert stores.records.watermark(POI) == NOON
+
+    def test_a_provider_whose_clock_runs_far_ahead_is_not_believed(
+        self, stores: Stores
+    ):
+        ended = run(stores, POI, last(provider_time=NOON + 1000 * HOUR))
+
+        assert stores.records.watermark(POI) == ended.created_at + 24 * HOUR
 
     def test_an_unproven_import_does_not_move_the_watermark(self, stores: Stores):
         run(stores, POI, last(provider_time=NOON))

@@ -303,7 +303,7 @@ BAD_KEYS = {
     ),
     "same limit": (
         "[budgets.b]\nrate = ['60/min', '60/60s']",
-        "budgets.b.rate: names the same limit twice",
+        "budgets.b.rate: names two limits for the same period",
     ),
     "no rate": ("[budgets.b]\nrate = []", "budgets.b.rate: must have at least 1"),
     "csv": (

@@ -22,6 +22,9 @@ LATENESS = timedelta(milliseconds=100)
 # what of it may pass before the request leaves; the rest is for its way
 LATEST_USE = LATENESS / 2
 
+# a store keeps no reservation further ahead than this: a lease has to hold it
+MOST_AHEAD = timedelta(hours=1)
+
 # a provider that asks for more than this is not believed
 LONGEST_CLOSURE = timedelta(hours=24)
 # how long work rests at most before it looks again whether a budget was opened
@@ -44,6 +47,11 @@ class Limit:
     @property
     def per_second(self) -> float:
         return self.requests / self.period.total_seconds()
+
+    @property
+    def window(self) -> str:
+        """The name under which its use is kept."""
+        return f"{self.period // timedelta(seconds=1)}s"
 
     def __str__(self) -> str:
         names = {1: "s", 60: "min", 3600: "h", 86400: "day"}
@@ -84,7 +92,8 @@ class Budget:
 class Usage:
     """What has been reserved of one budget; the same shape in every store."""
 
-    # smooth limits: microseconds x requests at which the bucket is full again
+    # kept by period alone, so that a changed rate goes on from what was used
+    # smooth limits: microseconds at which the bucket is full again
     full_at: Mapping[str, int] = field(default_factory=dict)
     # quotas: bucket number -> requests
     buckets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
@@ -113,26 +122,39 @@ def reserve(
         slot = max(slot, earliest(budget, limit, usage, slot))
     full_at, buckets = dict(usage.full_at), dict(usage.buckets)
     for limit in budget.limits:
-        name = str(limit)
         if limit.is_quota:
             # what counts now must not be forgotten for a slot that lies ahead
-            counted = living(limit, usage.buckets.get(name, {}), now)
+            counted = living(limit, usage.buckets.get(limit.window, {}), now)
             number = slot // bucket_width(limit)
             counted[number] = counted.get(number, 0) + 1
-            buckets[name] = counted
+            buckets[limit.window] = counted
         else:
-            full = max(full_at.get(name, 0), slot * limit.requests)
-            full_at[name] = full + limit.period // MICROSECOND
+            full = max(full_at.get(limit.window, 0), slot)
+            full_at[limit.window] = full + interval(limit)
     taken = Usage(full_at=full_at, buckets=buckets)
     wait = timedelta(microseconds=slot - now)
     return taken, Grant(budget=budget.name, slot=slot, wait=wait, full_at=full_at)
 
 
+def without_future(budget: Budget, usage: Usage, *, now: int) -> Usage:
+    """Forget what lies further ahead than any store keeps: the clock was set back.
+
+    Otherwise nobody would send until it has caught up.
+    """
+    most = now + MOST_AHEAD // MICROSECOND
+    full_at = {
+        limit.window: at
+        for limit in budget.limits
+        if (at := usage.full_at.get(limit.window)) is not None
+        and at <= most + depth(budget, limit)
+    }
+    return replace(usage, full_at=full_at)
+
+
 def earliest(budget: Budget, limit: Limit, usage: Usage, slot: int) -> int:
     """Return the first instant at or after `slot` that one limit allows."""
-    name = str(limit)
     if limit.is_quota:
-        counted = living(limit, usage.buckets.get(name, {}), slot)
+        counted = living(limit, usage.buckets.get(limit.window, {}), slot)
         room = limit.requests - sum(counted.values())
         for number in sorted(counted):
             if room > 0:
@@ -140,15 +162,19 @@ def earliest(budget: Budget, limit: Limit, usage: Usage, slot: int) -> int:
             room += counted[number]
             slot = (number + 1) * bucket_width(limit) + limit.period // MICROSECOND
         return slot
-    after = usage.full_at.get(name, 0) + limit.period // MICROSECOND
-    return -((depth(budget, limit) - after) // limit.requests)
+    after = usage.full_at.get(limit.window, 0) + interval(limit)
+    return after - depth(budget, limit)
+
+
+def interval(limit: Limit) -> int:
+    """Return the time between two requests, rounded up to whole microseconds."""
+    return -(-(limit.period // MICROSECOND) // limit.requests)
 
 
 def depth(budget: Budget, limit: Limit) -> int:
     """Return the bucket's depth, less what late requests may add to it."""
-    period = limit.period // MICROSECOND
-    late = LATENESS // MICROSECOND * limit.requests
-    return max(period, budget.burst * period - late)
+    one = interval(limit)
+    return max(one, budget.burst * one - LATENESS // MICROSECOND)
 
 
 def bucket_width(limit: Limit) -> int:
@@ -169,15 +195,14 @@ def give_back(budget: Budget, usage: Usage, grant: Grant) -> Usage:
     """
     full_at, buckets = dict(usage.full_at), dict(usage.buckets)
     for limit in budget.limits:
-        name = str(limit)
         if limit.is_quota:
-            counted = dict(buckets.get(name, {}))
+            counted = dict(buckets.get(limit.window, {}))
             number = grant.slot // bucket_width(limit)
             if counted.get(number):
                 counted[number] -= 1
-                buckets[name] = counted
-        elif full_at.get(name) == grant.full_at.get(name):
-            full_at[name] = full_at.get(name, 0) - limit.period // MICROSECOND
+                buckets[limit.window] = counted
+        elif full_at.get(limit.window, 0) == grant.full_at.get(limit.window):
+            full_at[limit.window] = full_at[limit.window] - interval(limit)
     return Usage(full_at=full_at, buckets=buckets)
 
 
@@ -207,13 +232,11 @@ class BudgetState:
 
 def remaining(budget: Budget, usage: Usage, limit: Limit, *, now: int) -> int:
     """Count the tokens that one limit would grant without waiting."""
-    name = str(limit)
     if limit.is_quota:
-        counted = living(limit, usage.buckets.get(name, {}), now)
+        counted = living(limit, usage.buckets.get(limit.window, {}), now)
         return max(limit.requests - sum(counted.values()), 0)
-    full = max(usage.full_at.get(name, 0), now * limit.requests)
-    room = depth(budget, limit) - (full - now * limit.requests)
-    return max(room // (limit.period // MICROSECOND), 0)
+    full = max(usage.full_at.get(limit.window, 0), now)
+    return max((depth(budget, limit) - (full - now)) // interval(limit), 0)
 
 
 def closure(asked: timedelta | None) -> timedelta:

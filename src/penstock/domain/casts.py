@@ -16,7 +16,7 @@ Check: TypeAlias = Callable[[Any], None]
 
 # what int() and float() accept beyond this ("1_000", other scripts) is no number here
 WHOLE = re.compile(r"[+-]?[0-9]+")
-DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 SMALLEST_INT, LARGEST_INT = -(2**63), 2**63 - 1
 TRUE_WORDS = frozenset({"true", "yes", "y", "t", "1"})
 FALSE_WORDS = frozenset({"false", "no", "n", "f", "0"})

@@ -1,13 +1,16 @@
 """Judge the end of an import: proof, failure, and rows that went missing."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.domain.dataset import Dataset, WhenMissing
 from penstock.domain.job import Import, ImportStatus, Mode, Shards
 from penstock.domain.scope import time_axis
 from penstock.domain.source import Paging
+
+# how far a provider's clock may be ahead of the database's
+MOST_AHEAD = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,11 +105,16 @@ def next_watermark(
         current is None or (ended.since is not None and ended.since > current)
     ):
         return None
-    started = ended.scan_started_at or ended.created_at
+    # a provider whose clock runs far ahead would hide its changes from every delta
+    started = min(
+        ended.scan_started_at or ended.created_at, ended.created_at + MOST_AHEAD
+    )
     if time_axis(dataset) is not None:
         # its windows end there: what came later was not asked for
         started = min(started, ended.until)
-    return started if current is None else max(started, current)
+    if current is None or ended.mode is Mode.FULL:
+        return started
+    return max(started, current)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

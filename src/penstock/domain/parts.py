@@ -25,7 +25,10 @@ class Choice:
         return self.value.replace("%", "%25").replace("|", "%7C")
 
     def holds(self, value: object) -> bool:
-        return str(value).casefold() == self.value.casefold()
+        if str(value).strip().casefold() == self.value.strip().casefold():
+            return True
+        number = as_number(value)
+        return number is not None and number == as_number(self.value)
 
 
 @dataclass(frozen=True, slots=True)

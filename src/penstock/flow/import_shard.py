@@ -207,7 +207,8 @@ class ImportShard:
         trail = Trail() if cursor is None else cursor.trail
         if not page.rises:
             keys = [self._map.key_of(row) or row.raw for row in page.rows]
-            trail = trail.after(keys, page=lease.page_seq + 1)
+            # without records, only the position can tell that we were here before
+            trail = trail.after(keys or [page.next], page=lease.page_seq + 1)
         return Cursor(position=page.next, rows=rows_after(page, cursor), trail=trail)
 
     def _batch(

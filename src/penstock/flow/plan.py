@@ -1,7 +1,7 @@
 """Declare an import: decide its bounds, store its jobs once."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,8 +14,8 @@ from penstock.domain.scope import Scope, axis_bounds, decide_scope, told_since
 from penstock.domain.shard import Shard, split
 from penstock.domain.source import Paging
 from penstock.domain.text import format_instant
-from penstock.errors import Misconfigured
-from penstock.ports import Emit, Imports, Records, Source
+from penstock.errors import Interrupted, Misconfigured
+from penstock.ports import Emit, Halt, Imports, Records, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +39,18 @@ class Plan:
         self._records = records
         self._emit = emit
 
-    def __call__(self, dataset: Dataset, asked: Scope, *, declaration: str) -> Planned:
-        """Store an import's jobs, or go on with the unfinished one of the same kind."""
+    def __call__(
+        self,
+        dataset: Dataset,
+        asked: Scope,
+        *,
+        declaration: str,
+        halt: Halt | None = None,
+    ) -> Planned:
+        """Store an import's jobs, or go on with the unfinished one of the same kind.
+
+        Asked to stop, it raises `Interrupted`; the next call goes on where it was.
+        """
         scope = self.scope(dataset, asked)
         # what may be refused is asked before anything is stored
         axes = self.axes(dataset)
@@ -54,7 +64,9 @@ class Plan:
         if resumed:
             refuse_other(known, asked, scope, declaration)
         if known.status is ImportStatus.PLANNING:
-            self._store_jobs(dataset, known, axes)
+            shards = split(axes, bounds_of(dataset, known))
+            keys = (shard.key for shard in shards)
+            self._store_jobs(dataset, known, until_halted(keys, halt))
         planned, counted = self._imports.get(known.id)
         self._emit(
             ImportPlanned(
@@ -67,11 +79,8 @@ class Plan:
         )
         return Planned(planned=planned, resumed=resumed, shards=counted.total)
 
-    def _store_jobs(
-        self, dataset: Dataset, known: Import, axes: tuple[Axis, ...]
-    ) -> None:
-        shards = split(axes, bounds_of(dataset, known))
-        self._imports.add_jobs(known.id, (shard.key for shard in shards))
+    def _store_jobs(self, dataset: Dataset, known: Import, keys: Iterable[str]) -> None:
+        self._imports.add_jobs(known.id, keys)
         now, stored = self._imports.get(known.id)
         if now.status is ImportStatus.CANCELLED:
             raise Misconfigured(
@@ -105,6 +114,13 @@ class Plan:
                 f"has no {axis.values.field!r} yet; penstock run {parent.name} first"
             )
         return dataclasses.replace(axis, values=values)
+
+
+def until_halted(keys: Iterable[str], halt: Halt | None) -> Iterator[str]:
+    for key in keys:
+        if halt is not None and halt.is_set():
+            raise Interrupted("stopped while planning; the same command goes on")
+        yield key
 
 
 def bounds_of(dataset: Dataset, known: Import) -> Bounds:

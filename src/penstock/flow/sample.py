@@ -7,7 +7,7 @@ from penstock.domain.axes import Bounds
 from penstock.domain.budget import Budget, closure
 from penstock.domain.dataset import Dataset
 from penstock.domain.mapping import Mapper
-from penstock.domain.page import Page, Record
+from penstock.domain.page import Page, Rejection
 from penstock.domain.shard import split
 from penstock.errors import AccessStopped, Misconfigured, Throttled
 from penstock.flow.plan import Plan
@@ -18,6 +18,8 @@ from penstock.ports import Host, Source, Stores
 class Sampled:
     rows: int
     valid: int
+    # what is wrong with the first row that is not valid
+    complaint: str | None = None
     moved_to: str | None = None
 
 
@@ -50,5 +52,8 @@ class Sample:
             return Sampled(rows=0, valid=0, moved_to=page.url)
         mapper = Mapper(dataset)
         outcomes = [mapper(row) for row in page.rows]
-        valid = sum(isinstance(each, Record) for each in outcomes)
-        return Sampled(rows=len(outcomes), valid=valid)
+        bad = [each for each in outcomes if isinstance(each, Rejection)]
+        complaint = f"{bad[0].field or 'row'}: {bad[0].detail}" if bad else None
+        return Sampled(
+            rows=len(outcomes), valid=len(outcomes) - len(bad), complaint=complaint
+        )

@@ -199,7 +199,7 @@ class Work:
         """
         rest = min(wait, LONGEST_REST)
         self._closed[budget] = self._monotonic() + rest.total_seconds()
-        self._postpone(lease, fault, delay=rest, blame=blame)
+        self._postpone(lease, fault, delay=timedelta(), blame=blame)
 
     def _retry(
         self, lease: Lease, error: Exception, retry_after: timedelta | None

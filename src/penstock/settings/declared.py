@@ -186,5 +186,5 @@ class BudgetTable(Declared):
     stop_on: list[Annotated[int, Field(ge=400, le=599)]] = [401, 403]
 
     def rules(self) -> Iterator[Problem]:
-        if len({str(limit) for limit in self.rate}) < len(self.rate):
-            yield ("rate",), "names the same limit twice"
+        if len({limit.window for limit in self.rate}) < len(self.rate):
+            yield ("rate",), "names two limits for the same period; keep the lower one"

@@ -39,7 +39,8 @@ class MissingTable(Declared):
 
 class BadTable(Declared):
     max: CountOrNone | None = None
-    max_ratio: Ratio | None = None
+    # more than half is no bad luck but a wrong declaration
+    max_ratio: Ratio | None = 0.5
 
 
 class DeltaTable(Declared):

@@ -3,6 +3,7 @@
 `sign` gives the headers of one request; `accept` and `refuse` tell what became of them.
 """
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,8 @@ from penstock.errors import (
 TOKEN_BYTES = 1024 * 1024
 # a token is renewed before it ends, or a request could carry it past its end
 MARGIN = 60.0
+# what may stand in a header
+VISIBLE = re.compile(r"[\x21-\x7e]+")
 STOPPING = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 )
@@ -143,10 +146,13 @@ class TokenEndpoint:
 
 def read_token(answer: Answer) -> Token:
     try:
-        return msgspec.json.decode(answer.body, type=Token)
+        token = msgspec.json.decode(answer.body, type=Token)
     except (ValueError, RecursionError):
         # the answer may hold half a token: nothing of it is shown
         raise SourceUnavailable("the token endpoint sent no token") from None
+    if VISIBLE.fullmatch(token.access_token) is None:
+        raise SourceUnavailable("the token endpoint sent what no header can carry")
+    return token
 
 
 class ClientCredentials(Credentials):

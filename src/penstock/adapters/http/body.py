@@ -25,6 +25,8 @@ class Body:
 
     records: Sequence[bytes] = ()
     next: object = None
+    # the place of the next page is there, whatever it holds
+    names_next: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +99,16 @@ class BodyReader:
         if top is None or self._following is None:
             return Body(records=records)
         following = descend(top, self._following, cutter)
-        value = None if following is None else msgspec.json.decode(following)
-        return Body(records=records, next=value)
+        if following is None:
+            return Body(records=records, names_next=False)
+        return Body(records=records, next=msgspec.json.decode(following))
 
     def _no_data(
         self, told: str, body: bytes, content_type: str | None
     ) -> SourceUnavailable:
         begins = self._hiding.snippet(body, limit=SHOWN)
-        kept = self._hiding(content_type or "no content type")[:SHOWN]
+        kind = (content_type or "no content type").encode(errors="replace")
+        kept = self._hiding.snippet(kind, limit=SHOWN)
         return SourceUnavailable(
             f"{told} ({kept}, {len(body)} bytes, begins {begins!r})"
         )

@@ -9,8 +9,9 @@ import json
 import re
 from collections.abc import Iterator
 
-TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
-MEMBER = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:', re.DOTALL)
+# possessive, and an open string runs to the end: a hostile one must cost one pass
+TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
+MEMBER = re.compile(rb'\s*+("[^"\\]*+(?:\\.[^"\\]*+)*+")\s*+:', re.DOTALL)
 CLOSING = {b"[": b"]", b"{": b"}"}
 
 
@@ -65,7 +66,8 @@ def parts(text: bytes, bracket: bytes) -> Iterator[bytes]:
 def check(element: bytes) -> None:
     """Raise `ValueError` if an element is not JSON to a lenient reader."""
     try:
-        json.loads(element.decode(errors="replace"))
+        # how many digits a number has is for the row to judge
+        json.loads(element.decode(errors="replace"), parse_int=str)
     except RecursionError:
         # too deep to read, but well-formed as far as its brackets go
         return

@@ -4,18 +4,28 @@ import re
 from collections.abc import Collection, Mapping
 from urllib.parse import parse_qsl, quote, urldefrag, urljoin, urlsplit
 
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
+
 from penstock.adapters.http.hiding import READABLE
 
 # RFC 8288: <address>; name="value"; name=value, <address> …
-LINK = re.compile(r'<([^>]*)>((?:\s*;\s*[^\s;,="]+(?:\s*=\s*(?:"[^"]*"|[^\s;,"]*))?)*)')
+LINK = re.compile(
+    r'<([^<>]*)>((?:\s*;\s*[^\s;,="]+(?:\s*=\s*(?:"[^"]*"|[^\s;,"]*))?)*)'
+)
+# a longer header is no list of links but an attempt to keep us busy
+LONGEST_HEADER = 16_384
 RELATION = re.compile(r';\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]*))', re.IGNORECASE)
+
+# a backslash, a blank or a control character, or somebody's name before the host
+AMBIGUOUS = re.compile(r"[\x00-\x20\x7f\\\\]|^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#]*@")
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def next_link(header: str | None) -> str | None:
     """Return the address that a Link header calls next."""
-    for address, about in LINK.findall(header or ""):
+    for address, about in LINK.findall((header or "")[:LONGEST_HEADER]):
         for quoted, bare in RELATION.findall(about):
             if "next" in (quoted or bare).lower().split():
                 return str(address)
@@ -29,16 +39,26 @@ def resolve(base: str, address: str) -> str:
 
 def is_same_place(base: str, address: str) -> bool:
     """Tell whether an address may be sent what is meant for the first one."""
-    ours, theirs = place(base), place(address)
+    try:
+        ours, theirs = place(base), place(address)
+    except (ValueError, LocationParseError):
+        return False
     # the same host by TLS is safer, not another place
     return theirs in (ours, upgraded(ours))
 
 
 def place(address: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(address)
-    scheme = parts.scheme.lower()
+    """Return where an address leads, as read by the parser that will connect.
+
+    Others read some addresses differently, and what two read differently is no
+    address: a provider could have the key sent to a stranger.
+    """
+    if AMBIGUOUS.search(address):
+        raise ValueError("the address can be read in two ways")
+    parts = parse_url(address)
+    scheme = (parts.scheme or "").lower()
     port = parts.port or DEFAULT_PORTS.get(scheme)
-    return scheme, (parts.hostname or "").lower(), port
+    return scheme, (parts.host or "").lower(), port
 
 
 def upgraded(there: tuple[str, str, int | None]) -> tuple[str, str, int | None]:

@@ -39,6 +39,8 @@ class Seen:
     next: object = None
     # link: the address that was asked
     asked: str | None = None
+    # cursor, link: the answer speaks of a next page at all, if only to say none
+    names_next: bool = True
 
 
 class Step(NamedTuple):
@@ -91,8 +93,10 @@ def follow(pages: Pages, position: Position | None, seen: Seen, reach: Reach) ->
         case Paging.SINGLE:
             return Step(None, Proof.WHOLE)
         case Paging.CURSOR:
+            refuse_silence(pages, position, seen)
             return follow_token(position, seen.next)
         case Paging.LINK:
+            refuse_silence(pages, position, seen)
             return follow_link(seen)
         case Paging.KEYSET:
             return follow_keys(pages, position, seen, reach)
@@ -129,6 +133,21 @@ def follow_keys(
         return Step(None, Proof.END_OF_RANGE)
     step = go_on(pages, seen, {"after": last})
     return step._replace(rises=is_number(last))
+
+
+def refuse_silence(pages: Pages, position: Position | None, seen: Seen) -> None:
+    """Refuse to take a full first page for all there is.
+
+    An answer that never speaks of a next page may end here, or may be read at the
+    wrong place; only a page that is not full tells the difference.
+    """
+    is_full = pages.size is not None and seen.rows >= pages.size
+    if position is None and is_full and not seen.names_next:
+        place = "a Link header" if pages.next is None else repr(".".join(pages.next))
+        raise Rejected(
+            f"the first page is full, and the answer has no {place}: there may be "
+            "more; check source.pages.next, or set another source.pages.size"
+        )
 
 
 def follow_token(position: Position | None, token: object) -> Step:

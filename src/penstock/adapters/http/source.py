@@ -1,6 +1,7 @@
 """Fetch the pages of one dataset over HTTP."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from time import monotonic
@@ -85,10 +86,16 @@ class HttpPages(Source):
         request = self._writer.write(shard, position, since=since)
         if moved is not None:
             request = self._moved(request, moved)
+        began = monotonic()
         answer = self._send(request)
         if isinstance(answer, Moved):
             return answer
-        return self._page(request, answer, position, reach_of(shard))
+        page = self._page(request, answer, position, reach_of(shard))
+        if page.provider_time is None:
+            return page
+        # what the provider read, it read between our question and its answer
+        took = timedelta(seconds=monotonic() - began)
+        return replace(page, provider_time=page.provider_time - took)
 
     @override
     def preview(self, shard: Shard, *, since: datetime | None) -> str:
@@ -169,6 +176,9 @@ class HttpPages(Source):
             keys=keys,
             next=self._next(request, answer, body),
             asked=without(request.url, self._hiding.parameters),
+            names_next=body.names_next
+            if self._source.pages.next
+            else answer.headers.get("Link") is not None,
         )
         step = follow(self._source.pages, position, seen, reach)
         if reach.end is not None:

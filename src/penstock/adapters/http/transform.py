@@ -35,7 +35,7 @@ class RowTransform:
             return row._replace(unreadable=record)
         try:
             changed: object = self._transform(record)
-        except Exception as error:  # noqa: BLE001 (foreign code; the row says what it did)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (foreign code; the row says what it did)
             told = f"{type(error).__name__}: {error}"[:LONGEST]
             return row._replace(unreadable=f"transform raised {told}")
         if changed is None:

@@ -18,6 +18,7 @@ from penstock.domain.budget import (
     is_timely,
     remaining,
     reserve,
+    without_future,
 )
 from penstock.errors import BudgetClosed, BudgetStopped
 from penstock.ports import Budgets
@@ -32,7 +33,9 @@ class SqliteBudgets(Budgets):
         with self._database.write() as transaction:
             row = self._row(transaction, budget.name)
             refuse_stopped(row, budget.name)
-            usage = decode_usage(row["usage"])
+            usage = without_future(
+                budget, decode_usage(row["usage"]), now=transaction.now
+            )
             taken, grant = reserve(
                 budget, usage, now=transaction.now, not_before=row["closed_until"]
             )
@@ -91,6 +94,7 @@ class SqliteBudgets(Budgets):
             row = transaction.one("get_budget", name=budget.name)
             now = transaction.now
         usage = Usage() if row is None else decode_usage(row["usage"])
+        usage = without_future(budget, usage, now=now)
         left = 0 if row is None else row["closed_until"] - now
         return BudgetState(
             budget=budget,

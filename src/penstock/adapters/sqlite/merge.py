@@ -38,9 +38,10 @@ def merge(
         stored = known.get(tuple(table.stored(record.key)))
         if stored is None:
             created.append(record)
-        elif not is_older(record, stored, version) and (
-            stored.is_deleted or stored.digest != record.digest
+        elif stored.is_deleted or (
+            stored.digest != record.digest and not is_older(record, stored, version)
         ):
+            # what was deleted has no version any more that could be newer
             changed.append(record)
         else:
             untouched.append(record)

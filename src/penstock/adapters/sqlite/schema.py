@@ -5,6 +5,7 @@ import re
 import sqlite3
 from collections.abc import Sequence
 from importlib import resources
+from pathlib import Path
 
 from typing_extensions import override
 
@@ -14,6 +15,8 @@ from penstock.domain.dataset import Dataset
 from penstock.errors import Misconfigured
 from penstock.ports import Schema
 
+# "PENS", by which a file is known to be ours
+OURS = 0x50454E53
 NUMBERED = re.compile(r"^(\d{4})_\w+\.sql$")
 
 
@@ -26,6 +29,7 @@ class SqliteSchema(Schema):
         files = migrations()
         # every command comes by here: look before taking the lock that writers need
         with self._database.read() as transaction:
+            refuse_stranger(transaction.connection, self._database.path)
             if schema_version(transaction.connection) == len(files):
                 return []
         applied = []
@@ -37,6 +41,7 @@ class SqliteSchema(Schema):
                     f"{self._database.path} has schema version {known}, this penstock "
                     f"knows {len(files)}; use a newer one"
                 )
+            connection.execute(f"pragma application_id = {OURS:d}")
             for number, name, text in files[known:]:
                 run_script(connection, text)
                 # pragmas take no parameters; the number is our own
@@ -67,6 +72,16 @@ class SqliteSchema(Schema):
             )
             for index in table.indexes.values():
                 connection.execute(index)
+
+
+def refuse_stranger(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a database whose numbers mean something to another program."""
+    owner = connection.execute("pragma application_id").fetchone()[0]
+    if owner != OURS and (owner or schema_version(connection)):
+        raise Misconfigured(
+            f"{path} belongs to another program; "
+            "point penstock.database at a file of its own"
+        )
 
 
 def schema_version(connection: sqlite3.Connection) -> int:

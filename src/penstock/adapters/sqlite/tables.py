@@ -92,8 +92,9 @@ class Table:
         version = "null" if dataset.version is None else quoted(dataset.version)
         self.create = create_statement(dataset)
         self.indexes = {
-            f"{dataset.name}_by_{name}": "create index if not exists "
-            f"{quoted(f'{dataset.name}_by_{name}')} on {table} ({quoted(name)})"
+            # a colon stands in no declared name, so this is nobody's table
+            f"penstock:{dataset.name}:{name}": "create index if not exists "
+            f"{quoted(f'penstock:{dataset.name}:{name}')} on {table} ({quoted(name)})"
             for name in dataset.filter
             if [name] != list(dataset.key)
         }

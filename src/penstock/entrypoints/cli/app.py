@@ -71,6 +71,9 @@ app.command("demo")(demo.demo)
 
 def main() -> None:
     """Run a command; no traceback reaches a user who did not ask for it."""
+    for stream in (sys.stdout, sys.stderr):
+        # a terminal that cannot show a character is no reason to fail
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         app()
     except PenstockError as error:
@@ -85,6 +88,9 @@ def main() -> None:
         # the reader of our output went away: nothing is wrong, nobody listens
         sys.stderr.close()
         sys.exit(DONE)
+    except OSError as error:
+        tell("io", f"{error.filename or 'output'}: {error.strerror}")
+        sys.exit(FAILED)
     except Exception as error:
         if os.environ.get("PENSTOCK_TRACEBACK"):
             raise

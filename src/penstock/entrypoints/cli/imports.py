@@ -14,6 +14,8 @@ from penstock.entrypoints.cli.shared import (
     WithDefault,
     counted,
     default_help,
+    id_argument,
+    id_option,
     look,
     print_json,
     report,
@@ -31,7 +33,8 @@ app = typer.Typer(
 @app.command("list")
 def show(
     import_id: Annotated[
-        int | None, typer.Argument(help="One import; all of them without.")
+        int | None,
+        id_argument("One import; all without."),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Only of this dataset.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
@@ -75,7 +78,7 @@ def show(
 
 @app.command("cancel")
 def cancel(
-    import_id: Annotated[int, typer.Argument(help="The import to end.")],
+    import_id: Annotated[int, id_argument("The import to end.")],
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
@@ -93,7 +96,8 @@ def cancel(
 def audit(
     dataset: Name,
     import_id: Annotated[
-        int | None, typer.Option("--import", help="This import, not the newest.")
+        int | None,
+        id_option("--import", "This import, not the newest."),
     ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.domain.job import ImportId, Job, JobId, JobStatus
+from penstock.domain.text import shorten
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
@@ -14,6 +15,8 @@ from penstock.entrypoints.cli.shared import (
     WithDefault,
     counted,
     default_help,
+    id_argument,
+    id_option,
     look,
     print_json,
     session,
@@ -30,19 +33,24 @@ app = typer.Typer(
     cls=WithDefault, help=default_help("Look at jobs, or retry failed ones.", "jobs")
 )
 AT_ONCE = 1_000
+LONGEST_ERROR = 80
 
 
 @app.command("list")
 def show(
-    job: Annotated[int | None, typer.Argument(help="One job, with its errors.")] = None,
+    job: Annotated[
+        int | None,
+        id_argument("One job, with its errors."),
+    ] = None,
     status: Annotated[
         JobStatus | None, typer.Option(help="Only in this state.")
     ] = None,
     import_id: Annotated[
-        int | None, typer.Option("--import", help="Only of this import.")
+        int | None,
+        id_option("--import", "Only of this import."),
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Only of this dataset.")] = None,
-    after: Annotated[int, typer.Option(help="Begin after this id.")] = 0,
+    after: Annotated[int, id_option("--after", "Begin after this id.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
@@ -74,7 +82,7 @@ def show(
                 "fence": int(each.fence),
                 "attempts": each.attempts,
                 "proof": each.proof,
-                "last_error": each.errors[-1].message[:60] if each.errors else None,
+                "last_error": last_error(each),
             }
             for each in found
         ],
@@ -88,6 +96,8 @@ def show_one(job: Job, *, as_json: bool) -> None:
         print_json(told)
         return
     errors = told.pop("errors")
+    # what a worker goes on from, not what an operator reads
+    told["cursor"] = None if job.cursor is None else shorten(job.cursor)
     show_fields(told)
     for each in errors:
         stdout().print(
@@ -99,7 +109,7 @@ def show_one(job: Job, *, as_json: bool) -> None:
 
 @app.command("retry")
 def retry(
-    jobs: Annotated[list[int] | None, typer.Argument(help="The failed jobs.")] = None,
+    jobs: Annotated[list[int] | None, id_argument("The failed jobs.")] = None,
     failed: Annotated[
         bool,
         typer.Option(
@@ -118,6 +128,7 @@ def retry(
         refused: list[int] = []
         chosen = failed_jobs(penstock) if failed else map(JobId, jobs or [])
         for job in chosen:
+            refuse_other_declaration(penstock, job)
             (retried if store.retry(job) else refused).append(int(job))
     if refused and not failed:
         raise NotFound(
@@ -135,6 +146,18 @@ def retry(
         )
 
 
+def refuse_other_declaration(penstock: Penstock, job: JobId) -> None:
+    """Refuse what no worker with this file would take."""
+    known, _ = penstock.stores.imports.get(penstock.stores.jobs.get(job).import_id)
+    dataset = penstock.settings.dataset(known.dataset)
+    if known.declaration != penstock.declaration(dataset):
+        raise Misconfigured(
+            f"job {job} belongs to import {known.id}, which was planned under "
+            f"another declaration of {known.dataset!r}; start anew with: "
+            f"penstock run {known.dataset}"
+        )
+
+
 def failed_jobs(penstock: Penstock) -> Iterator[JobId]:
     """Yield the failed jobs of the newest import of every dataset."""
     for dataset in penstock.settings.datasets:
@@ -145,3 +168,11 @@ def failed_jobs(penstock: Penstock) -> Iterator[JobId]:
                 for each in some:
                     yield each.id
                 after = some[-1].id
+
+
+def last_error(job: Job) -> str | None:
+    """Return the error that matters; a job that is done has overcome its own."""
+    if not job.errors or job.status is JobStatus.DONE:
+        return None
+    message = job.errors[-1].message
+    return message if len(message) <= LONGEST_ERROR else f"{message[:LONGEST_ERROR]}…"

@@ -1,6 +1,7 @@
 """Plan an import, or show what it would do: `plan`."""
 
 import itertools
+import threading
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from penstock.entrypoints.cli.shared import (
     session,
     stdout,
 )
+from penstock.entrypoints.threads import stop_on_signals
 from penstock.wiring import Penstock
 
 Name = Annotated[str, typer.Argument(help="A dataset of the configuration.")]
@@ -41,7 +43,8 @@ def plan(
         typer.Option("--dry-run", help="Show shards, first requests and cost only."),
     ] = False,
     limit: Annotated[
-        int, typer.Option(min=1, help="How many shards a dry run shows.")
+        int,
+        typer.Option(min=1, max=100_000, help="How many shards a dry run shows."),
     ] = SHOWN,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
@@ -52,10 +55,11 @@ def plan(
         with look(config) as penstock:
             show_dry_run(penstock, dataset, scope, limit=limit, as_json=as_json)
         return
-    with session(config) as penstock:
+    halt = threading.Event()
+    with stop_on_signals(halt), session(config) as penstock:
         declared = penstock.settings.dataset(dataset)
         done = penstock.plan(
-            declared, scope, declaration=penstock.declaration(declared)
+            declared, scope, declaration=penstock.declaration(declared), halt=halt
         )
     verb = "Resumed" if done.resumed else "Planned"
     if as_json:

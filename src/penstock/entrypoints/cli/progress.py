@@ -16,6 +16,8 @@ from penstock.domain.job import Import, Shards
 
 LINE_EVERY = 2.0
 RATE_OVER = 5.0
+# below this many columns the figures need the place of the bar
+NARROW = 120
 
 
 class Show(Protocol):
@@ -55,10 +57,7 @@ def time_left(known: Import, shards: Shards, speed: float) -> timedelta | None:
 def describe(known: Import, speed: float, budget: Budget) -> str:
     counts = known.counts
     limit = f"/{budget.fastest:g}" if budget.limits else ""
-    told = (
-        f"{counts.pages:,} pages  {counts.seen:,} records  "
-        f"{speed:.1f}{limit} requests/s"
-    )
+    told = f"{counts.pages:,} pages {counts.seen:,} records {speed:.1f}{limit}/s"
     if counts.quarantined:
         told += f"  {counts.quarantined:,} bad"
     if known.rescues:
@@ -73,15 +72,15 @@ def progress(budget: Budget, *, quiet: bool) -> Iterator[Show]:
     if quiet:
         yield Silence()
     elif console.is_terminal:
-        with Progress(
-            SpinnerColumn(),
+        is_narrow = console.width < NARROW
+        columns = [
             TextColumn("{task.description}"),
-            BarColumn(bar_width=28),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f} shards"),
-            TextColumn("{task.fields[told]}"),
             TextColumn("ETA {task.fields[left]}"),
-            console=console,
-        ) as bars:
+            TextColumn("{task.fields[told]}"),
+        ]
+        bar = [] if is_narrow else [SpinnerColumn(), BarColumn(bar_width=28)]
+        with Progress(*bar, *columns, console=console) as bars:
             yield Bar(bars, budget)
     else:
         yield Lines(console, budget)

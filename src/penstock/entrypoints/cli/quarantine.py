@@ -15,6 +15,7 @@ from penstock.entrypoints.cli.shared import (
     Config,
     WithDefault,
     default_help,
+    id_option,
     look,
     plain,
     print_json,
@@ -40,7 +41,7 @@ def show(
         typer.Option("--export", help="Write all of them to a .csv or .jsonl file."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    after: Annotated[int, typer.Option(help="Begin after this id.")] = 0,
+    after: Annotated[int, id_option("--after", "Begin after this id.")] = 0,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:

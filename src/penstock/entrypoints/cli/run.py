@@ -7,13 +7,21 @@ from typing import Annotated
 import typer
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
+from penstock.domain.job import (
+    Import,
+    ImportId,
+    ImportStatus,
+    JobStatus,
+    Mode,
+    Shards,
+)
 from penstock.entrypoints.cli.plan import From, Name, TheMode, Until, read_scope
 from penstock.entrypoints.cli.progress import Show, progress
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
+    counted,
     print_json,
     report,
     session,
@@ -23,6 +31,7 @@ from penstock.entrypoints.cli.worker import Threads
 from penstock.entrypoints.crews import Crew, ProcessCrew, ThreadCrew
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.errors import StoreUnavailable
+from penstock.ports import JobFilter
 from penstock.wiring import Penstock
 
 LOOK_EVERY = 0.25
@@ -45,8 +54,10 @@ def run(
     halt = threading.Event()
     with stop_on_signals(halt), session(config) as penstock:
         declared = penstock.settings.dataset(dataset)
+        # what cannot work is told before anything is planned
+        penstock.source(declared)
         planned = penstock.plan(
-            declared, scope, declaration=penstock.declaration(declared)
+            declared, scope, declaration=penstock.declaration(declared), halt=halt
         )
         if planned.resumed and not as_json:
             typer.echo(f"Going on with import {planned.planned.id}.", err=True)
@@ -54,10 +65,14 @@ def run(
         with progress(penstock.budget(declared), quiet=as_json) as show:
             why = work(penstock, declared, planned.planned.id, crew, halt, show)
         known, shards = penstock.stores.imports.get(planned.planned.id)
+        error = last_error(penstock, known)
+        path = penstock.settings.sqlite_path
+        if path is not None and not path.exists():
+            raise StoreUnavailable(f"{path} was removed while the import ran")
     if as_json:
-        print_json({**report(known, shards), "stopped": why})
+        print_json({**report(known, shards), "error": error, "stopped": why})
     else:
-        show_report(known, shards)
+        show_report(known, shards, error)
         if why is not None:
             typer.echo(f"penstock: {why}", err=True)
     if known.status is not ImportStatus.DONE or not known.proven:
@@ -119,29 +134,46 @@ def stopped(penstock: Penstock, dataset: Dataset, crew: Crew) -> str | None:
     return None
 
 
-def show_report(known: Import, shards: Shards) -> None:
-    console = stdout()
+def show_report(known: Import, shards: Shards, error: str | None) -> None:
     counts = known.counts
-    end = known.finished_at
-    took = (
-        "" if end is None else f" in {(end - known.created_at).total_seconds():.1f} s"
-    )
     proof = "proven complete" if known.proven else "NOT proven complete"
-    console.print(
-        f"Import {known.id} of {known.dataset} ({known.mode}) is {known.status}, "
-        f"{proof}{took}."
+    # nobody runs it any more when this is read
+    status = "unfinished" if known.status is ImportStatus.RUNNING else known.status
+    say = stdout().print
+    say(
+        f"Import {known.id} of {known.dataset} ({known.mode}) is {status}, "
+        f"{proof}{duration(known)}."
     )
-    console.print(
+    say(
         f"  shards   {shards.done:,} done, {shards.split:,} split, "
         f"{shards.failed:,} failed, {shards.cancelled:,} cancelled, "
         f"{shards.open:,} open"
     )
-    console.print(f"  pages    {counts.pages:,} with {counts.requests:,} requests")
-    console.print(
+    say(f"  pages    {counts.pages:,} with {counted(counts.requests, 'request')}")
+    say(
         f"  records  {counts.seen:,} seen: {counts.inserted:,} inserted, "
         f"{counts.updated:,} updated, {counts.unchanged:,} unchanged, "
         f"{counts.quarantined:,} quarantined, {counts.dropped:,} dropped; "
         f"{counts.deleted:,} deleted"
     )
-    if known.note:
-        console.print(f"  note     {known.note}", markup=False)
+    if counts.quarantined:
+        say(f"  bad rows see: penstock quarantine {known.dataset}")
+    for name, text in (("error", error), ("note", known.note)):
+        if text is not None:
+            say(f"  {name:8} {text}", markup=False)
+
+
+def duration(known: Import) -> str:
+    end = known.finished_at
+    return (
+        "" if end is None else f" in {(end - known.created_at).total_seconds():.1f} s"
+    )
+
+
+def last_error(penstock: Penstock, known: Import) -> str | None:
+    """Return what ended the first job that failed."""
+    wanted = JobFilter(status=JobStatus.FAILED, import_id=known.id)
+    for job in penstock.stores.jobs.find(wanted, after=None, limit=1):
+        if job.errors:
+            return f"{job.shard_key}: {job.errors[-1].message}"
+    return None

@@ -18,7 +18,7 @@ from penstock.entrypoints.cli.shared import (
 )
 from penstock.errors import Misconfigured, PenstockError
 from penstock.settings import STARTER
-from penstock.wiring import Penstock, opened
+from penstock.wiring import Penstock, load_transform, opened
 
 
 def init(
@@ -51,6 +51,8 @@ def check(
 ) -> None:
     """Validate the configuration; nothing is changed."""
     settings = read_settings(config)
+    for dataset in settings.datasets.values():
+        load_transform(settings, dataset)
     told: dict[str, object] = {
         "config": str(config),
         "datasets": sorted(settings.datasets),
@@ -112,7 +114,10 @@ def try_sample(penstock: Penstock, dataset: Dataset) -> dict[str, object]:
     if found.moved_to is not None:
         return {"what": what, "ok": True, "detail": f"redirects to {found.moved_to}"}
     detail = f"{counted(found.rows, 'record')} in the first page, {found.valid} valid"
-    return {"what": what, "ok": bool(found.valid) or not found.rows, "detail": detail}
+    if found.complaint is not None:
+        detail += f"; the first that is not: {found.complaint}"
+    is_mostly_valid = found.valid * 2 >= found.rows
+    return {"what": what, "ok": is_mostly_valid, "detail": detail}
 
 
 def migrate(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from typer.core import TyperGroup
 
 from penstock.domain.job import Import, Shards
@@ -29,6 +30,18 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else.")
 ]
 DEFAULT_CONFIG = Path("penstock.toml")
+# beyond these, no provider has data and no calendar has room
+FIRST_YEAR, LAST_YEAR = 1000, 9000
+# the largest id a database can hold
+LARGEST_ID = 2**63 - 1
+
+
+def id_argument(what: str) -> Any:
+    return typer.Argument(min=1, max=LARGEST_ID, help=what)
+
+
+def id_option(name: str, what: str) -> Any:
+    return typer.Option(name, min=0, max=LARGEST_ID, help=what)
 
 
 class WithDefault(TyperGroup):
@@ -130,13 +143,9 @@ def show_table(title: str, rows: list[Mapping[str, object]], *, empty: str) -> N
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*(escape(shown(value)) for value in row.values()))
+        # data is data: brackets in it are no markup
+        table.add_row(*(Text(shown(value)) for value in row.values()))
     console.print(table)
-
-
-def escape(text: str) -> str:
-    # data is data: brackets in it are no markup
-    return text.replace("[", r"\[")
 
 
 def shown(value: object) -> str:
@@ -169,7 +178,7 @@ def read_instant(text: str | None, option: str) -> datetime | None:
     except ValueError:
         is_naive = True
     instant = parse_instant(text)
-    if instant is None or is_naive:
+    if instant is None or is_naive or not FIRST_YEAR <= instant.year <= LAST_YEAR:
         raise Misconfigured(
             f"{option} {text!r} is not a time with a zone; write 2026-01-31T12:00:00Z"
         )

@@ -10,6 +10,7 @@ from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
+    counted,
     print_json,
     session,
 )
@@ -76,6 +77,8 @@ def worker(
         )
     if as_json:
         print_json({"jobs_worked": worked, "left": left})
+    elif until_idle:
+        typer.echo(f"Worked {counted(worked, 'job')}.")
     if until_idle and left and not halt.is_set():
         typer.echo(
             f"penstock: {left} jobs wait for a stopped budget; see: penstock budgets",
