@@ -1,5 +1,6 @@
 """A plan is stored once and resumed; an audit judges it by what it was planned from."""
 
+import threading
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,7 +11,7 @@ from penstock.domain.axes import ListAxis, RangeAxis, TimeAxis, ValuesFrom
 from penstock.domain.dataset import Dataset, Delta, Missing, WhenMissing
 from penstock.domain.job import ImportStatus, Mode
 from penstock.domain.scope import Scope
-from penstock.errors import Misconfigured, NotFound
+from penstock.errors import Interrupted, Misconfigured, NotFound
 from penstock.flow.audit import Audit, Flaw
 from penstock.flow.plan import Plan
 from tests.builders import (
@@ -229,3 +230,14 @@ def test_marking_that_begins_in_mid_import_marks_nothing(stores, clock):
     assert ended.proven
     assert ended.counts.deleted == 0
     assert stores.records.count(marked) == 2
+
+
+def test_a_plan_that_is_interrupted_goes_on_where_it_was(stores):
+    plan = planner(stores, POI)
+    halt = threading.Event()
+    halt.set()
+
+    with pytest.raises(Interrupted):
+        plan(POI, FULL, declaration="d1", halt=halt)
+
+    assert plan(POI, FULL, declaration="d1").shards == 2
