@@ -989,3 +989,19 @@ def test_any_damage_to_a_good_tree_gives_settings_or_sentences(tmp_path_factory,
     node[key] = data.draw(garbage)
 
     settle(tmp_path_factory.getbasetemp(), tree)
+
+
+def test_a_secret_in_an_address_that_links_repeat_is_refused(tmp_path):
+    path = tmp_path / "penstock.toml"
+    path.write_text(
+        "[datasets.poi]\nkey = 'id'\n[datasets.poi.fields]\nid = 'ID'\n"
+        "[datasets.poi.source]\nurl = 'https://example.org/${KEY}/poi'\n"
+        "pages = { by = 'link' }\n",
+        encoding="utf-8",
+    )
+
+    with pytest.raises(Misconfigured) as refused:
+        load(path, {"KEY": "very-secret-value"})
+
+    assert "datasets.poi.source.url: holds a secret" in str(refused.value)
+    assert "very-secret-value" not in str(refused.value)

@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
+from penstock.domain.source import Paging
 from penstock.errors import Misconfigured
 from penstock.settings.build import built_budget, built_dataset, credentials
 from penstock.settings.declared import (
@@ -38,6 +39,10 @@ from penstock.settings.tree import Settings
 Table = TypeVar("Table", bound=Declared)
 Tree: TypeAlias = dict[str, object]
 
+KEPT_ADDRESS = (
+    "holds a secret, and the provider's next links, which repeat it, are kept in the "
+    "ledger; send it in headers or in query"
+)
 SECTIONS = ("penstock", "budgets", "datasets")
 
 
@@ -52,7 +57,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         for at, value in credentials(table.source):
             spelled = spell(("datasets", name, "source", *at))
             secrets.setdefault(value, f"${{{spelled}}}")
-    problems = reading.problems()
+    problems = [*reading.problems(), *secret_addresses(declaration, secrets)]
     if problems:
         told = (f"{path}: {spell(at)}: {sentence}" for at, sentence in problems)
         # redacted while still whole: half a secret would not be found
@@ -75,6 +80,17 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         },
         secrets=secrets,
     )
+
+
+def secret_addresses(
+    declaration: "Declaration", secrets: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Find addresses with a secret where the provider's own links are kept."""
+    for name, table in declaration.datasets.items():
+        pages, url = table.source.pages, table.source.url
+        follows = pages is not None and pages.by is Paging.LINK
+        if follows and redact(url, secrets) != url:
+            yield ("datasets", name, "source", "url"), KEPT_ADDRESS
 
 
 def read(path: Path) -> str:
