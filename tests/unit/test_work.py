@@ -381,6 +381,20 @@ def test_a_shard_at_the_cap_is_split_and_its_children_cover_it(stores, clock):
     assert bench.rows() == [1, 60]
 
 
+def test_an_ignored_filter_is_told_before_it_is_taken_for_a_cut(stores, clock):
+    axis = RangeAxis(
+        name="id", start=0, until=10, step=10, send_from="f", check=("id",)
+    )
+    declared = dataset(axes=(axis,))
+    declared = replace(declared, source=replace(declared.source, cap=3))
+    bench = Bench(stores, clock, declared)
+    plan(stores, declared, "id:0..10")
+    bench.work(page(101, 102, 103))()
+
+    assert bench.job().status is JobStatus.FAILED
+    assert bench.job().errors[-1].code == "filter_ignored"
+
+
 def test_a_shard_at_the_cap_that_cannot_be_divided_fails_clearly(bench, planned):
     source = replace(bench.dataset.source, cap=2)
     bench.dataset = replace(bench.dataset, source=source)

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from penstock.domain.budget import LATEST_USE, Budget, Grant
 from penstock.domain.dataset import Dataset
@@ -33,6 +34,8 @@ from penstock.errors import (
     TooManyBadRows,
 )
 from penstock.ports import Emit, Host, Source, Stores
+
+Mapped: TypeAlias = tuple[Sequence[Record], Sequence[Rejection]]
 
 MOST_HOPS = 5
 MOST_TOKENS = 20
@@ -100,11 +103,13 @@ class ImportShard:
         cursor = None if first.cursor is None else Cursor.decode(first.cursor)
         while True:
             page = self._fetch(held, shard, cursor, since)
+            # first of all: an ignored filter would look cut off in every smaller shard
+            mapped = map_page(self._map, page, outside, shard=first.shard_key)
             if self._is_cut_off(held.lease, page, cursor):
                 self._split(held.lease, shard)
                 return
             cursor = self._following(held.lease, page, cursor)
-            batch = self._batch(held.lease, page, cursor, outside)
+            batch = batch_of(page, cursor, mapped)
             self._commit(held, batch)
             if page.proof is not None:
                 self._emit(
@@ -211,20 +216,6 @@ class ImportShard:
             trail = trail.after(keys or [page.next], page=lease.page_seq + 1)
         return Cursor(position=page.next, rows=rows_after(page, cursor), trail=trail)
 
-    def _batch(
-        self, lease: Lease, page: Page, cursor: Cursor | None, outside: Outside
-    ) -> Batch:
-        records, rejections = map_page(self._map, page, outside, shard=lease.shard_key)
-        return Batch(
-            records=records,
-            rejections=rejections,
-            seen=len(page.rows) + page.dropped,
-            dropped=page.dropped,
-            cursor=None if cursor is None else cursor.encode(),
-            proof=page.proof,
-            provider_time=page.provider_time,
-        )
-
     def _commit(self, held: Held, batch: Batch) -> None:
         now = self._monotonic()
         held.lease, counts = self._ledger.commit_page(self._dataset, held.lease, batch)
@@ -251,9 +242,20 @@ def rows_after(page: Page, cursor: Cursor | None) -> int:
     return before + len(page.rows) + page.dropped
 
 
-def map_page(
-    mapper: Mapper, page: Page, outside: Outside, *, shard: str
-) -> tuple[Sequence[Record], Sequence[Rejection]]:
+def batch_of(page: Page, cursor: Cursor | None, mapped: Mapped) -> Batch:
+    records, rejections = mapped
+    return Batch(
+        records=records,
+        rejections=rejections,
+        seen=len(page.rows) + page.dropped,
+        dropped=page.dropped,
+        cursor=None if cursor is None else cursor.encode(),
+        proof=page.proof,
+        provider_time=page.provider_time,
+    )
+
+
+def map_page(mapper: Mapper, page: Page, outside: Outside, *, shard: str) -> Mapped:
     """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
     records: list[Record] = []
     rejections: list[Rejection] = []

@@ -56,7 +56,7 @@ def time_left(known: Import, shards: Shards, speed: float) -> timedelta | None:
 
 def describe(known: Import, speed: float, budget: Budget) -> str:
     counts = known.counts
-    limit = f"/{budget.fastest:g}" if budget.limits else ""
+    limit = f" of {budget.fastest:g}" if budget.limits else ""
     told = f"{counts.pages:,} pages {counts.seen:,} records {speed:.1f}{limit}/s"
     if counts.quarantined:
         told += f"  {counts.quarantined:,} bad"
