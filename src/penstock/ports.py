@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
-from penstock.domain.budget import Budget, BudgetState, Grant
+from penstock.domain.budget import Budget, BudgetState, Grant, Usage
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import Event
 from penstock.domain.job import (
@@ -290,6 +290,36 @@ class Budgets(Protocol):
     def state(self, budget: Budget) -> BudgetState: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """What is known of a budget whose fast store has lost its memory."""
+
+    usage: Usage
+    # the clock by which the usage was counted, now and when it was noted
+    now: int
+    noted_at: int
+    closed_for: timedelta | None = None
+    closed_reason: str | None = None
+    stopped: str | None = None
+
+
+class LastingBudgets(Budgets, Protocol):
+    """Budgets in a store that forgets nothing, and can keep notes for one that may."""
+
+    @abstractmethod
+    def recall(self, budget: Budget) -> Remembered | None:
+        """Return what is known of a budget, or None if it was never used."""
+        ...
+
+    @abstractmethod
+    def remember(self, budget: Budget, usage: Usage, *, ahead: int) -> None:
+        """Note what another store has counted, by a clock `ahead` of ours in microseconds.
+
+        A count never falls by it: of two notes the higher one holds, bucket by bucket.
+        """
+        ...
+
+
 class Source(Protocol):
     """Where the pages of one dataset come from."""
 
@@ -437,10 +467,12 @@ __all__ = [
     "Imports",
     "JobFilter",
     "Jobs",
+    "LastingBudgets",
     "Ledger",
     "Quarantined",
     "Records",
     "Redact",
+    "Remembered",
     "Replay",
     "Schema",
     "Source",
