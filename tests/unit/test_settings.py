@@ -8,11 +8,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote, quote_plus, unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
+from redis.connection import parse_url as parse_redis_url
 
 from penstock.domain.axes import BboxAxis, ListAxis, RangeAxis, TimeAxis, ValuesFrom
 from penstock.domain.budget import Limit
@@ -20,6 +23,10 @@ from penstock.domain.dataset import FieldType, WhenMissing
 from penstock.domain.source import AuthKind, End, Paging
 from penstock.errors import Misconfigured, NotFound
 from penstock.settings import STARTER, Settings, fingerprint, load
+from penstock.settings.addresses import read_address
+from penstock.settings.problems import Unfit
+from penstock.settings.server_options import POSTGRES_OPTIONS, REFUSED_OPTIONS
+from penstock.settings.servers import as_database, as_redis
 from penstock.settings.units import parse_duration, parse_rate, parse_size
 
 SECRET = "s3cr3t/va+lue"
@@ -321,12 +328,16 @@ def test_a_wrong_key_is_named_with_the_nearest_word(refuse, added, problem):
 
 
 BAD_PENSTOCK = {
-    "postgres": ("database = 'postgresql://u@h/d'", "database: only sqlite:///"),
     "memory": ("database = 'sqlite:///:memory:'", "database: must name a file"),
     "no file": ("database = 'sqlite://'", "database: must name a file"),
-    "redis": (
-        "redis = 'redis://x'",
-        "penstock.redis: not supported in this version; remove it (budgets are kept",
+    "options": ("database = 'sqlite:///x.db?mode=ro'", "takes a file name only"),
+    "folder": ("database = 'sqlite:///data/'", "database: names a folder"),
+    "no text": ("database = 5", "database: must be text in quotes, such as 'sqlite"),
+    "no redis text": ("redis = 6379", "redis: must be text in quotes, such as 'redis"),
+    "replicas": ("replicas = []", "penstock.replicas: not supported in this version"),
+    "schema of a file": (
+        "schema = 'tenant'",
+        "penstock.schema: SQLite has no schemas; remove it, or name a PostgreSQL",
     ),
     "lease": ("lease = '5'", "lease: '5' is not a duration such as"),
     "lease number": ("lease = 60", "lease: must be a duration such as"),
@@ -348,6 +359,188 @@ def test_a_wrong_common_setting_is_refused(refuse, added, problem):
     text = MINIMAL.replace("[penstock]", f"[penstock]\n{added}")
 
     assert [each for each in refuse(text) if problem in each]
+
+
+def in_penstock(*lines: str) -> str:
+    return MINIMAL.replace("[penstock]", "\n".join(["[penstock]", *lines]))
+
+
+ON_POSTGRES = "database = 'postgresql://u@h/d'"
+PERCENT_ENCODE = "percent-encode its user and password"
+BAD_DATABASES = {
+    "mysql": ("mysql://u@h/d", "mysql:// is not supported; write 'sqlite:///"),
+    "driver": ("postgresql+psycopg://u@h/d", "driver; write postgresql://"),
+    "capitals": ("POSTGRES://u@h/d", "small letters; write postgresql://"),
+    "no scheme": ("host=h dbname=d", "is not the address of a database; write"),
+    "no slashes": ("postgresql:u@h/d", "is not the address of a database; write"),
+    "no host": ("postgresql://u@/d", "names no host; write 'postgresql://user@host"),
+    "nothing": ("postgresql://", "names no host; write 'postgresql://user@host"),
+    "empty host option": ("postgresql:///d?host=", "names no host"),
+    "no database": ("postgresql://u@h", "names no database behind the host; write"),
+    "slash only": ("postgresql://u@h/", "names no database behind the host; write"),
+    "two names": ("postgresql://u@h/a/b", "goes on behind the name of the database"),
+    "hosts": ("postgresql://u@h,,i/d", "has an empty host between its commas"),
+    "no number": ("postgresql://u@h:pg/d", "port that is no number from 1 to 65535"),
+    "port 0": ("postgresql://u@h:0/d", "port that is no number from 1 to 65535"),
+    "high port": ("postgresql://u@h:65536/d", "port that is no number from 1 to"),
+    "empty port": ("postgresql://u@h:/d", "port that is no number from 1 to 65535"),
+    "port option": ("postgresql://u@h/d?port=1,x", "port that is no number from 1 to"),
+    "bracket": ("postgresql://u@[::1/d", "brackets around what is no IPv6 address"),
+    "no IPv6": ("postgresql://u@[h]/d", "brackets around what is no IPv6 address"),
+    "fragment": ("postgresql://u@h/d#x", "must have no fragment; write %23 for a #"),
+    "space": ("postgresql://u@h/my db", "holds a space, a line break or"),
+    "letter": ("postgresql://ü@h/d", "or a character outside ASCII; remove it, or"),
+    "no escape": ("postgresql://u:100%@h/d", "write %25 for a plain %"),
+    "no text": ("postgresql://u:%ff@h/d", "holds escapes that are not UTF-8 text"),
+    "escaped line": ("postgresql://u:a%0A@h/d", "the escape of a control character"),
+    "at": ("postgresql://u:a@b@h/d", PERCENT_ENCODE),
+    "slash": ("postgresql://u:a/b@h/d", PERCENT_ENCODE),
+    "question": ("postgresql://u:a?b@h/d", PERCENT_ENCODE),
+    "brackets": ("postgresql://u:a[b]@h/d", PERCENT_ENCODE),
+    "option": ("postgresql://u@h/d?sslmod=x", "did you mean 'sslmode'?"),
+    "odd option": ("postgresql://u@h/d?qqqq=x", "'qqqq' is no option of PostgreSQL; r"),
+    "no value": ("postgresql://u@h/d?sslmode", "not written as name=value&name=value"),
+    "end": ("postgresql://u@h/d?sslmode=require&", "not written as name=value"),
+    "equals": ("postgresql://u@h/d?host=a=b", "not written as name=value"),
+    "twice": ("postgresql://u@h/d?user=a", "says user before and behind the '?'"),
+    "option twice": (
+        "postgresql://u@h/d?sslmode=require&sslmode=disable",
+        "gives option 'sslmode' twice; keep one",
+    ),
+    "options": (
+        "postgresql://u@h/d?options=-csearch_path%3Dx",
+        "option 'options' is set by Penstock itself; remove it, and set it for the ro",
+    ),
+    "name": ("postgresql://u@h/d?application_name=x", "is set by Penstock itself"),
+    "encoding": ("postgresql://u@h/d?client_encoding=x", "is set by Penstock itself"),
+    "replication": ("postgresql://u@h/d?replication=1", "opens no session that can"),
+    "ssl": ("postgresql://u@h/d?ssl=true", "write sslmode=require"),
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"), BAD_DATABASES.values(), ids=list(BAD_DATABASES)
+)
+def test_a_wrong_database_is_refused_with_a_remedy(refuse, url, problem):
+    [found] = refuse(in_penstock(f"database = '{url}'"))
+
+    assert found.startswith("penstock.database: ")
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://u@h/d", "postgresql://u@h/d"),
+        ("postgres://h/d", "postgres://h/d"),
+        ("postgresql://u:pass@h:5433/d", "postgresql://u@h:5433/d"),
+        ("postgresql://u:a:b%40@[::1]:1/d", "postgresql://u@[::1]:1/d"),
+        ("postgresql://h,i:5433/d", "postgresql://h,i:5433/d"),
+        ("postgresql://%2Ftmp/d", "postgresql://%2Ftmp/d"),
+        ("postgresql:///d?host=/tmp&port=5433", "postgresql:///d?host=/tmp&port=5433"),
+        ("postgresql://?service=main", "postgresql://?service=main"),
+        ("postgresql://h?dbname=d", "postgresql://h?dbname=d"),
+        (
+            "postgresql://u@h/d?password=pass&sslmode=verify-full&sslpassword=key",
+            "postgresql://u@h/d?sslmode=verify-full",
+        ),
+        (
+            "postgresql://u@h/d?connect_timeout=5",
+            "postgresql://u@h/d?connect_timeout=5",
+        ),
+    ],
+)
+def test_a_database_may_be_a_server(read, url, place):
+    settings = read(in_penstock(f"database = '{url}'"))
+
+    assert settings.postgres_url == settings.database == url
+    assert settings.sqlite_path is None
+    assert settings.place == place
+    assert settings.schema == "penstock"
+
+
+def test_a_database_in_a_file_is_no_server(read):
+    settings = read(MINIMAL)
+
+    assert settings.postgres_url is None
+    assert settings.place == "sqlite:///penstock.db"
+    assert settings.redis is None
+
+
+def test_every_option_of_libpq_is_either_known_or_refused():
+    of_libpq = {each.keyword.decode() for each in pq.Conninfo.get_defaults()}
+
+    assert of_libpq <= POSTGRES_OPTIONS | REFUSED_OPTIONS.keys()
+    assert not POSTGRES_OPTIONS & REFUSED_OPTIONS.keys()
+
+
+BAD_REDIS = {
+    "scheme": ("valkey://h", "valkey:// is not the address of a Redis server; write"),
+    "no scheme": ("127.0.0.1:6379", "is not the address of a Redis server; write 're"),
+    "no host": ("redis://", "names no host; write 'redis://127.0.0.1:6379/0'"),
+    "database only": ("redis:///0", "names no host; write 'redis://127.0.0.1:6379/0'"),
+    "hosts": ("redis://h,i", "must name one host"),
+    "port": ("redis://h:redis", "port that is no number from 1 to 65535"),
+    "database": ("redis://h/main", "must end with the number of a database, as"),
+    "two databases": ("redis://h/1/2", "must end with the number of a database, as"),
+    "minus": ("redis://h/-1", "must end with the number of a database, as"),
+    "option": ("redis://h/0?db=1", "takes no options; write 'redis://"),
+    "tls option": ("rediss://h?ssl_ca_cert=x", "did you mean 'ssl_ca_certs'?"),
+    "cert": ("rediss://h?ssl_cert_reqs=no", "must be one of none, optional, required"),
+    "user only": ("redis://pass@h", "has a user and no password; write redis://user:"),
+    "at": ("redis://:a@b@h", PERCENT_ENCODE),
+    "fragment": ("redis://h#0", "must have no fragment"),
+    "space": ("redis://h /0", "holds a space, a line break or"),
+    "no socket": ("unix://", "must name a socket by its whole path, as 'unix:///run"),
+    "root": ("unix:///", "must name a socket by its whole path, as 'unix:///run"),
+    "folder": ("unix:///run/", "must name a socket by its whole path, as 'unix:///run"),
+    "relative": ("unix://run/r.sock", "must name a socket by its whole path, as"),
+    "socket option": ("unix:///r.sock?dbb=0", "did you mean 'db'?"),
+    "socket database": ("unix:///r.sock?db=x", "db must be the number of a database"),
+}
+
+
+@pytest.mark.parametrize(("url", "problem"), BAD_REDIS.values(), ids=list(BAD_REDIS))
+def test_a_wrong_redis_is_refused_with_a_remedy(refuse, url, problem):
+    [found] = refuse(in_penstock(f"redis = '{url}'"))
+
+    assert found.startswith("penstock.redis: ")
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://h", "redis://127.0.0.1:6379/0", "redis://:pass@h/15", "redis://[::1]/",
+     "rediss://u:pass@h?ssl_ca_certs=/ca.pem&ssl_cert_reqs=required",
+     "unix:///run/redis.sock", "unix://u:pass@/run/redis.sock?db=3"],
+)  # fmt: skip
+@pytest.mark.parametrize("database", ["sqlite:///x.db", "postgresql://u@h/d"])
+def test_redis_stands_beside_any_database(read, database, url):
+    settings = read(in_penstock(f"database = '{database}'", f"redis = '{url}'"))
+
+    assert settings.redis == url
+
+
+@pytest.mark.parametrize("name", ["public", "tenant_7", "penstock_test"])
+def test_a_server_may_hold_several_schemas(read, name):
+    assert read(in_penstock(ON_POSTGRES, f"schema = '{name}'")).schema == name
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("pg_temp", "is PostgreSQL's own; choose another, such as 'penstock'"),
+        ("information_schema", "is PostgreSQL's own; choose another"),
+        ("My Schema", "is no name"),
+        ("", "is no name"),
+        ("x" * 49, "is no name"),
+    ],
+)
+def test_a_wrong_schema_is_refused(refuse, name, problem):
+    [found] = refuse(in_penstock(ON_POSTGRES, f"schema = '{name}'"))
+
+    assert found.startswith("penstock.schema: ")
+    assert problem in found
 
 
 BAD_FIELDS = {
@@ -399,6 +592,25 @@ BAD_USES = {
     "version": ("key = 'id'", "key = 'id'\nversion = 'note'", "version: 'note' is a l"),
     "transform": ("key = 'id'", "key = 'id'\ntransform = 'x.y'", "not 'module:functi"),
     "cache": ("key = 'id'", "key = 'id'\ncache = '60s'", "cache: not supported in th"),
+    "partition": ("key = 'id'", "key = 'id'\npartition = 'nam'", "did you mean 'name'"),
+    "local partition": (
+        "key = 'id'",
+        "key = 'id'\npartition = 'note'",
+        "partition: 'note' is a local field, which no import brings",
+    ),
+    "partition type": (
+        "key = 'id'",
+        "key = 'id'\npartition = 'lat'",
+        "partition: 'lat' is of type float, not int or text",
+    ),
+    "empty partition": (
+        "key = 'id'",
+        "key = 'id'\npartition = 'name'",
+        (
+            "partition: 'name' may be missing, and then a row has no partition; "
+            "give it required = true or a default"
+        ),
+    ),
     "key default": ('type = "int"', 'type = "int", default = 1', "id.default: is nev"),
 }
 
@@ -410,6 +622,42 @@ def test_a_use_of_a_field_is_held_against_its_declaration(refuse, old, new, prob
     text = MINIMAL.replace(old.replace("'", '"'), new, 1)
 
     assert [each for each in refuse(text) if problem in each]
+
+
+@pytest.mark.parametrize(
+    ("field", "declared"),
+    [
+        ("id", "{ type = 'int' }"),
+        ("area", "{ required = true }"),
+        ("area", "{ type = 'int', required = true }"),
+        ("area", "{ default = 'none' }"),
+        ("area", "{ type = 'int', default = 0 }"),
+    ],
+)
+@pytest.mark.parametrize("database", ["sqlite:///x.db", "postgresql://u@h/d"])
+def test_a_dataset_is_divided_by_a_field_that_is_never_empty(
+    read, database, field, declared
+):
+    text = in_penstock(f"database = '{database}'").replace(
+        'id = { type = "int" }\n', ""
+    )
+    text = text.replace("[datasets.poi]", f"[datasets.poi]\npartition = '{field}'")
+    fields = {"id": "{ type = 'int' }", field: declared}
+    lines = "\n".join(f"{name} = {each}" for name, each in fields.items())
+
+    settings = read(text.replace("poi.fields]", f"poi.fields]\n{lines}"))
+
+    assert settings.dataset("poi").partition == field
+
+
+def test_a_default_of_spaces_leaves_a_row_without_partition(refuse):
+    text = MINIMAL.replace("[datasets.poi]", "[datasets.poi]\npartition = 'area'")
+
+    [found] = refuse(
+        text.replace("poi.fields]", "poi.fields]\narea = { default = ' ' }")
+    )
+
+    assert "partition: 'area' may be missing" in found
 
 
 BAD_SOURCES = {
@@ -784,6 +1032,150 @@ def test_a_credential_written_in_the_file_is_a_secret_too(read):
     assert hidden == "Bearer ${datasets.poi.source.auth.token}"
 
 
+CANARY = "c4nary/Ünd+x"
+WRITTEN = quote(CANARY, safe="").lower()
+
+
+@pytest.mark.parametrize(
+    ("key", "url"),
+    [
+        ("database", f"postgresql://u:{WRITTEN}@h/d"),
+        ("database", f"postgres://u@h/d?password={WRITTEN}"),
+        ("database", f"postgresql://u@h/d?sslmode=require&sslpassword={WRITTEN}"),
+        ("redis", f"redis://:{WRITTEN}@h/0"),
+        ("redis", f"unix://u:{WRITTEN}@/run/redis.sock"),
+        ("redis", f"rediss://h?ssl_password={WRITTEN}"),
+    ],
+)
+def test_a_password_written_in_an_address_is_a_secret_too(read, key, url):
+    settings = read(in_penstock(f"{key} = '{url}'"))
+
+    assert "c4nary" not in f"{settings!r} {settings} {settings.place}"
+    for form in (
+        WRITTEN,
+        CANARY,
+        quote(CANARY),
+        quote_plus(CANARY),
+        repr(CANARY)[1:-1],
+    ):
+        assert settings.redact(f"<{form}>") == f"<${{penstock.{key}}}>"
+    assert "c4nary" not in settings.redact(url).lower()
+
+
+@pytest.mark.parametrize("key", ["database", "redis"])
+@pytest.mark.parametrize(
+    "url",
+    ["%s://u:c4nary@h:x/1", "%s://u:c4nary@x@h/1", "%s://u:c4/nary@h/1",
+     "%s://u:12/c4nary?c4nary@h/1", "%s://u:c4nary?c4nary@h/1", "%s://u:c4nary#@h/1",
+     "%s://u:c4nary%%@h/1", "%s://u:c4nary %%0A@h/1", "%s://u:c4nary@/?c4nary=1@2",
+     "%s://c4nary@h/a/b", "%s://u:c4nary[@h/1", "mongo%s://u:c4nary@h/1",
+     "%s+x://u:c4nary@h/1", "u:c4nary@h", "c4nary", "%s://h/1?password=c4nary&x=1"],
+)  # fmt: skip
+def test_a_refused_address_is_not_repeated(refuse, key, url):
+    scheme = {"database": "postgresql", "redis": "redis"}[key]
+    written = url % scheme if "%s" in url else url
+
+    problems = refuse(in_penstock(f"{key} = '{written}'"))
+
+    assert any(each.startswith(f"penstock.{key}: ") for each in problems)
+    assert "c4" not in "".join(problems)
+    assert "nary" not in "".join(problems)
+
+
+def test_a_password_is_in_no_problem_of_another_key(refuse):
+    database = "database = 'postgresql://u:c4nary@h/d'"
+
+    [problem] = refuse(in_penstock(database, "lease = 'c4nary'"))
+
+    assert problem.startswith("penstock.lease: '${penstock.database}' is not")
+
+
+def test_a_password_from_the_environment_keeps_its_name(read):
+    url = "postgresql://u:${PGPASSWORD}@${PGHOST}/d"
+    environ = {"PGPASSWORD": "c4%40nary", "PGHOST": "db.internal"}
+
+    settings = read(in_penstock(f"database = '{url}'"), environ)
+
+    assert settings.postgres_url == "postgresql://u:c4%40nary@db.internal/d"
+    assert settings.place == "postgresql://u@${PGHOST}/d"
+    assert settings.redact("c4%40nary") == "${PGPASSWORD}"
+    assert settings.redact("c4@nary") == "${penstock.database}"
+
+
+@pytest.mark.parametrize("login", ["someone:someone", "u:penstock", "u:data", "u:host"])
+def test_a_password_that_is_shown_as_a_name_hides_no_name(read, login):
+    settings = read(in_penstock(f"database = 'postgresql://{login}@host/data'"))
+
+    assert settings.redact("someone data host penstock") == "someone data host penstock"
+    assert settings.place == f"postgresql://{login.partition(':')[0]}@host/data"
+
+
+def test_a_password_does_not_make_an_address_of_a_dataset_secret(read):
+    text = in_penstock("database = 'postgresql://u:example@h/d'")
+
+    assert read(text + PAGES + "by = 'link'").redact("example") != "example"
+
+
+def test_an_address_in_a_traceback_has_no_password():
+    address = read_address("redis://u:c4nary@h/0", such_as="redis://h/0")
+
+    assert repr(address) == "Address('redis://u@h/0')"
+
+
+escapes = st.sampled_from(["%40", "%2f", "%C3%BC", "%", "%00", "%ff", "%0A"])
+parts = st.one_of(
+    escapes,
+    st.sampled_from(
+        [":", "@", "/", "?", "&", "=", ",", "[", "]", "#", "+", "::1", "5432", "0",
+         "host=", "port=", "password=", "sslmode=", "ssl_password=", "db=", "ü", " "]
+    ),
+    st.text(alphabet="abcXYZ019._-~!$'()*;", min_size=1, max_size=5),
+)  # fmt: skip
+tails = st.one_of(
+    st.lists(parts, max_size=12).map("".join),
+    st.tuples(*[st.lists(parts, max_size=3).map("".join)] * 4).map(
+        lambda each: "{}:{}@h{}/1?{}".format(*each)
+    ),
+)
+
+
+@given(tail=tails)
+def test_what_is_accepted_means_the_same_to_libpq(tail):
+    url = f"postgresql://{tail}"
+    try:
+        as_database(url)
+    except Unfit:
+        return
+
+    meant = conninfo_to_dict(url)
+    address = read_address(url, such_as=url)
+    said = dict(address.options)
+    for name, written in {
+        "user": address.user,
+        "password": address.password,
+        "dbname": address.path.removeprefix("/"),
+        "host": ",".join(each.name.strip("[]") for each in address.hosts),
+    }.items():
+        assert meant.get(name, "") == unquote(said.get(name, written))
+
+
+@given(tail=tails, scheme=st.sampled_from(["redis", "rediss", "unix"]))
+def test_what_is_accepted_means_the_same_to_redis(tail, scheme):
+    url = f"{scheme}://{tail}"
+    try:
+        as_redis(url)
+    except Unfit:
+        return
+
+    meant = parse_redis_url(url)
+    address = read_address(url, such_as=url)
+    assert meant.get("username", "") == unquote(address.user)
+    assert meant.get("password", "") == unquote(address.password)
+    host = unquote(address.hosts[0].name.strip("[]"))
+    assert meant.get("host", "").lower() == host.lower()
+    assert meant.get("port", 0) == int(address.hosts[0].port or 0)
+
+
 @pytest.mark.parametrize(
     "place",
     [
@@ -868,6 +1260,7 @@ def test_the_fingerprint_changes_with_what_is_imported(read, old, new):
         ("max = 1000, ", "max = 2000, "),
         ("max   = 10000 ", "max   = 20000 "),
         ("# note     =", "note ="),
+        ('key     = "id"', 'key     = "id"\npartition = "id"'),
     ],
 )
 def test_the_fingerprint_ignores_what_may_change_on_the_way(read, old, new):

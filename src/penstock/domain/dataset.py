@@ -108,6 +108,8 @@ class Dataset:
     missing: Missing = field(default_factory=Missing)
     bad: Tolerance = field(default_factory=Tolerance)
     version: str | None = None
+    # the field by whose values PostgreSQL divides the rows; no effect elsewhere
+    partition: str | None = None
     transform: str | None = None
     priority: int = 0
     region: str | None = None

@@ -90,6 +90,7 @@ def built_dataset(name: str, table: DatasetTable) -> Dataset:
         missing=Missing(do=table.missing.do, max_drop=table.missing.max_drop),
         bad=Tolerance(max=table.bad.max, max_ratio=table.bad.max_ratio),
         version=table.version,
+        partition=table.partition,
         transform=table.transform,
         priority=table.priority,
         region=table.region,

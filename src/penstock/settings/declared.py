@@ -21,8 +21,8 @@ from pydantic import (
 from penstock.domain.budget import Limit
 from penstock.domain.source import Path, path_of
 from penstock.settings import units
-from penstock.settings.later import ONLY_SQLITE
 from penstock.settings.problems import Problem, Refused, Unfit
+from penstock.settings.servers import SQLITE, as_database, as_redis, as_schema
 
 LARGEST_INT = 2**63 - 1
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
@@ -153,29 +153,23 @@ RecordPathOrTop: TypeAlias = Annotated[Path, PlainValidator(as_path_or_top)]
 Parameter: TypeAlias = Annotated[str, PlainValidator(as_parameter)]
 
 
-def as_database(value: object) -> str:
-    if not isinstance(value, str):
-        raise Unfit("must be text in quotes, such as 'sqlite:///penstock.db'")
-    if not value.startswith("sqlite:"):
-        raise Unfit(ONLY_SQLITE)
-    path = value.removeprefix("sqlite:///")
-    if path == value or not path or ":memory:" in path:
-        raise Unfit(
-            "must name a file that all workers share, as 'sqlite:///penstock.db'"
-        )
-    if "?" in path or "\x00" in path:
-        raise Unfit("takes a file name only, without options")
-    if path.endswith("/"):
-        raise Unfit("names a folder, not a file")
-    return value
-
-
 class PenstockTable(Declared):
-    database: Annotated[str, PlainValidator(as_database)] = "sqlite:///penstock.db"
+    database: Annotated[str, PlainValidator(as_database)] = SQLITE
+    redis: Annotated[str, PlainValidator(as_redis)] | None = None
+    # pydantic has a schema of its own
+    schema_name: Annotated[Name, AfterValidator(as_schema)] = Field(
+        default="penstock", alias="schema"
+    )
     lease: Duration = timedelta(seconds=60)
     wait: DurationOrNone = timedelta(seconds=10)
     commit_timeout: Duration = timedelta(seconds=10)
     attempts: Annotated[int, Field(ge=1, le=1000)] = 8
+
+    def rules(self) -> Iterator[Problem]:
+        is_sqlite = self.database.startswith("sqlite:")
+        if is_sqlite and "schema_name" in self.model_fields_set:
+            told = "SQLite has no schemas; remove it, or name a PostgreSQL database"
+            yield ("schema",), told
 
 
 class BudgetTable(Declared):

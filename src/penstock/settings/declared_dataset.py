@@ -65,6 +65,7 @@ class DatasetTable(Declared):
     missing: MissingTable = MissingTable()
     bad: BadTable = BadTable()
     version: Text | None = None
+    partition: Text | None = None
     transform: Text | None = None
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
     region: Text | None = None

@@ -4,20 +4,14 @@ Delete a line here when the key gets its place in the declared models.
 """
 
 LATER = {
-    "penstock.replicas": "remove it (the database is one SQLite file)",
-    "penstock.redis": "remove it (budgets are kept in the database)",
+    "penstock.replicas": "remove it (everything is read from the database itself)",
     "penstock.engine": "remove it (workers run locally)",
     "penstock.broker": "remove it (workers claim from the database)",
-    "penstock.schema": "remove it (SQLite has no schemas)",
     "schedules": "remove it (start imports with cron and 'penstock run')",
     "auth": "remove it (there is no HTTP API yet)",
     "datasets.*.cache": "remove it (there is no HTTP API yet)",
-    "datasets.*.partition": "remove it (SQLite has no partitions)",
     "datasets.*.archive": "remove it (no row is archived)",
     "datasets.*.fields.*.column": "give 'path', the place in the JSON record",
 }
 
-ONLY_SQLITE = (
-    'only sqlite:/// in this version; write database = "sqlite:///penstock.db"'
-)
 ONLY_HTTP = "'csv' is not supported in this version; only 'http' is"

@@ -34,6 +34,7 @@ from penstock.settings.problems import (
 )
 from penstock.settings.rules import Surroundings, broken_rules, circles
 from penstock.settings.secrets import Filler, redact
+from penstock.settings.servers import server_passwords
 from penstock.settings.tree import Settings
 
 Table = TypeVar("Table", bound=Declared)
@@ -51,13 +52,17 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     filler = Filler(environ)
     tree = filler.fill(parse(path, read(path)))
     reading = Reading(filler.problems)
-    declaration = reading.declare(tree if isinstance(tree, dict) else {})
+    tables = tree if isinstance(tree, dict) else {}
+    declaration = reading.declare(tables)
     secrets = dict(filler.secrets)
     for name, table in declaration.datasets.items():
         for at, value in credentials(table.source):
             spelled = spell(("datasets", name, "source", *at))
             secrets.setdefault(value, f"${{{spelled}}}")
     problems = [*reading.problems(), *secret_addresses(declaration, secrets)]
+    # added after the rule above: no request carries them
+    for at, value in server_passwords(tables.get("penstock")):
+        secrets.setdefault(value, f"${{{spell(at)}}}")
     if problems:
         told = (f"{path}: {spell(at)}: {sentence}" for at, sentence in problems)
         # redacted while still whole: half a secret would not be found
@@ -66,6 +71,8 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     return Settings(
         path=path,
         database=penstock.database,
+        redis=penstock.redis,
+        schema=penstock.schema_name,
         lease=penstock.lease,
         longest_wait=penstock.wait,
         commit_timeout=penstock.commit_timeout,

@@ -17,6 +17,7 @@ from penstock.settings.declared_axes import (
     ValuesTable,
 )
 from penstock.settings.declared_dataset import DatasetTable
+from penstock.settings.declared_field import built_field
 from penstock.settings.declared_source import PagesTable, placeholders
 from penstock.settings.problems import Problem, did_you_mean
 from penstock.settings.units import spell_duration
@@ -27,6 +28,7 @@ Sent: TypeAlias = tuple[str, tuple[str, ...], str]
 KEY_TYPES = frozenset(
     {FieldType.TEXT, FieldType.INT, FieldType.DATE, FieldType.TIMESTAMP}
 )
+PARTITION_TYPES = frozenset({FieldType.TEXT, FieldType.INT})
 ORDERED_TYPES = KEY_TYPES | {FieldType.FLOAT}
 
 
@@ -60,6 +62,12 @@ def field_rules(table: DatasetTable) -> Iterator[Problem]:
         ("geo", table.geo or (), frozenset({FieldType.FLOAT}), True),
         ("filter", table.filter, any_type - {FieldType.JSON}, True),
         ("version", [table.version] if table.version else (), ORDERED_TYPES, False),
+        (
+            "partition",
+            [table.partition] if table.partition else (),
+            PARTITION_TYPES,
+            False,
+        ),
     ]
     for where, names, types, may_be_local in uses:
         for name, times in Counter(names).items():
@@ -77,8 +85,17 @@ def field_rules(table: DatasetTable) -> Iterator[Problem]:
             elif where == "key" and field.default is not None:
                 told = "is never used: a key is always required"
                 yield ("fields", name, "default"), told
+            elif where == "partition" and may_be_empty(table, name):
+                told = f"{name!r} may be missing, and then a row has no partition"
+                yield (where,), f"{told}; give it required = true or a default"
     if all(field.local for field in table.fields.values()):
         yield ("fields",), "are all local; an import needs one to write"
+
+
+def may_be_empty(table: DatasetTable, name: str) -> bool:
+    # a default of spaces alone is none
+    field = built_field(name, table.fields[name], is_key=name in table.key)
+    return not field.required and field.default is None
 
 
 def lease_rules(table: DatasetTable, penstock: PenstockTable) -> Iterator[Problem]:

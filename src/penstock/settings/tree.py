@@ -10,6 +10,7 @@ from penstock.domain.dataset import Dataset
 from penstock.errors import NotFound
 from penstock.settings import secrets
 from penstock.settings.problems import did_you_mean
+from penstock.settings.servers import SQLITE, is_postgres, shown_address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -17,8 +18,12 @@ class Settings:
     """One frozen tree, read once; adapters are given values of it, never itself."""
 
     path: Path
-    # where ledger and records live
-    database: str = "sqlite:///penstock.db"
+    # where ledger and records live; it may hold a password: show `place` instead
+    database: str = SQLITE
+    # where budgets are kept; none: in the database
+    redis: str | None = None
+    # the PostgreSQL schema of all our tables
+    schema: str = "penstock"
     # how long a job belongs to a worker that does not commit
     lease: timedelta = timedelta(seconds=60)
     # the longest a worker waits for a token while it holds a lease
@@ -44,6 +49,16 @@ class Settings:
         if not self.database.startswith(prefix):
             return None
         return self.path.parent / self.database.removeprefix(prefix)
+
+    @property
+    def postgres_url(self) -> str | None:
+        """The database server, password and all; none where it is a file."""
+        return self.database if is_postgres(self.database) else None
+
+    @property
+    def place(self) -> str:
+        """The database as an operator may see it."""
+        return self.redact(shown_address(self.database))
 
     def dataset(self, name: str) -> Dataset:
         """Return a declared dataset; raises `NotFound` with the nearest name."""
