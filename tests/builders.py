@@ -6,12 +6,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from penstock.adapters.sqlite.budgets import SqliteBudgets
+from penstock.adapters.sql.stores import stores_of
+from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.database import Database
-from penstock.adapters.sqlite.imports import SqliteImports
-from penstock.adapters.sqlite.jobs import SqliteJobs
-from penstock.adapters.sqlite.ledger import SqliteLedger
-from penstock.adapters.sqlite.records import SqliteRecords
 from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.domain.budget import Budget, Limit
 from penstock.domain.dataset import Dataset, DatasetName, Field, FieldType
@@ -28,7 +25,7 @@ from penstock.domain.job import (
 from penstock.domain.mapping import content_digest
 from penstock.domain.page import Batch, Proof, Reason, Record, Rejection
 from penstock.domain.source import HttpSource
-from penstock.ports import JobFilter, Stores
+from penstock.ports import Declarations, JobFilter, Stores
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 # how long the leases of the stores under test last
@@ -54,13 +51,8 @@ class Clock:
 
 
 def sqlite_stores(database: Database, *, lease: timedelta = LEASE) -> Stores:
-    return Stores(
-        schema=SqliteSchema(database),
-        imports=SqliteImports(database),
-        ledger=SqliteLedger(database, lease=lease),
-        jobs=SqliteJobs(database),
-        budgets=SqliteBudgets(database),
-        records=SqliteRecords(database),
+    return stores_of(
+        database, schema=SqliteSchema(database), lease=lease, bell=Silence()
     )
 
 
@@ -179,14 +171,26 @@ def plan(
 
 def claim(stores: Stores, of: Dataset, owner: WorkerId = ANN) -> Lease:
     """Take the next job, which must be there."""
-    lease = stores.ledger.claim(owner, declarations={of.name: "d1"}, region=None)
+    lease = claim_any(stores, {of.name: "d1"}, owner=owner)
     assert lease is not None
     return lease
 
 
+def claim_any(
+    stores: Stores,
+    declarations: Declarations,
+    *,
+    owner: WorkerId = ANN,
+    region: str | None = None,
+) -> Lease | None:
+    """Take the next job of these datasets, if there is one."""
+    found = stores.ledger.claim(owner, declarations=declarations, region=region)
+    return found[0] if found else None
+
+
 def idle(stores: Stores, of: Dataset) -> bool:
     """Say whether a worker finds nothing to do."""
-    return stores.ledger.claim(BEN, declarations={of.name: "d1"}, region=None) is None
+    return claim_any(stores, {of.name: "d1"}, owner=BEN) is None
 
 
 def run(stores: Stores, of: Dataset, *pages: Batch, mode: Mode = Mode.FULL) -> Import:

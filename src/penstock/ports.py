@@ -52,12 +52,24 @@ class Schema(Protocol):
         ...
 
     @abstractmethod
+    def pending(self) -> Sequence[str]:
+        """Return what `migrate` would apply; raise `Misconfigured` if the tables are
+        those of a newer version.
+        """  # noqa: D205 (one sentence that needs two lines)
+        ...
+
+    @abstractmethod
     def prepare(self, dataset: Dataset) -> None:
         """Create a dataset's table, or add what its declaration gained.
 
         Raises `Misconfigured`, and changes nothing, if a declared type or key differs
         from the stored one.
         """
+        ...
+
+    @abstractmethod
+    def tend(self, dataset: Dataset) -> None:
+        """Do what keeps a dataset's table fast, if it is due: asked often, by all."""
         ...
 
 
@@ -119,6 +131,11 @@ class Imports(Protocol):
         ...
 
     @abstractmethod
+    def peek(self, import_id: ImportId) -> Import:
+        """Return an import alone, without counting its jobs; raise `NotFound`."""
+        ...
+
+    @abstractmethod
     def recent(
         self, *, dataset: str | None, limit: int
     ) -> Sequence[tuple[Import, Shards]]:
@@ -135,15 +152,30 @@ class Ledger(Protocol):
 
     @abstractmethod
     def claim(
-        self, owner: WorkerId, *, declarations: Declarations, region: str | None
-    ) -> Lease | None:
-        """Take the next job, with fence + 1, or None if none is due.
+        self,
+        owner: WorkerId,
+        *,
+        declarations: Declarations,
+        region: str | None,
+        most: int = 1,
+    ) -> Sequence[Lease]:
+        """Take the next jobs of one import, each with fence + 1; none if none is due.
 
         Due is a pending job whose time has come, or a leased one whose lease has ended
         (a rescue). Higher priority first, then the import that was served longest ago,
         then the oldest job. Only jobs of imports that were planned under one of these
         declarations of their dataset, and of this region or of none;
         no region takes any. A job whose third lease in a row ends is failed instead.
+        """
+        ...
+
+    @abstractmethod
+    def next_due(
+        self, *, declarations: Declarations, region: str | None
+    ) -> timedelta | None:
+        """Say how long until the first of the jobs that `claim` looks at is due.
+
+        None if there is none, now or later.
         """
         ...
 
@@ -225,8 +257,8 @@ class Jobs(Protocol):
         ...
 
     @abstractmethod
-    def pages(self, job: JobId) -> Iterator[PageEntry]:
-        """Yield the committed pages of a job in order."""
+    def pages(self, jobs: Sequence[JobId]) -> Iterator[tuple[JobId, PageEntry]]:
+        """Yield the committed pages of jobs in the order of their ids and numbers."""
         ...
 
     @abstractmethod
@@ -425,6 +457,22 @@ class Records(Protocol):
         ...
 
 
+class Bell(Protocol):
+    """Tells the idle that there may be new work."""
+
+    @property
+    @abstractmethod
+    def patience(self) -> timedelta:
+        """How long an idle worker may go without asking."""
+        ...
+
+    @property
+    @abstractmethod
+    def rings(self) -> int:
+        """How often it has rung; who remembers the number hears the next ring."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
     """Everything that is kept, behind its ports."""
@@ -435,6 +483,7 @@ class Stores:
     jobs: Jobs
     budgets: Budgets
     records: Records
+    bell: Bell
 
 
 class Halt(Protocol):
@@ -459,6 +508,7 @@ class Host:
 
 
 __all__ = [
+    "Bell",
     "Budgets",
     "Declarations",
     "Emit",

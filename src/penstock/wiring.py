@@ -15,12 +15,9 @@ from typing import Any
 
 from penstock.adapters.http.client import Client
 from penstock.adapters.http.source import HttpPages
-from penstock.adapters.sqlite.budgets import SqliteBudgets
+from penstock.adapters.sql.stores import stores_of
+from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.database import Database
-from penstock.adapters.sqlite.imports import SqliteImports
-from penstock.adapters.sqlite.jobs import SqliteJobs
-from penstock.adapters.sqlite.ledger import SqliteLedger
-from penstock.adapters.sqlite.records import SqliteRecords
 from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.adapters.telemetry.log import log_events
 from penstock.domain.budget import Budget, without_limit
@@ -28,13 +25,14 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.job import WorkerId
 from penstock.errors import Misconfigured
 from penstock.flow.audit import Audit
+from penstock.flow.claims import Claims, Worker
 from penstock.flow.finish import Finish
 from penstock.flow.import_shard import ImportShard, Patience
 from penstock.flow.plan import DryRun, Plan
 from penstock.flow.replay import ReplayQuarantine
 from penstock.flow.sample import Sample
 from penstock.flow.sweep import Sweep
-from penstock.flow.work import Desk, Terms, Work, Worker
+from penstock.flow.work import Desk, Terms, Work
 from penstock.ports import Declarations, Emit, Halt, Host, Source, Stores
 from penstock.settings import Settings, fingerprint
 
@@ -138,14 +136,17 @@ class Penstock:
         """Set up all that is needed to work these datasets; threads share it."""
         return {name: self._desk(dataset, host) for name, dataset in names.items()}
 
-    def work(self, desks: Mapping[str, Desk], worker: Worker, host: Host) -> Work:
+    def claims(self, worker: Worker, host: Host) -> Claims:
+        return Claims(worker, ledger=self.stores.ledger, monotonic=host.monotonic)
+
+    def work(self, desks: Mapping[str, Desk], claims: Claims, host: Host) -> Work:
         terms = Terms(
             lease=self.settings.lease,
             attempts=self.settings.attempts,
             redact=self.settings.redact,
         )
         return Work(
-            worker,
+            claims,
             desks=desks,
             stores=self.stores,
             terms=terms,
@@ -189,13 +190,8 @@ def opened(
     if path is None:
         raise Misconfigured("penstock.database: only sqlite:/// in this version")
     database = Database(IN_MEMORY if scratch else path, busy=settings.commit_timeout)
-    stores = Stores(
-        schema=SqliteSchema(database),
-        imports=SqliteImports(database),
-        ledger=SqliteLedger(database, lease=settings.lease),
-        jobs=SqliteJobs(database),
-        budgets=SqliteBudgets(database),
-        records=SqliteRecords(database),
+    stores = stores_of(
+        database, schema=SqliteSchema(database), lease=settings.lease, bell=Silence()
     )
     try:
         yield Penstock(settings=settings, stores=stores, emit=emit)

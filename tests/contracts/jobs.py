@@ -88,7 +88,7 @@ class JobsContract:
     def test_a_job_without_pages_has_none(self, stores: Stores):
         import_id = plan(stores, POI)
 
-        assert list(stores.jobs.pages(jobs_of(stores, import_id)[0].id)) == []
+        assert list(stores.jobs.pages([jobs_of(stores, import_id)[0].id])) == []
 
     # retrying
 

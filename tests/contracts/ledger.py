@@ -33,6 +33,7 @@ from tests.builders import (
     batch,
     begin,
     claim,
+    claim_any,
     dataset,
     idle,
     ids,
@@ -95,7 +96,7 @@ def everything(stores: Stores, lease: Lease) -> object:
     return (
         jobs_of(stores, lease.import_id),
         stores.imports.get(lease.import_id),
-        list(stores.jobs.pages(lease.job)),
+        [page for _, page in stores.jobs.pages([lease.job])],
         rows(stores, POI),
         stores.records.quarantine(POI, after=0, limit=100),
     )
@@ -202,7 +203,7 @@ class LedgerContract:
     def test_no_dataset_asked_for_is_no_job(self, stores: Stores):
         plan(stores, POI)
 
-        assert stores.ledger.claim(ANN, declarations={}, region=None) is None
+        assert claim_any(stores, {}) is None
 
     def test_imports_are_served_in_turn(self, stores: Stores):
         plan(stores, POI, "a", "b", mode=Mode.FULL)
@@ -217,12 +218,7 @@ class LedgerContract:
         plan(stores, SHOPS, "x", "y")
         both = [POI.name, SHOPS.name]
 
-        taken = [
-            stores.ledger.claim(
-                ANN, declarations=dict.fromkeys(both, "d1"), region=None
-            )
-            for _ in range(6)
-        ]
+        taken = [claim_any(stores, dict.fromkeys(both, "d1")) for _ in range(6)]
 
         assert [lease and lease.shard_key for lease in taken] == [
             *("a", "x", "b", "y"),
@@ -235,9 +231,7 @@ class LedgerContract:
         claim(stores, POI)
         plan(stores, SHOPS, "x")
 
-        lease = stores.ledger.claim(
-            ANN, declarations={"poi": "d1", "shops": "d1"}, region=None
-        )
+        lease = claim_any(stores, {"poi": "d1", "shops": "d1"})
 
         assert lease is not None
         assert lease.shard_key == "x"
@@ -247,12 +241,7 @@ class LedgerContract:
         plan(stores, replace(SHOPS, priority=5), "x", "y")
         both = [POI.name, SHOPS.name]
 
-        taken = [
-            stores.ledger.claim(
-                ANN, declarations=dict.fromkeys(both, "d1"), region=None
-            )
-            for _ in range(3)
-        ]
+        taken = [claim_any(stores, dict.fromkeys(both, "d1")) for _ in range(3)]
 
         assert [lease and lease.shard_key for lease in taken] == ["x", "y", "a"]
 
@@ -271,9 +260,7 @@ class LedgerContract:
     ):
         plan(stores, replace(POI, region=job_region))
 
-        lease = stores.ledger.claim(
-            ANN, declarations={POI.name: "d1"}, region=worker_region
-        )
+        lease = claim_any(stores, {POI.name: "d1"}, region=worker_region)
 
         assert (lease is not None) is is_taken
 
@@ -493,7 +480,7 @@ class LedgerContract:
             )
         stores.ledger.commit_page(POI, lease, last())
 
-        pages = list(stores.jobs.pages(lease.job))
+        pages = [page for _, page in stores.jobs.pages([lease.job])]
 
         assert [page.page_seq for page in pages] == [1, 2, 3]
         assert [page.seen for page in pages] == [1, 1, 0]

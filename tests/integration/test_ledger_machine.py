@@ -48,6 +48,7 @@ from tests.builders import (
     TIMEOUT,
     Clock,
     batch,
+    claim_any,
     dataset,
     jobs_of,
     last,
@@ -217,9 +218,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(target=leases, owner=WORKERS)
     def claim(self, owner: WorkerId):
-        lease = self.stores.ledger.claim(
-            owner, declarations={POI.name: "d1"}, region=None
-        )
+        lease = claim_any(self.stores, {POI.name: "d1"}, owner=owner)
         self.bury()
         now = self.clock.now
         due = {
@@ -435,7 +434,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if not self.imports:
             return
         for job_id, job in self.jobs.items():
-            pages = list(self.stores.jobs.pages(job_id))
+            pages = [page for _, page in self.stores.jobs.pages([job_id])]
             assert [page.page_seq for page in pages] == list(
                 range(1, len(job.pages) + 1)
             )

@@ -23,6 +23,7 @@ from tests.builders import (
     begin,
     budget,
     claim,
+    claim_any,
     dataset,
     ids,
     jobs_of,
@@ -57,9 +58,7 @@ def import_all(path: Path, worker: str) -> Told:
     """Work until nothing is left; tell each claim, and each page committed."""
     stores = open_sqlite(path)
     done: Told = []
-    while lease := stores.ledger.claim(
-        WorkerId(worker), declarations={"poi": "d1"}, region=None
-    ):
+    while lease := claim_any(stores, {"poi": "d1"}, owner=WorkerId(worker)):
         done.append(("claim", lease.job, lease.fence))
         number = lease.page_seq
         while number < PAGES:
@@ -297,9 +296,7 @@ def test_a_lease_is_lost_by_the_clock_of_the_database(path):
     stale = claim(hurried, POI)
     lease = None
     while lease is None:
-        lease = hurried.ledger.claim(
-            WorkerId("ben"), declarations={"poi": "d1"}, region=None
-        )
+        lease = claim_any(hurried, {"poi": "d1"}, owner=WorkerId("ben"))
 
     assert lease.fence == stale.fence + 1
     with pytest.raises(LeaseLost):

@@ -16,7 +16,6 @@ from penstock.errors import LeaseLost, Misconfigured, StoreUnavailable
 from penstock.ports import Stores
 from tests.builders import (
     A_MOMENT,
-    ANN,
     BEN,
     LEASE,
     SECOND,
@@ -24,6 +23,7 @@ from tests.builders import (
     batch,
     budget,
     claim,
+    claim_any,
     dataset,
     last,
     open_sqlite,
@@ -222,7 +222,7 @@ class TestTheFile:
         holder.execute("begin immediate")
 
         assert stores.records.count(POI) == 1
-        assert stores.ledger.claim(ANN, declarations={"poi": "d1"}, region=None) is None
+        assert claim_any(stores, {"poi": "d1"}) is None
 
         holder.execute("rollback")
         holder.close()

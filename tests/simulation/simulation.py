@@ -8,22 +8,20 @@ from typing import Any, cast
 
 from typing_extensions import override
 
-from penstock.adapters.sqlite.budgets import SqliteBudgets
-from penstock.adapters.sqlite.imports import SqliteImports
-from penstock.adapters.sqlite.jobs import SqliteJobs
-from penstock.adapters.sqlite.ledger import SqliteLedger
-from penstock.adapters.sqlite.records import SqliteRecords
+from penstock.adapters.sql.stores import stores_of
+from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.domain.events import Event, WorkerFailed
 from penstock.domain.job import Import, ImportStatus, JobStatus, Mode, WorkerId
 from penstock.domain.scope import Scope
 from penstock.errors import LeaseLost, Misconfigured, PenstockError, StoreUnavailable
 from penstock.flow.audit import Audit
+from penstock.flow.claims import Claims, Worker
 from penstock.flow.finish import Finish
 from penstock.flow.import_shard import ImportShard
 from penstock.flow.plan import Plan
 from penstock.flow.sweep import Sweep
-from penstock.flow.work import Desk, Terms, Work, Worker
+from penstock.flow.work import Desk, Terms, Work
 from penstock.ports import (
     Budgets,
     Halt,
@@ -136,13 +134,8 @@ class Simulation:
         schema.migrate()
         schema.prepare(self.dataset)
         self.database.connection.has_transactions = not sabotage.without_transactions
-        self.inner = Stores(
-            schema=schema,
-            imports=SqliteImports(self.database),
-            ledger=SqliteLedger(self.database, lease=scenario.patience.lease),
-            jobs=SqliteJobs(self.database),
-            budgets=SqliteBudgets(self.database),
-            records=SqliteRecords(self.database),
+        self.inner = stores_of(
+            self.database, schema=schema, lease=scenario.patience.lease, bell=Silence()
         )
         self.stores = Stores(
             schema=schema,
@@ -151,6 +144,7 @@ class Simulation:
             jobs=cast("Jobs", self._watched("jobs", self.inner.jobs)),
             budgets=cast("Budgets", self._watched("budgets", self.inner.budgets)),
             records=cast("Records", self._watched("records", self.inner.records)),
+            bell=self.inner.bell,
         )
         self.finish = Finish(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)
@@ -387,7 +381,11 @@ class Simulation:
             budget=self.scenario.budget.name,
         )
         return Work(
-            Worker(owner=owner),
+            Claims(
+                Worker(owner=owner),
+                ledger=self.stores.ledger,
+                monotonic=host.monotonic,
+            ),
             desks={self.dataset.name: desk},
             stores=self.stores,
             terms=Terms(lease=self.scenario.patience.lease, attempts=8, redact=str),

@@ -8,6 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from penstock.adapters.sql.database import Outcome
 from penstock.adapters.sqlite.database import Database, Transaction
 from tests.simulation.world import World
 
@@ -65,17 +66,15 @@ class SimulatedDatabase(Database):
         self._between = False
 
     @override
-    @contextmanager
-    def write(self) -> Iterator[Transaction]:
+    def write(self, work: Callable[[Transaction], Outcome]) -> Outcome:
         self._let_others()
-        with super().write() as transaction:
-            yield transaction
+        return super().write(work)
 
     @override
     @contextmanager
-    def read(self) -> Iterator[Transaction]:
+    def stream(self) -> Iterator[Transaction]:
         self._let_others()
-        with super().read() as transaction:
+        with super().stream() as transaction:
             yield transaction
 
     def begin_call(self) -> None:

@@ -152,14 +152,14 @@ def test_with_commits_that_renew_no_lease_the_simulation_fails():
     "sabotage",
     [
         pytest.param(
-            Sabotage(statements={"claim_job": ("fence = fence + 1", "fence = fence")}),
+            Sabotage(statements={"claim_jobs": ("fence = fence + 1", "fence = fence")}),
             id="a claim does not raise the fence",
         ),
         pytest.param(
             Sabotage(
                 statements={
-                    "find_due_job": ("lease_until < :now", "lease_until > 0"),
-                    "claim_job": ("lease_until < :now", "lease_until > 0"),
+                    "find_due_import": ("lease_until < :now", "lease_until > 0"),
+                    "claim_jobs": ("lease_until < :now", "lease_until > 0"),
                 }
             ),
             id="a lease that still runs is taken over",

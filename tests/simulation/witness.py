@@ -7,6 +7,7 @@ At the end it compares its books with the tables.
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -128,9 +129,11 @@ class Witness:
         """The running actor begins anew, knowing nothing."""
         self._workers[self._world.me] = WorkerBook()
 
-    def ledger_claim(self, lease: Lease | None, *_: Any, **__: Any) -> None:
-        if lease is None:
-            return
+    def ledger_claim(self, leases: Sequence[Lease], *_: Any, **__: Any) -> None:
+        for lease in leases:
+            self._claimed(lease)
+
+    def _claimed(self, lease: Lease) -> None:
         job = self._jobs.setdefault(lease.job, JobBook())
         self._demand(
             lease.fence == job.fence + 1,
@@ -523,7 +526,7 @@ class Tables:
         self._database = database
 
     def rows(self, sql: str, *parameters: object) -> list[Any]:
-        with self._database.read() as transaction:
+        with self._database.stream() as transaction:
             return transaction.connection.execute(sql, parameters).fetchall()
 
     def live(self) -> dict[int, Raw]:

@@ -15,11 +15,11 @@ from penstock.errors import Interrupted, Misconfigured, NotFound
 from penstock.flow.audit import Audit, Flaw
 from penstock.flow.plan import Plan
 from tests.builders import (
-    ANN,
     NOON,
     SECOND,
     Clock,
     claim,
+    claim_any,
     dataset,
     last,
     record,
@@ -59,7 +59,7 @@ def planner(stores, *datasets: Dataset) -> Plan:
 
 def finish(stores, of: Dataset) -> None:
     """Import every job of a dataset with one record each."""
-    while lease := stores.ledger.claim(ANN, declarations={of.name: "d1"}, region=None):
+    while lease := claim_any(stores, {of.name: "d1"}):
         stores.ledger.commit_page(of, lease, last(record(int(lease.job))))
         stores.imports.close(of, lease.import_id, failed=None)
 

@@ -5,7 +5,9 @@ from importlib import resources
 
 import pytest
 
-from penstock.adapters.statements import load, parse
+from penstock.adapters.sql.statements import load, parse
+
+ADAPTERS = ["penstock.adapters.sqlite", "penstock.adapters.postgres"]
 
 
 def test_statements_are_cut_at_their_names():
@@ -29,14 +31,18 @@ def test_a_name_that_stands_twice_is_refused(tmp_path, monkeypatch):
         load("twice")
 
 
-def test_the_statements_of_sqlite_are_loaded():
-    statements = load("penstock.adapters.sqlite")
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_the_statements_of_an_adapter_are_loaded(adapter):
+    assert {"claim_jobs", "advance_job", "get_budget"} <= set(load(adapter))
 
-    assert {"claim_job", "advance_job", "get_budget"} <= set(statements)
 
-
-def test_every_statement_of_a_worker_is_fenced():
-    statements = load("penstock.adapters.sqlite")
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_every_statement_of_a_worker_is_fenced(adapter):
+    statements = {
+        # PostgreSQL's driver names a parameter in another way
+        name: re.sub(r"%\((\w+)\)s", r":\1", text)
+        for name, text in load(adapter).items()
+    }
     fenced = [name for name, text in statements.items() if ":fence" in text]
 
     assert len(fenced) >= 6
@@ -47,12 +53,15 @@ def test_every_statement_of_a_worker_is_fenced():
         assert guard in re.sub(r"\s+", " ", statements[name]), name
 
 
-def test_every_statement_is_used():
-    package = resources.files("penstock.adapters.sqlite")
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_every_statement_is_used(adapter):
     code = "".join(
-        file.read_text() for file in package.iterdir() if file.name.endswith(".py")
+        file.read_text()
+        for package in (adapter, "penstock.adapters.sql")
+        for file in resources.files(package).iterdir()
+        if file.name.endswith(".py")
     )
 
-    unused = [name for name in load("penstock.adapters.sqlite") if name not in code]
+    unused = [name for name in load(adapter) if f'"{name}"' not in code]
 
     assert unused == []

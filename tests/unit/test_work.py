@@ -23,11 +23,21 @@ from penstock.errors import (
     SourceUnavailable,
     Throttled,
 )
+from penstock.flow.claims import Claims, Worker
 from penstock.flow.finish import Finish
 from penstock.flow.import_shard import ImportShard, Patience
-from penstock.flow.work import Desk, Terms, Work, Worker
+from penstock.flow.work import Desk, Terms, Work
 from penstock.ports import Host, JobFilter, Source, Stores
-from tests.builders import ANN, BEN, LEASE, Clock, dataset, plan, sqlite_stores
+from tests.builders import (
+    ANN,
+    BEN,
+    LEASE,
+    Clock,
+    claim_any,
+    dataset,
+    plan,
+    sqlite_stores,
+)
 
 ATTEMPTS = 3
 PATIENCE = Patience(
@@ -111,7 +121,11 @@ class Bench:
             ),
         )
         return Work(
-            Worker(owner=owner),
+            Claims(
+                Worker(owner=owner),
+                ledger=self.stores.ledger,
+                monotonic=host.monotonic,
+            ),
             desks={self.dataset.name: desk},
             stores=self.stores,
             terms=Terms(lease=LEASE, attempts=ATTEMPTS, redact=lambda text: text),
@@ -275,7 +289,7 @@ def test_a_wish_to_stop_releases_the_job_without_blame(bench, planned):
 def test_a_worker_that_lost_its_lease_writes_nothing(bench, planned):
     def slow() -> Page:
         bench.clock.pass_time(LEASE + timedelta(seconds=1))
-        lease = bench.stores.ledger.claim(BEN, declarations={"poi": "d1"}, region=None)
+        lease = claim_any(bench.stores, {"poi": "d1"}, owner=BEN)
         assert lease is not None
         return page(1)
 
@@ -292,10 +306,7 @@ def test_a_worker_that_slept_past_its_lease_asks_before_it_sends(stores, clock):
         @override
         def wait(self, timeout=None) -> bool:
             clock.pass_time(LEASE * 2)
-            assert (
-                stores.ledger.claim(BEN, declarations={"poi": "d1"}, region=None)
-                is not None
-            )
+            assert claim_any(stores, {"poi": "d1"}, owner=BEN) is not None
             return False
 
     slow = Budget(name="b", limits=(Limit(requests=1, period=timedelta(seconds=1)),))

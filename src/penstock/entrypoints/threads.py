@@ -12,11 +12,14 @@ from types import FrameType
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import WorkerFailed
 from penstock.errors import Misconfigured, PenstockError
-from penstock.flow.work import Work, Worker
+from penstock.flow.claims import Worker
+from penstock.flow.work import Work
 from penstock.wiring import Penstock, host_of, new_worker_id
 
-# how often an idle thread asks, in seconds; spread, so that they do not ask at once
-IDLE = 0.2
+# how often an idle thread listens for the bell, in seconds
+LISTEN_EVERY = 0.05
+# an idle thread asks no sooner than this, in seconds, whatever is said to be due
+SHORTEST_REST = 0.1
 # how long a thread rests after the store failed it
 REST = 1.0
 SWEEP_EVERY = 2.0
@@ -70,12 +73,12 @@ def work_in_threads(
     """Work until told to stop, or until nothing is left; return the jobs worked."""
     host = host_of(halt)
     desks = penstock.desks(datasets, host)
-    owner = new_worker_id()
+    worker = Worker(owner=new_worker_id(), region=region)
+    claims = penstock.claims(worker, host)
     shift = Shift(penstock, list(datasets), region=region, halt=halt)
     hands = []
     for number in range(threads):
-        worker = Worker(owner=type(owner)(f"{owner}:{number}"), region=region)
-        work = penstock.work(desks, worker, host)
+        work = penstock.work(desks, claims, host)
         hands.append(
             threading.Thread(
                 target=shift.run,
@@ -110,6 +113,7 @@ class Shift:
         self._datasets = datasets
         self._region = region
         self._halt = halt
+        self._bell = penstock.stores.bell
         self._lock = threading.Lock()
         self._swept_at = time.monotonic()
         self.worked = 0
@@ -117,6 +121,7 @@ class Shift:
 
     def run(self, work: Work, until_idle: bool) -> None:  # noqa: FBT001 (a thread's)
         while not self._halt.is_set():
+            rings = self._bell.rings
             busy = self._attempt(work)
             if busy:
                 with self._lock:
@@ -125,7 +130,7 @@ class Shift:
             self._attempt(self._sweep)
             if until_idle and self._attempt(self._is_idle):
                 return
-            self._halt.wait(IDLE * (0.5 + random.random()))  # noqa: S311 (no secret)
+            self._attempt(lambda: self._rest(work, rings))
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
         """Do something that the store may fail; nothing kills a thread but a fault
@@ -144,6 +149,17 @@ class Shift:
             emit(WorkerFailed(worker=threading.current_thread().name, error=told))
             self._halt.wait(REST)
         return False
+
+    def _rest(self, work: Work, rings: int) -> bool:
+        """Sleep until something may be due, or until the bell rings."""
+        longest = work.rest(self._bell.patience).total_seconds()
+        # spread, so that those who fell asleep together do not ask together
+        spread = 0.5 + random.random()  # noqa: S311 (no secret)
+        deadline = time.monotonic() + max(longest, SHORTEST_REST) * spread
+        while self._bell.rings == rings and time.monotonic() < deadline:
+            if self._halt.wait(LISTEN_EVERY):
+                break
+        return True
 
     def _sweep(self) -> bool:
         with self._lock:

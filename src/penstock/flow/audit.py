@@ -13,6 +13,7 @@ from penstock.domain.job import (
     Job,
     JobId,
     JobStatus,
+    PageEntry,
     cursor_mark,
 )
 from penstock.domain.parts import Choice
@@ -113,7 +114,7 @@ class Audit:
         )
 
     def _walk(self, known: Import, coverage: Coverage) -> Iterator[Finding]:
-        for job in self._every_job(known):
+        for job, pages in self._every_job(known):
             coverage.jobs += 1
             coverage.seen += job.counts.seen
             if job.parent is None:
@@ -124,41 +125,58 @@ class Audit:
                 coverage.split[job.id] = job.shard_key
             else:
                 yield from unproven(job)
-            yield from self._broken_chain(job, coverage)
+            yield from broken_chain(job, pages, coverage)
 
-    def _every_job(self, known: Import) -> Iterator[Job]:
+    def _every_job(self, known: Import) -> Iterator[tuple[Job, Iterator[PageEntry]]]:
+        """Yield each job with its pages, which are read for many jobs at once."""
         after: JobId | None = None
         wanted = JobFilter(import_id=known.id)
         while some := self._jobs.find(wanted, after=after, limit=JOBS_AT_ONCE):
-            yield from some
+            pages = Pages(self._jobs.pages([job.id for job in some]))
+            for job in some:
+                yield job, pages.of(job.id)
             after = some[-1].id
 
-    def _broken_chain(self, job: Job, coverage: Coverage) -> Iterator[Finding]:
-        """Check that each page begins where the one before it ended."""
-        expected, mark, seen, fence = 1, None, 0, 0
-        for page in self._jobs.pages(job.id):
-            if page.page_seq != expected:
-                detail = f"page {expected} is missing before page {page.page_seq}"
-                yield Finding(flaw=Flaw.GAP, shard=job.shard_key, detail=detail)
-            elif page.cursor_before != mark:
-                detail = f"page {page.page_seq} does not begin where the last one ended"
-                yield Finding(
-                    flaw=Flaw.BROKEN_CHAIN, shard=job.shard_key, detail=detail
-                )
-            if page.fence < fence:
-                detail = f"page {page.page_seq} has a smaller fence than one before it"
-                yield Finding(flaw=Flaw.OVERLAP, shard=job.shard_key, detail=detail)
-            expected, mark = page.page_seq + 1, page.cursor_after
-            seen, fence = seen + page.seen, page.fence
-        coverage.pages += expected - 1
-        if expected - 1 != job.page_seq or mark != cursor_mark(job.cursor):
-            detail = (
-                f"the job counts {job.page_seq} pages, the ledger holds {expected - 1}"
-            )
+
+class Pages:
+    """Hands out a stream of pages job by job, in the order of their ids."""
+
+    def __init__(self, pages: Iterator[tuple[JobId, PageEntry]]) -> None:
+        self._pages = pages
+        self._next = next(pages, None)
+
+    def of(self, job: JobId) -> Iterator[PageEntry]:
+        while self._next is not None and self._next[0] <= job:
+            found, page = self._next
+            self._next = next(self._pages, None)
+            if found == job:
+                yield page
+
+
+def broken_chain(
+    job: Job, pages: Iterator[PageEntry], coverage: Coverage
+) -> Iterator[Finding]:
+    """Check that each page begins where the one before it ended."""
+    expected, mark, seen, fence = 1, None, 0, 0
+    for page in pages:
+        if page.page_seq != expected:
+            detail = f"page {expected} is missing before page {page.page_seq}"
+            yield Finding(flaw=Flaw.GAP, shard=job.shard_key, detail=detail)
+        elif page.cursor_before != mark:
+            detail = f"page {page.page_seq} does not begin where the last one ended"
             yield Finding(flaw=Flaw.BROKEN_CHAIN, shard=job.shard_key, detail=detail)
-        if seen != job.counts.seen:
-            detail = f"the job counts {job.counts.seen} records, its pages hold {seen}"
-            yield Finding(flaw=Flaw.MISCOUNT, shard=job.shard_key, detail=detail)
+        if page.fence < fence:
+            detail = f"page {page.page_seq} has a smaller fence than one before it"
+            yield Finding(flaw=Flaw.OVERLAP, shard=job.shard_key, detail=detail)
+        expected, mark = page.page_seq + 1, page.cursor_after
+        seen, fence = seen + page.seen, page.fence
+    coverage.pages += expected - 1
+    if expected - 1 != job.page_seq or mark != cursor_mark(job.cursor):
+        detail = f"the job counts {job.page_seq} pages, the ledger holds {expected - 1}"
+        yield Finding(flaw=Flaw.BROKEN_CHAIN, shard=job.shard_key, detail=detail)
+    if seen != job.counts.seen:
+        detail = f"the job counts {job.counts.seen} records, its pages hold {seen}"
+        yield Finding(flaw=Flaw.MISCOUNT, shard=job.shard_key, detail=detail)
 
 
 def missing_roots(

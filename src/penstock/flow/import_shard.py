@@ -229,7 +229,7 @@ class ImportShard:
             )
         )
         if batch.rejections:
-            total = self._imports.get(held.lease.import_id)[0].counts
+            total = self._imports.peek(held.lease.import_id).counts
             too_many = self._dataset.bad.exceeded(
                 bad=total.quarantined, seen=total.seen, at_end=False
             )

@@ -26,7 +26,7 @@ class Sweep:
     def __call__(self) -> None:
         """Fail jobs that kill their workers, and close what only lacks its closing."""
         for import_id in self._jobs.sweep():
-            known, _ = self._imports.get(import_id)
+            known = self._imports.peek(import_id)
             # how it ends is for those to say who know what it was planned under
             if self._declarations.get(known.dataset) == known.declaration:
                 self._finish(self._datasets[known.dataset], import_id)

@@ -16,7 +16,7 @@ from penstock.domain.events import (
     LeaseWasLost,
     WorkerFailed,
 )
-from penstock.domain.job import Fault, Lease, WorkerId, backoff
+from penstock.domain.job import Fault, Lease, backoff
 from penstock.errors import (
     AccessStopped,
     BudgetClosed,
@@ -29,6 +29,7 @@ from penstock.errors import (
     Throttled,
     TooManyBadRows,
 )
+from penstock.flow.claims import Claims
 from penstock.flow.finish import Finish
 from penstock.flow.import_shard import Held, ImportShard
 from penstock.ports import Declarations, Emit, Host, Redact, Stores
@@ -48,14 +49,6 @@ class Desk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
-    """Who works, and on whose jobs."""
-
-    owner: WorkerId
-    region: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What every job is worked under."""
 
@@ -70,7 +63,7 @@ class Work:
 
     def __init__(
         self,
-        worker: Worker,
+        claims: Claims,
         *,
         desks: Mapping[str, Desk],
         stores: Stores,
@@ -79,7 +72,8 @@ class Work:
         host: Host,
         emit: Emit,
     ) -> None:
-        self._worker = worker
+        self._claims = claims
+        self._worker = claims.worker
         self._desks = desks
         self._ledger = stores.ledger
         self._budgets = stores.budgets
@@ -93,14 +87,10 @@ class Work:
 
     def __call__(self) -> bool:
         """Work one job as far as it goes; False if none was due."""
-        now = self._monotonic()
-        lease = self._ledger.claim(
-            self._worker.owner,
-            declarations=self._workable(now),
-            region=self._worker.region,
-        )
-        if lease is None:
+        claim = self._claims.take(self._workable())
+        if claim is None:
             return False
+        lease = claim.lease
         self._emit(
             JobClaimed(
                 job=lease.job,
@@ -111,7 +101,9 @@ class Work:
             )
         )
         desk = self._desks[lease.dataset]
-        held = Held(lease, trusted_until=now + self._terms.lease.total_seconds())
+        held = Held(
+            lease, trusted_until=claim.asked + self._terms.lease.total_seconds()
+        )
         try:
             self._import(desk, held)
         except LeaseLost:
@@ -126,7 +118,18 @@ class Work:
         self._finish(desk.dataset, lease.import_id)
         return True
 
-    def _workable(self, now: float) -> Declarations:
+    def rest(self, longest: timedelta) -> timedelta:
+        """Say how long it is no use asking for a job, as far as is known now."""
+        now = self._monotonic()
+        reopened = [at - now for at in self._closed.values() if at > now]
+        due = self._ledger.next_due(
+            declarations=self._workable(), region=self._worker.region
+        )
+        known = [timedelta(seconds=each) for each in reopened]
+        return min([longest, *known, *([] if due is None else [due])])
+
+    def _workable(self) -> Declarations:
+        now = self._monotonic()
         return {
             name: desk.declaration
             for name, desk in self._desks.items()

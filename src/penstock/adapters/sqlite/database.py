@@ -2,52 +2,58 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from penstock.adapters.statements import load
+from typing_extensions import override
+
+from penstock.adapters.sql import database as sql
+from penstock.adapters.sql.database import EPOCH, MICROSECOND, Outcome, instant
+from penstock.adapters.sql.statements import load
+from penstock.adapters.sqlite.stored import StoredTable
+from penstock.adapters.sqlite.tables import Tables
+from penstock.domain.dataset import Dataset
 from penstock.errors import Misconfigured, StoreUnavailable
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-
-
-def instant(microseconds: int) -> datetime:
-    return EPOCH + timedelta(microseconds=microseconds)
-
-
-def instant_or_none(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else instant(microseconds)
-
-
-def microseconds(moment: datetime | None) -> int | None:
-    return None if moment is None else (moment - EPOCH) // MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(sql.Transaction):
     """A connection inside one transaction, and the database's time at its start."""
 
     connection: sqlite3.Connection
     statements: Mapping[str, str]
+    tables: Tables
     now: int
 
-    def execute(self, name: str, /, **parameters: Any) -> sqlite3.Cursor:
-        """Run a named statement; `:now` is this transaction's time."""
+    @override
+    def execute(self, name: str, /, **parameters: Any) -> int:
+        return self._run(name, parameters).rowcount
+
+    @override
+    def one(self, name: str, /, **parameters: Any) -> sqlite3.Row | None:
+        rows = self.all(name, **parameters)
+        return rows[0] if rows else None
+
+    @override
+    def all(self, name: str, /, **parameters: Any) -> Sequence[sqlite3.Row]:
+        return self._run(name, parameters).fetchall()
+
+    @override
+    def table(self, dataset: Dataset) -> StoredTable:
+        table = self.tables.of(dataset)
+        return StoredTable(table, self.connection, self.statements, self.now)
+
+    def _run(self, name: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
+        # `:now` is this transaction's time in every statement
         parameters["now"] = self.now
         return self.connection.execute(self.statements[name], parameters)
 
-    def one(self, name: str, /, **parameters: Any) -> sqlite3.Row | None:
-        """Run a named statement that returns a row or none, to its end."""
-        rows = self.execute(name, **parameters).fetchall()
-        return rows[0] if rows else None
 
-
-class Database:
+class Database(sql.Database):
     """The file that holds the ledger and the records.
 
     Writers wait for each other at `begin immediate`, never in mid-transaction, so a
@@ -69,26 +75,40 @@ class Database:
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._statements = load("penstock.adapters.sqlite")
+        self._tables = Tables()
 
-    @contextmanager
-    def write(self) -> Iterator[Transaction]:
-        """Open the only write transaction there is; all or nothing."""
+    @override
+    def write(self, work: Callable[[Transaction], Outcome]) -> Outcome:
         with translated(self.path):
             connection = self._connection()
             connection.execute("begin immediate")
             try:
-                yield self._transaction(connection)
+                outcome = work(self._transaction(connection))
                 connection.execute("commit")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("rollback")
                 raise
+            return outcome
 
+    @override
+    def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        with self.stream() as transaction:
+            return work(transaction)
+
+    @override
     @contextmanager
-    def read(self) -> Iterator[Transaction]:
-        """Read without a lock; each statement sees one committed state."""
+    def stream(self) -> Iterator[Transaction]:
         with translated(self.path):
             yield self._transaction(self._connection())
+
+    @override
+    def moment(self, of: datetime | None) -> int | None:
+        return None if of is None else (of - EPOCH) // MICROSECOND
+
+    @override
+    def instant(self, stored: int) -> datetime:
+        return instant(stored)
 
     def close(self) -> None:
         """Close the connections of all threads."""
@@ -98,9 +118,9 @@ class Database:
             self._local = threading.local()
 
     def _transaction(self, connection: sqlite3.Connection) -> Transaction:
-        given = None if self._clock is None else microseconds(self._clock())
+        given = None if self._clock is None else self.moment(self._clock())
         row = connection.execute(self._statements["now"], {"now": given}).fetchone()
-        return Transaction(connection, self._statements, row["now"])
+        return Transaction(connection, self._statements, self._tables, row["now"])
 
     def _connection(self) -> sqlite3.Connection:
         known: sqlite3.Connection | None = getattr(self._local, "connection", None)

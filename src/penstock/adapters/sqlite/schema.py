@@ -9,8 +9,9 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sqlite.database import Database, Transaction
-from penstock.adapters.sqlite.tables import COLUMN_TYPES, Table, quoted
+from penstock.adapters.sqlite.tables import COLUMN_TYPES, Table
 from penstock.domain.dataset import Dataset
 from penstock.errors import Misconfigured
 from penstock.ports import Schema
@@ -26,58 +27,71 @@ class SqliteSchema(Schema):
 
     @override
     def migrate(self) -> Sequence[str]:
-        files = migrations()
         # every command comes by here: look before taking the lock that writers need
-        with self._database.read() as transaction:
+        return self._database.write(self._migrate) if self.pending() else []
+
+    @override
+    def pending(self) -> Sequence[str]:
+        def work(transaction: Transaction) -> Sequence[str]:
             refuse_stranger(transaction.connection, self._database.path)
-            if schema_version(transaction.connection) == len(files):
-                return []
-        applied = []
-        with self._database.write() as transaction:
-            connection = transaction.connection
-            known = schema_version(connection)
+            known = schema_version(transaction.connection)
+            files = migrations()
             if known > len(files):
                 raise Misconfigured(
                     f"{self._database.path} has schema version {known}, this penstock "
                     f"knows {len(files)}; use a newer one"
                 )
-            connection.execute(f"pragma application_id = {OURS:d}")
-            for number, name, text in files[known:]:
-                run_script(connection, text)
-                # pragmas take no parameters; the number is our own
-                connection.execute(f"pragma user_version = {number:d}")
-                applied.append(name)
+            return [name for _, name, _ in files[known:]]
+
+        return self._database.read(work)
+
+    def _migrate(self, transaction: Transaction) -> Sequence[str]:
+        connection = transaction.connection
+        applied = []
+        connection.execute(f"pragma application_id = {OURS:d}")
+        for number, name, text in migrations()[schema_version(connection) :]:
+            run_script(connection, text)
+            # pragmas take no parameters; the number is our own
+            connection.execute(f"pragma user_version = {number:d}")
+            applied.append(name)
         return applied
 
     @override
     def prepare(self, dataset: Dataset) -> None:
         table = Table(dataset)
-        with self._database.read() as transaction:
-            if is_prepared(transaction, dataset, table):
-                return
-        with self._database.write() as transaction:
-            connection = transaction.connection
-            transaction.execute("add_dataset", dataset=dataset.name)
-            stored = stored_columns(connection, dataset)
-            known = declared_types(transaction, dataset)
-            if stored:
-                refuse_changes(dataset, stored, known)
-                for column in missing_columns(dataset, stored):
-                    connection.execute(column)
-            else:
-                connection.execute(table.create)
-            declared = {field.name: field.type for field in dataset.fields}
-            transaction.execute(
-                "set_fields", dataset=dataset.name, fields=json.dumps(known | declared)
-            )
-            for index in table.indexes.values():
-                connection.execute(index)
+        if not self._database.read(lambda look: is_prepared(look, dataset, table)):
+            self._database.write(lambda each: create(each, dataset, table))
+
+    @override
+    def tend(self, dataset: Dataset) -> None:
+        """Nothing: SQLite keeps its indexes in order while it writes."""
+
+
+def create(transaction: Transaction, dataset: Dataset, table: Table) -> None:
+    connection = transaction.connection
+    transaction.execute("add_dataset", dataset=dataset.name)
+    stored = stored_columns(connection, dataset)
+    known = declared_types(transaction, dataset)
+    if stored:
+        refuse_changes(dataset, stored, known)
+        for column in missing_columns(dataset, stored):
+            connection.execute(column)
+    else:
+        connection.execute(table.create)
+    declared = {field.name: field.type for field in dataset.fields}
+    transaction.execute(
+        "set_fields", dataset=dataset.name, fields=json.dumps(known | declared)
+    )
+    for index in table.indexes.values():
+        connection.execute(index)
 
 
 def refuse_stranger(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse a database whose numbers mean something to another program."""
+    # in this order: who migrates at this moment sets both in one commit
+    version = schema_version(connection)
     owner = connection.execute("pragma application_id").fetchone()[0]
-    if owner != OURS and (owner or schema_version(connection)):
+    if owner != OURS and (owner or version):
         raise Misconfigured(
             f"{path} belongs to another program; "
             "point penstock.database at a file of its own"

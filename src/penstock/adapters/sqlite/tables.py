@@ -6,13 +6,13 @@ Identifiers are quoted; values are always parameters. Nothing else composes SQL.
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime
-from typing import NamedTuple, TypeAlias
+from datetime import date, datetime
+from typing import NamedTuple
 
+from penstock.adapters.sql.database import Key
+from penstock.adapters.sql.keys import plain_value, quoted
 from penstock.domain.dataset import Dataset, Field, FieldType
 from penstock.domain.page import Record
-
-Key: TypeAlias = tuple[object, ...]
 
 COLUMN_TYPES: Mapping[FieldType, str] = {
     FieldType.TEXT: "text",
@@ -41,30 +41,6 @@ class Known(NamedTuple):
     is_deleted: bool
     updated_at: int
     version: object
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def stored_value(value: object) -> object:
-    if isinstance(value, datetime):
-        # all of one width, so that their order as text is their order in time
-        return value.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
-    if isinstance(value, date):
-        return value.isoformat()
-    return value
-
-
-def key_text(key: Sequence[object]) -> str:
-    """Write a key as it stands in events and in quarantine."""
-    return encode_key(key)
-
-
-# built once: json.dumps would build an encoder for every key
-encode_key = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"), default=stored_value
-).encode
 
 
 class Table:
@@ -236,12 +212,12 @@ class Table:
         """Give values the form in which SQLite keeps them."""
         if not self._has_dates:
             return values
-        return [stored_value(value) for value in values]
+        return [plain_value(value) for value in values]
 
     def _asked(self, keys: Iterable[Key]) -> str:
         if len(self.dataset.key) == 1:
-            return json.dumps([stored_value(key[0]) for key in keys])
-        return json.dumps([[stored_value(part) for part in key] for key in keys])
+            return json.dumps([plain_value(key[0]) for key in keys])
+        return json.dumps([[plain_value(part) for part in key] for key in keys])
 
 
 def create_statement(dataset: Dataset) -> str:

@@ -1,18 +1,25 @@
 -- One row a budget; what is decided about it is decided in the domain.
 
 -- name: add_budget
-insert into penstock_budget (name, usage) values (:name, '{}') on conflict (name) do nothing;
+insert into penstock_budget (name, usage, noted_at) values (:name, '{}', :now)
+on conflict (name) do nothing;
+
+-- name: hold_budget
+select *, :now as now from penstock_budget where name = :name;
 
 -- name: get_budget
-select * from penstock_budget where name = :name;
+select *, :now as now from penstock_budget where name = :name;
 
 -- name: set_usage
 update penstock_budget set usage = :usage, taken = taken + :taken where name = :name;
 
+-- name: note_usage
+update penstock_budget set usage = :usage, noted_at = :noted_at where name = :name;
+
 -- name: close_budget
 update penstock_budget
-set closed_until = :now + :wait, closed_reason = :reason
-where name = :name and closed_until < :now + :wait;
+set closed_until = :until, closed_reason = :reason
+where name = :name and closed_until < :until;
 
 -- name: stop_budget
 update penstock_budget set stopped = :reason where name = :name;

@@ -16,10 +16,31 @@ insert into penstock_import
 values
     (:dataset, :mode, 'planning', :declaration, :tracked, :since,
     coalesce(:until, :now), :priority, :region, :now)
-returning *;
+on conflict do nothing
+returning id;
 
 -- name: start_import
 update penstock_import set status = 'running' where id = :import_id and status = 'planning';
+
+-- name: ring
+-- Nobody sleeps long on one machine: there is no bell to ring.
+select 1 as rung;
+
+-- name: hold_import
+-- One writer at a time: whoever runs this already holds everything.
+select id from penstock_import where id = :import_id;
+
+-- name: share_import
+select id from penstock_import where id = :import_id;
+
+-- name: hold_import_of
+select import_id as id from penstock_job where id = :job;
+
+-- name: find_rival_import
+select rival.id from penstock_import as rival
+join penstock_import as mine on mine.dataset = rival.dataset and mine.mode = rival.mode
+where mine.id = :import_id and rival.id <> mine.id
+    and rival.status in ('planning', 'running');
 
 -- name: get_import
 select * from penstock_import where id = :import_id;

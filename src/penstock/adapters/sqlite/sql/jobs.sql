@@ -1,12 +1,13 @@
 -- The jobs of the ledger. Every statement that takes a fence touches no row when the
 -- job has moved on; the caller then rolls back and raises LeaseLost.
 
--- name: add_job
+-- name: add_jobs
 insert into penstock_job
     (import_id, parent, dataset, shard_key, region, run_at, created_at)
-select id, :parent, dataset, :shard_key, region, :now, :now
-from penstock_import
-where id = :import_id and status in ('planning', 'running')
+select penstock_import.id, :parent, dataset, value, region, :now, :now
+from penstock_import, json_each(:shard_keys)
+where penstock_import.id = :import_id and status in ('planning', 'running')
+order by json_each.id
 on conflict (import_id, shard_key) do nothing;
 
 -- name: bury_lost_jobs
@@ -33,42 +34,63 @@ where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
     and import_id in (select id from penstock_import where status = 'running');
 
 -- name: count_lost_jobs
-select count(*) as lost
+select count(*) as counted
 from penstock_job
 where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
     and import_id in (select id from penstock_import where status = 'running');
 
--- name: find_due_job
+-- name: find_due_import
 -- Few imports run at a time, and each is asked for its first due job by index; the
--- outer order then serves priorities first and equals in turn.
-select coalesce(expired, pending) as job, expired is not null as rescued
-from (
-    select
-        running.priority,
-        running.turn,
-        (
-            select id from penstock_job
+-- order then serves priorities first and equals in turn.
+select id, mode, since, tracked, exists (
+    select 1 from penstock_job
+    where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
+        and import_id in (select id from penstock_import where status = 'running')
+) as is_lost
+from penstock_import as running
+where running.status = 'running'
+    and exists (
+        select 1 from json_each(:declarations)
+        where key = running.dataset and value = running.declaration
+    )
+    and (:region is null or running.region is null or running.region = :region)
+    and (
+        exists (
+            select 1 from penstock_job
             where import_id = running.id and status = 'leased' and lease_until < :now
-            order by lease_until limit 1
-        ) as expired,
-        (
-            select id from penstock_job
-            where import_id = running.id and status = 'pending' and run_at <= :now
-            order by run_at, id limit 1
-        ) as pending
-    from penstock_import as running
-    where running.status = 'running'
-        and exists (
-            select 1 from json_each(:declarations)
-            where key = running.dataset and value = running.declaration
         )
-        and (:region is null or running.region is null or running.region = :region)
-)
-where coalesce(expired, pending) is not null
-order by priority desc, turn
+        or exists (
+            select 1 from penstock_job
+            where import_id = running.id and status = 'pending' and run_at <= :now
+        )
+    )
+order by priority desc, turn, id
 limit 1;
 
--- name: claim_job
+-- name: next_due
+select min(coalesce((
+    select min(run_at) from penstock_job
+    where import_id = running.id and status = 'pending'
+), 9e18), coalesce((
+    select min(lease_until) from penstock_job
+    where import_id = running.id and status = 'leased'
+), 9e18)) - :now as due_in
+from penstock_import as running
+where running.status = 'running'
+    and exists (
+        select 1 from json_each(:declarations)
+        where key = running.dataset and value = running.declaration
+    )
+    and (:region is null or running.region is null or running.region = :region)
+    and exists (
+        select 1 from penstock_job
+        where import_id = running.id and status in ('pending', 'leased')
+    )
+order by due_in
+limit 1;
+
+-- name: claim_jobs
+-- Lost leases first: somebody has begun those.
 update penstock_job
 set status = 'leased',
     fence = fence + 1,
@@ -84,19 +106,34 @@ set status = 'leased',
             'message', 'the lease ended without a word', 'cursor', cursor
         )
     ) end
-where id = :job
-    and (
-        (status = 'pending' and run_at <= :now)
-        or (status = 'leased' and lease_until < :now)
+where id in (
+    select id from (
+        select * from (
+            select id, 0 as is_new from penstock_job
+            where import_id = :import_id and status = 'leased' and lease_until < :now
+                and rescues + 1 < :max_rescues
+            order by lease_until limit :most
+        )
+        union all
+        select * from (
+            select id, 1 as is_new from penstock_job
+            where import_id = :import_id and status = 'pending' and run_at <= :now
+            order by run_at, id limit :most
+        )
+        order by is_new limit :most
     )
+) and exists (
+    select 1 from penstock_import where id = :import_id and status = 'running'
+)
 returning *;
 
 -- name: take_turn
 update penstock_import
-set turn = (select max(turn) + 1 from penstock_import),
-    rescues = rescues + :rescued
-where id = :import_id
-returning mode, since, tracked;
+set turn = (select max(turn) + 1 from penstock_import)
+where id = :import_id;
+
+-- name: count_rescue
+update penstock_import set rescues = rescues + 1 where id = :import_id;
 
 -- name: renew_lease
 update penstock_job
@@ -228,10 +265,14 @@ order by id
 limit :limit;
 
 -- name: job_pages
-select * from penstock_page where job_id = :job order by page_seq;
+select * from penstock_page
+where job_id in (select value from json_each(:jobs))
+    and (job_id, page_seq) > (:job, :page)
+order by job_id, page_seq
+limit :limit;
 
 -- name: count_outstanding
-select count(*) as outstanding
+select count(*) as counted
 from penstock_job
 join penstock_import on penstock_import.id = penstock_job.import_id
 where penstock_import.status = 'running'

@@ -1,0 +1,137 @@
+"""What the stores ask of a database; each kind of server brings its own."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from penstock.domain.dataset import Dataset
+from penstock.domain.page import Record
+
+Key: TypeAlias = tuple[object, ...]
+Outcome = TypeVar("Outcome")
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+def instant(microseconds: int) -> datetime:
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+class Row(Protocol):
+    @abstractmethod
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    inserted: int
+    updated: int
+
+
+class Table(Protocol):
+    """The table of one dataset, inside a transaction."""
+
+    @abstractmethod
+    def merge(
+        self,
+        records: Sequence[Record],
+        *,
+        import_id: int,
+        seen: Collection[Key] = (),
+        track: bool,
+    ) -> Merged:
+        """Store what is new or changed, with one change event each.
+
+        With `track`, rows that were only seen are marked with the import too, so that
+        the end of a full import can tell which are missing.
+        """
+        ...
+
+    @abstractmethod
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """Yield the live rows by key, as the domain knows their values."""
+        ...
+
+    @abstractmethod
+    def count(self) -> int: ...
+
+    @abstractmethod
+    def distinct(self, field: str) -> Iterator[str]: ...
+
+    @abstractmethod
+    def updated_at(self, key: Key) -> datetime | None:
+        """Return when the row of a key was last written."""
+        ...
+
+    @abstractmethod
+    def count_missing(self, *, import_id: int, started: datetime) -> int:
+        """Count the live rows that an import has not seen.
+
+        What another import or a replay wrote since the start is not missing.
+        """
+        ...
+
+    @abstractmethod
+    def mark_missing(self, *, import_id: int, started: datetime) -> int:
+        """Mark those rows as deleted, with their events; return how many."""
+        ...
+
+
+class Transaction(Protocol):
+    """Named statements inside one transaction."""
+
+    @abstractmethod
+    def execute(self, name: str, /, **parameters: Any) -> int:
+        """Run a statement; return how many rows it touched."""
+        ...
+
+    @abstractmethod
+    def one(self, name: str, /, **parameters: Any) -> Row | None: ...
+
+    @abstractmethod
+    def all(self, name: str, /, **parameters: Any) -> Sequence[Row]: ...
+
+    @abstractmethod
+    def table(self, dataset: Dataset) -> Table: ...
+
+
+class Database(Protocol):
+    """The one database that holds the ledger and the records."""
+
+    @abstractmethod
+    def write(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        """Do work in one transaction: all or nothing.
+
+        It may be done more than once where the database asks for that, so it must not
+        reach outside of its transaction.
+        """
+        ...
+
+    @abstractmethod
+    def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        """Read without a lock; each statement sees one committed state."""
+        ...
+
+    @abstractmethod
+    def stream(self) -> AbstractContextManager[Transaction]:
+        """Read more than fits into memory."""
+        ...
+
+    @abstractmethod
+    def moment(self, of: datetime | None) -> object:
+        """Return a time as a parameter."""
+        ...
+
+    @abstractmethod
+    def instant(self, stored: Any) -> datetime:
+        """Return a stored time."""
+        ...
+
+
+def counted(row: Row | None) -> int:
+    """Read the answer of a statement that counts."""
+    return 0 if row is None else int(row["counted"])

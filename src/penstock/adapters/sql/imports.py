@@ -1,0 +1,244 @@
+"""The ledger as planners and finishers see it."""
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from typing_extensions import override
+
+from penstock.adapters.sql.database import Database, Row, Transaction, counted
+from penstock.adapters.sql.rows import Rows, read_shards
+from penstock.domain.dataset import Dataset
+from penstock.domain.finish import Ending, Facts, Missed, is_tracked, settle
+from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
+from penstock.errors import NotFound, StoreUnavailable
+from penstock.ports import Imports
+
+# jobs stored in one transaction: bounded memory, and others get a turn
+PLANNED_AT_ONCE = 5_000
+
+
+class SqlImports(Imports):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rows = Rows(database.instant)
+
+    @override
+    def begin(
+        self,
+        dataset: Dataset,
+        mode: Mode,
+        *,
+        declaration: str,
+        since: datetime | None,
+        until: datetime | None,
+    ) -> tuple[Import, bool]:
+        def work(transaction: Transaction) -> tuple[Import, bool]:
+            same = {"dataset": dataset.name, "mode": mode}
+            known = transaction.one("find_unfinished_import", **same)
+            if known is not None:
+                return self._rows.read_import(known), True
+            added = transaction.one(
+                "add_import",
+                **same,
+                declaration=declaration,
+                tracked=is_tracked(dataset, mode),
+                since=self._database.moment(since),
+                until=self._database.moment(until),
+                priority=dataset.priority,
+                region=dataset.region,
+            )
+            if added is not None:
+                return self._get(transaction, added["id"]), False
+            # another planner was faster
+            known = transaction.one("find_unfinished_import", **same)
+            if known is None:
+                raise StoreUnavailable("an import of this kind has just ended")
+            return self._rows.read_import(known), True
+
+        return self._database.write(work)
+
+    @override
+    def add_jobs(self, import_id: ImportId, shard_keys: Iterable[str]) -> int:
+        added = 0
+        keys = iter(shard_keys)
+        while some := list(itertools.islice(keys, PLANNED_AT_ONCE)):
+            added += self._add_jobs(import_id, some)
+        return added
+
+    def _add_jobs(self, import_id: ImportId, shard_keys: Sequence[str]) -> int:
+        return self._database.write(
+            lambda transaction: transaction.execute(
+                "add_jobs",
+                import_id=import_id,
+                parent=None,
+                shard_keys=json.dumps(shard_keys),
+            )
+        )
+
+    @override
+    def start(self, import_id: ImportId) -> None:
+        def work(transaction: Transaction) -> None:
+            transaction.execute("start_import", import_id=import_id)
+            transaction.execute("ring")
+
+        self._database.write(work)
+
+    @override
+    def close(
+        self, dataset: Dataset, import_id: ImportId, *, failed: str | None
+    ) -> Import | None:
+        def work(transaction: Transaction) -> Import | None:
+            transaction.one("hold_import", import_id=import_id)
+            known, shards = self._get_all(transaction, import_id)
+            if known.status is not ImportStatus.RUNNING:
+                return None
+            if failed is None and shards.open:
+                return None
+            if failed is not None:
+                transaction.execute("cancel_jobs", import_id=import_id)
+            self._settle(transaction, dataset, known, shards, failed)
+            return self._get(transaction, import_id)
+
+        if failed is None and not self._is_settled(import_id):
+            return None
+        return self._database.write(work)
+
+    def _settle(
+        self,
+        transaction: Transaction,
+        dataset: Dataset,
+        known: Import,
+        shards: Shards,
+        failed: str | None,
+    ) -> None:
+        facts = Counted(self._database, transaction, dataset, known)
+        ending = settle(known, shards, dataset, facts, failed=failed)
+        deleted = 0
+        if ending.watermark is not None:
+            transaction.execute(
+                "set_watermark",
+                dataset=dataset.name,
+                watermark=self._database.moment(ending.watermark),
+            )
+        if ending.marks_missing:
+            deleted = facts.mark_missing()
+        if ending.settles_quarantine:
+            transaction.execute(
+                "supersede_rejections", dataset=dataset.name, import_id=known.id
+            )
+        end(transaction, known.id, ending, deleted)
+
+    def _is_settled(self, import_id: ImportId) -> bool:
+        # asked after every job, so it must not count them all
+        row = self._database.read(
+            lambda look: look.one("has_open_jobs", import_id=import_id)
+        )
+        return row is not None and not row["is_open"]
+
+    @override
+    def cancel(self, import_id: ImportId, *, reason: str) -> Import:
+        def work(transaction: Transaction) -> Import:
+            transaction.one("hold_import", import_id=import_id)
+            self._get(transaction, import_id)
+            ending = Ending(status=ImportStatus.CANCELLED, proven=False, note=reason)
+            end(transaction, import_id, ending, 0)
+            transaction.execute("cancel_jobs", import_id=import_id)
+            return self._get(transaction, import_id)
+
+        return self._database.write(work)
+
+    @override
+    def get(self, import_id: ImportId) -> tuple[Import, Shards]:
+        return self._database.read(lambda look: self._get_all(look, import_id))
+
+    @override
+    def peek(self, import_id: ImportId) -> Import:
+        return self._database.read(lambda look: self._get(look, import_id))
+
+    @override
+    def recent(
+        self, *, dataset: str | None, limit: int
+    ) -> Sequence[tuple[Import, Shards]]:
+        def work(transaction: Transaction) -> Sequence[tuple[Import, Shards]]:
+            found = transaction.all("recent_imports", dataset=dataset, limit=limit)
+            return [
+                (self._rows.read_import(row), shards_of(transaction, row["id"]))
+                for row in found
+            ]
+
+        return self._database.read(work)
+
+    def _get(self, transaction: Transaction, import_id: int) -> Import:
+        row = transaction.one("get_import", import_id=import_id)
+        if row is None:
+            raise NotFound(f"there is no import {import_id}; see: penstock imports")
+        return self._rows.read_import(row)
+
+    def _get_all(
+        self, transaction: Transaction, import_id: ImportId
+    ) -> tuple[Import, Shards]:
+        return self._get(transaction, import_id), shards_of(transaction, import_id)
+
+
+def shards_of(transaction: Transaction, import_id: int) -> Shards:
+    return read_shards(transaction.all("count_jobs", import_id=import_id))
+
+
+def end(
+    transaction: Transaction, import_id: ImportId, ending: Ending, deleted: int
+) -> None:
+    transaction.execute(
+        "end_import",
+        import_id=import_id,
+        status=ending.status,
+        proven=ending.proven,
+        note=ending.note,
+        deleted=deleted,
+    )
+
+
+class Counted(Facts):
+    """The facts of one import, counted inside the transaction that ends it."""
+
+    def __init__(
+        self,
+        database: Database,
+        transaction: Transaction,
+        dataset: Dataset,
+        known: Import,
+    ) -> None:
+        self._rows = Rows(database.instant)
+        self._transaction = transaction
+        self._dataset = dataset
+        self._table = transaction.table(dataset)
+        self._known = known
+
+    @override
+    def unproven(self) -> int:
+        return counted(self._count("count_unproven_jobs"))
+
+    @override
+    def watermark(self) -> datetime | None:
+        row = self._transaction.one("get_dataset", dataset=self._dataset.name)
+        return None if row is None else self._rows.instant_or_none(row["watermark"])
+
+    @override
+    def missed(self) -> Missed:
+        return Missed(
+            live=self._table.count(),
+            missing=self._table.count_missing(
+                import_id=self._known.id, started=self._known.created_at
+            ),
+            keyless=counted(self._count("count_keyless_rejections")),
+        )
+
+    def mark_missing(self) -> int:
+        """Mark what is missing as deleted; return how many rows were."""
+        return self._table.mark_missing(
+            import_id=self._known.id, started=self._known.created_at
+        )
+
+    def _count(self, name: str) -> Row | None:
+        return self._transaction.one(name, import_id=self._known.id)

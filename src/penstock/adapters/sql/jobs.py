@@ -1,0 +1,107 @@
+"""The ledger as an operator sees it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from typing_extensions import override
+
+from penstock.adapters.sql.database import Database, Transaction, counted, instant
+from penstock.adapters.sql.ledger import bury_lost_jobs
+from penstock.adapters.sql.rows import Rows, read_page
+from penstock.domain.job import MAX_RESCUES, ImportId, Job, JobId, PageEntry
+from penstock.errors import Misconfigured, NotFound
+from penstock.ports import Declarations, JobFilter, Jobs
+
+# pages read at a time
+AT_ONCE = 10_000
+
+
+class SqlJobs(Jobs):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rows = Rows(database.instant)
+
+    @override
+    def now(self) -> datetime:
+        row = self._database.read(lambda look: look.one("now"))
+        if row is None:
+            raise LookupError("the database did not tell its time")
+        return instant(row["now"])
+
+    @override
+    def find(
+        self, wanted: JobFilter, *, after: JobId | None, limit: int
+    ) -> Sequence[Job]:
+        found = self._database.read(
+            lambda look: look.all(
+                "find_jobs",
+                after=0 if after is None else after,
+                status=wanted.status,
+                import_id=wanted.import_id,
+                dataset=wanted.dataset,
+                limit=limit,
+            )
+        )
+        return [self._rows.read_job(row) for row in found]
+
+    @override
+    def get(self, job: JobId) -> Job:
+        row = self._database.read(lambda look: look.one("get_job", job=job))
+        if row is None:
+            raise NotFound(f"there is no job {job}; see: penstock jobs")
+        return self._rows.read_job(row)
+
+    @override
+    def retry(self, job: JobId) -> bool:
+        def work(transaction: Transaction) -> bool:
+            # before the job's row, as whoever ends the import does
+            owner = transaction.one("hold_import_of", job=job)
+            if owner is None or transaction.one("retry_job", job=job) is None:
+                return False
+            if transaction.one("find_rival_import", import_id=owner["id"]):
+                raise Misconfigured(
+                    f"job {job} belongs to import {owner['id']}, and a newer "
+                    "import of the same kind is still running; let it finish, or "
+                    "cancel it: penstock imports cancel"
+                )
+            transaction.execute("reopen_import", import_id=owner["id"])
+            transaction.execute("ring")
+            return True
+
+        return self._database.write(work)
+
+    @override
+    def pages(self, jobs: Sequence[JobId]) -> Iterator[tuple[JobId, PageEntry]]:
+        after = (0, 0)
+        asked = json.dumps(sorted(jobs))
+        while found := self._database.read(
+            lambda look: look.all(
+                "job_pages", jobs=asked, job=after[0], page=after[1], limit=AT_ONCE
+            )
+        ):
+            for row in found:
+                yield JobId(row["job_id"]), read_page(row)
+            after = (found[-1]["job_id"], found[-1]["page_seq"])
+
+    @override
+    def outstanding(self, *, declarations: Declarations, region: str | None) -> int:
+        row = self._database.read(
+            lambda look: look.one(
+                "count_outstanding",
+                declarations=json.dumps(dict(declarations)),
+                region=region,
+            )
+        )
+        return counted(row)
+
+    @override
+    def sweep(self) -> Sequence[ImportId]:
+        # asked often, and there is seldom anything to do: look before writing
+        lost = self._database.read(
+            lambda look: look.one("count_lost_jobs", max_rescues=MAX_RESCUES)
+        )
+        if counted(lost):
+            self._database.write(bury_lost_jobs)
+        settled = self._database.read(lambda look: look.all("settled_imports"))
+        return [ImportId(row["id"]) for row in settled]

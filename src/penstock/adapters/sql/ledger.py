@@ -1,0 +1,281 @@
+"""The ledger as a worker sees it."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+
+from typing_extensions import override
+
+from penstock.adapters.sql.database import MICROSECOND, Database, Row, Transaction
+from penstock.adapters.sql.keys import key_text
+from penstock.adapters.sql.rows import Rows
+from penstock.domain.dataset import Dataset
+from penstock.domain.job import (
+    MAX_ERRORS_KEPT,
+    MAX_RESCUES,
+    Fault,
+    Lease,
+    WorkerId,
+    cursor_mark,
+)
+from penstock.domain.page import Batch, Counts, Rejection, count_page
+from penstock.errors import LeaseLost
+from penstock.ports import Declarations, Ledger
+
+
+class SqlLedger(Ledger):
+    def __init__(self, database: Database, *, lease: timedelta) -> None:
+        self._database = database
+        self._lease = lease // MICROSECOND
+        self._rows = Rows(database.instant)
+
+    @override
+    def claim(
+        self,
+        owner: WorkerId,
+        *,
+        declarations: Declarations,
+        region: str | None,
+        most: int = 1,
+    ) -> Sequence[Lease]:
+        wanted = {
+            "declarations": json.dumps(dict(declarations)),
+            "region": region,
+            "max_rescues": MAX_RESCUES,
+        }
+
+        # most questions find nothing, and asking must not hold up those who write
+        seen = self._database.read(lambda look: look.one("find_due_import", **wanted))
+        if seen is None:
+            return []
+        has_lost = seen["is_lost"]
+
+        def work(transaction: Transaction) -> Sequence[Lease]:
+            due: Row | None = seen
+            if has_lost:
+                bury_lost_jobs(transaction)
+                due = transaction.one("find_due_import", **wanted)
+            return [] if due is None else self._claim(transaction, owner, due, most)
+
+        return self._database.write(work)
+
+    def _claim(
+        self, transaction: Transaction, owner: WorkerId, due: Row, most: int
+    ) -> Sequence[Lease]:
+        found = transaction.all(
+            "claim_jobs",
+            import_id=due["id"],
+            most=most,
+            owner=owner,
+            lease=self._lease,
+            max_rescues=MAX_RESCUES,
+            errors_kept=MAX_ERRORS_KEPT,
+        )
+        rescued = [row["id"] for row in found if row["rescues"]]
+        for job in rescued:
+            transaction.execute("count_rescue", import_id=due["id"], job=job)
+        if found:
+            transaction.execute("take_turn", import_id=due["id"])
+        return [self._rows.read_lease(row, due, owner=owner) for row in found]
+
+    @override
+    def next_due(
+        self, *, declarations: Declarations, region: str | None
+    ) -> timedelta | None:
+        row = self._database.read(
+            lambda look: look.one(
+                "next_due", declarations=json.dumps(dict(declarations)), region=region
+            )
+        )
+        if row is None or row["due_in"] is None:
+            return None
+        return timedelta(microseconds=max(int(row["due_in"]), 0))
+
+    @override
+    def renew(self, lease: Lease) -> None:
+        self._database.write(
+            lambda transaction: fenced(
+                transaction, "renew_lease", lease, lease=self._lease
+            )
+        )
+
+    @override
+    def commit_page(
+        self, dataset: Dataset, lease: Lease, batch: Batch
+    ) -> tuple[Lease, Counts]:
+        def work(transaction: Transaction) -> Counts:
+            # first of all: it holds the job's row, and a lost lease ends here
+            fenced(
+                transaction,
+                "advance_job",
+                lease,
+                page_seq=lease.page_seq,
+                cursor=batch.cursor,
+                proof=batch.proof,
+                lease=self._lease,
+            )
+            return self._keep(transaction, dataset, lease, batch)
+
+        counts = self._database.write(work)
+        following = dataclasses.replace(
+            lease,
+            cursor=batch.cursor,
+            page_seq=lease.page_seq + 1,
+            attempts=0,
+            rescues=0,
+            snoozes=0,
+            sent=0,
+        )
+        return following, counts
+
+    def _keep(
+        self, transaction: Transaction, dataset: Dataset, lease: Lease, batch: Batch
+    ) -> Counts:
+        """Write what a page brought, and count it."""
+        keep_rejections(transaction, dataset, lease, batch)
+        rejected = [each.key for each in batch.rejections if each.key is not None]
+        merged = transaction.table(dataset).merge(
+            batch.records,
+            import_id=lease.import_id,
+            seen=rejected,
+            track=lease.tracked,
+        )
+        counts = count_page(
+            batch,
+            inserted=merged.inserted,
+            updated=merged.updated,
+            requests=lease.sent,
+        )
+        transaction.execute(
+            "add_page",
+            job=lease.job,
+            page_seq=lease.page_seq + 1,
+            fence=lease.fence,
+            seen=batch.seen,
+            before=cursor_mark(lease.cursor),
+            after=cursor_mark(batch.cursor),
+        )
+        provider_time = self._database.moment(batch.provider_time)
+        count(transaction, lease, counts, provider_time=provider_time)
+        return counts
+
+    @override
+    def postpone(
+        self, lease: Lease, fault: Fault | None, *, delay: timedelta, blame: bool
+    ) -> None:
+        self._let_go(
+            "postpone_job",
+            lease,
+            delay=delay // MICROSECOND,
+            blame=int(blame),
+            code=None if fault is None else fault.code,
+            message=None if fault is None else fault.message,
+            errors_kept=MAX_ERRORS_KEPT,
+            page_seq=lease.page_seq,
+        )
+
+    @override
+    def release(self, lease: Lease) -> None:
+        self._let_go("release_job", lease)
+
+    @override
+    def fail(self, lease: Lease, fault: Fault) -> None:
+        self._let_go(
+            "fail_job",
+            lease,
+            code=fault.code,
+            message=fault.message,
+            errors_kept=MAX_ERRORS_KEPT,
+            page_seq=lease.page_seq,
+        )
+
+    @override
+    def split(self, lease: Lease, children: Sequence[str]) -> None:
+        def work(transaction: Transaction) -> None:
+            # before the job's row, as whoever ends the import does
+            transaction.one("share_import", import_id=lease.import_id)
+            let_go(transaction, "split_job", lease)
+            transaction.execute(
+                "add_jobs",
+                import_id=lease.import_id,
+                parent=lease.job,
+                shard_keys=json.dumps(list(children)),
+            )
+
+        self._database.write(work)
+
+    def _let_go(self, name: str, held: Lease, /, **parameters: object) -> None:
+        self._database.write(
+            lambda transaction: let_go(transaction, name, held, **parameters)
+        )
+
+
+def fenced(
+    transaction: Transaction, name: str, held: Lease, /, **parameters: object
+) -> int:
+    """Run a statement that a lost lease turns into nothing; return the page."""
+    row = transaction.one(name, job=held.job, fence=held.fence, **parameters)
+    if row is None:
+        raise LeaseLost(held.job, fence=held.fence)
+    return int(row["page_seq"])
+
+
+def let_go(
+    transaction: Transaction, name: str, held: Lease, /, **parameters: object
+) -> None:
+    """Give the job up, and count what was sent for it since its last page."""
+    page_seq = fenced(transaction, name, held, **parameters)
+    # a commit that took effect though its worker never heard has counted it already
+    if page_seq == held.page_seq and held.sent:
+        count(transaction, held, Counts(requests=held.sent), provider_time=None)
+
+
+def count(
+    transaction: Transaction, held: Lease, counts: Counts, *, provider_time: object
+) -> None:
+    counted = dataclasses.asdict(counts)
+    transaction.execute("count_page", job=held.job, **counted)
+    transaction.execute(
+        "count_import",
+        import_id=held.import_id,
+        job=held.job,
+        provider_time=provider_time,
+        **counted,
+    )
+
+
+def keep_rejections(
+    transaction: Transaction, dataset: Dataset, lease: Lease, batch: Batch
+) -> None:
+    """Put bad rows into quarantine, and settle older complaints about good keys."""
+    row = transaction.one("has_open_rejections", dataset=dataset.name)
+    if batch.records and row is not None and row["are_open"]:
+        keys = json.dumps([key_text(record.key) for record in batch.records])
+        transaction.execute("supersede_keys", dataset=dataset.name, keys=keys)
+    for rejection in batch.rejections:
+        transaction.execute(
+            "add_rejection",
+            dataset=dataset.name,
+            import_id=lease.import_id,
+            job=lease.job,
+            page_seq=lease.page_seq + 1,
+            **told(rejection),
+        )
+
+
+def told(rejection: Rejection) -> dict[str, object]:
+    return {
+        "position": rejection.position,
+        "field": rejection.field,
+        "reason": rejection.reason,
+        "detail": rejection.detail,
+        "raw": rejection.raw,
+        "key": None if rejection.key is None else key_text(rejection.key),
+    }
+
+
+def bury_lost_jobs(transaction: Transaction) -> None:
+    transaction.execute(
+        "bury_lost_jobs", max_rescues=MAX_RESCUES, errors_kept=MAX_ERRORS_KEPT
+    )

@@ -1,0 +1,106 @@
+"""The stored records of the datasets."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from typing_extensions import override
+
+from penstock.adapters.sql.database import Database, Transaction
+from penstock.adapters.sql.rows import Rows
+from penstock.domain.dataset import Dataset
+from penstock.domain.page import Record, Rejection
+from penstock.ports import Quarantined, Records, Replay
+
+
+class SqlRecords(Records):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rows = Rows(database.instant)
+
+    @override
+    def rows(self, dataset: Dataset) -> Iterator[tuple[object, ...]]:
+        with self._database.stream() as transaction:
+            yield from transaction.table(dataset).rows()
+
+    @override
+    def count(self, dataset: Dataset) -> int:
+        return self._database.read(lambda look: look.table(dataset).count())
+
+    @override
+    def distinct(self, dataset: Dataset, field: str) -> Iterator[str]:
+        with self._database.stream() as transaction:
+            yield from transaction.table(dataset).distinct(field)
+
+    @override
+    def watermark(self, dataset: Dataset) -> datetime | None:
+        row = self._database.read(
+            lambda look: look.one("get_dataset", dataset=dataset.name)
+        )
+        return None if row is None else self._rows.instant_or_none(row["watermark"])
+
+    @override
+    def quarantine(
+        self, dataset: Dataset, *, after: int, limit: int
+    ) -> Sequence[Quarantined]:
+        found = self._database.read(
+            lambda look: look.all(
+                "find_rejections", dataset=dataset.name, after=after, limit=limit
+            )
+        )
+        return [self._rows.read_quarantined(row) for row in found]
+
+    @override
+    def latest_quarantine(
+        self, dataset: Dataset, *, before: int | None, limit: int
+    ) -> Sequence[Quarantined]:
+        found = self._database.read(
+            lambda look: look.all(
+                "latest_rejections", dataset=dataset.name, before=before, limit=limit
+            )
+        )
+        return [self._rows.read_quarantined(row) for row in found]
+
+    @override
+    def replay(
+        self,
+        dataset: Dataset,
+        tried: Sequence[tuple[Quarantined, Record | Rejection]],
+    ) -> Replay:
+        def work(transaction: Transaction) -> Replay:
+            accepted = superseded = still_bad = 0
+            for row, outcome in tried:
+                if isinstance(outcome, Rejection):
+                    still_bad += 1
+                    explain(transaction, row, outcome)
+                    continue
+                resolved = replay_one(transaction, dataset, row, outcome)
+                accepted += resolved == "accepted"
+                superseded += resolved == "superseded"
+            return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
+
+        return self._database.write(work)
+
+
+def explain(transaction: Transaction, row: Quarantined, outcome: Rejection) -> None:
+    transaction.execute(
+        "explain_rejection",
+        id=row.id,
+        field=outcome.field,
+        reason=outcome.reason,
+        detail=outcome.detail,
+    )
+
+
+def replay_one(
+    transaction: Transaction, dataset: Dataset, row: Quarantined, record: Record
+) -> str | None:
+    """Store one row that is good now; None if another replay was faster."""
+    table = transaction.table(dataset)
+    written = table.updated_at(record.key)
+    is_newer = written is not None and written > row.at
+    resolved = "superseded" if is_newer else "accepted"
+    if not transaction.execute("resolve_rejection", id=row.id, resolved=resolved):
+        return None
+    if not is_newer:
+        table.merge([record], import_id=row.import_id, track=False)
+    return resolved

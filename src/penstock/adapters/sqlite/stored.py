@@ -1,0 +1,144 @@
+"""A dataset's table inside a transaction: compare first, write only changes."""
+
+import sqlite3
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from typing_extensions import override
+
+from penstock.adapters.sql import database as sql
+from penstock.adapters.sql.database import EPOCH, MICROSECOND, Key, Merged, instant
+from penstock.adapters.sql.keys import key_text
+from penstock.adapters.sqlite.tables import Known, Table
+from penstock.domain.page import Record
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTable(sql.Table):
+    of: Table
+    connection: sqlite3.Connection
+    statements: Mapping[str, str]
+    now: int
+
+    @override
+    def merge(
+        self,
+        records: Sequence[Record],
+        *,
+        import_id: int,
+        seen: Collection[Key] = (),
+        track: bool,
+    ) -> Merged:
+        table, connection = self.of, self.connection
+        dataset = table.dataset
+        known = table.known(connection, [record.key for record in records])
+        created, changed, untouched = [], [], []
+        version = None if dataset.version is None else dataset.column(dataset.version)
+        for record in records:
+            stored = known.get(tuple(table.stored(record.key)))
+            if stored is None:
+                created.append(record)
+            elif stored.is_deleted or (
+                stored.digest != record.digest and not is_older(record, stored, version)
+            ):
+                # what was deleted has no version any more that could be newer
+                changed.append(record)
+            else:
+                untouched.append(record)
+        table.insert(connection, created, import_id=import_id, now=self.now)
+        table.update(connection, changed, import_id=import_id, now=self.now)
+        if track:
+            table.touch(
+                connection, [*(r.key for r in untouched), *seen], import_id=import_id
+            )
+        revived = {
+            r.key for r in changed if known[tuple(table.stored(r.key))].is_deleted
+        }
+        self._note_changes(
+            [
+                *(("created", r.key) for r in created),
+                *(
+                    ("created" if r.key in revived else "updated", r.key)
+                    for r in changed
+                ),
+            ],
+            import_id=import_id,
+        )
+        return Merged(
+            inserted=len(created) + len(revived),
+            updated=len(changed) - len(revived),
+        )
+
+    @override
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        return self.of.rows(self.connection)
+
+    @override
+    def count(self) -> int:
+        return self.of.count(self.connection)
+
+    @override
+    def distinct(self, field: str) -> Iterator[str]:
+        return self.of.distinct(self.connection, field)
+
+    @override
+    def updated_at(self, key: Key) -> datetime | None:
+        for known in self.of.known(self.connection, [key]).values():
+            return instant(known.updated_at)
+        return None
+
+    @override
+    def count_missing(self, *, import_id: int, started: datetime) -> int:
+        since = (started - EPOCH) // MICROSECOND
+        return self.of.count_missing(
+            self.connection, import_id=import_id, started=since
+        )
+
+    @override
+    def mark_missing(self, *, import_id: int, started: datetime) -> int:
+        missing = self.count_missing(import_id=import_id, started=started)
+        self.of.mark_missing(
+            self.connection,
+            import_id=import_id,
+            started=(started - EPOCH) // MICROSECOND,
+            before=self._reserve_changes(missing),
+            now=self.now,
+        )
+        return missing
+
+    def _note_changes(
+        self, changes: Sequence[tuple[str, Key]], *, import_id: int
+    ) -> None:
+        """Append change events in their order."""
+        if not changes:
+            return
+        before = self._reserve_changes(len(changes))
+        name, now = self.of.dataset.name, self.now
+        self.connection.executemany(
+            self.statements["add_change"],
+            [
+                (name, seq, kind, key_text(key), import_id, now)
+                for seq, (kind, key) in enumerate(changes, start=before + 1)
+            ],
+        )
+
+    def _reserve_changes(self, changes: int) -> int:
+        """Return the number after which so many events of this transaction stand.
+
+        The sequence has no gaps, because it is kept in a row that the transaction holds.
+        """
+        name = self.of.dataset.name
+        told = {"dataset": name, "changes": changes}
+        found = self.connection.execute(self.statements["advance_dataset"], told)
+        rows = found.fetchall()
+        if not rows:
+            raise LookupError(f"dataset {name!r} was never prepared")
+        return int(rows[0]["change_seq"]) - changes
+
+
+def is_older(record: Record, stored: Known, version: int | None) -> bool:
+    if version is None or stored.version is None:
+        return False
+    mine = record.values[version]
+    return mine is None or bool(mine < stored.version)  # type: ignore[operator]
