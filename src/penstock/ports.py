@@ -68,6 +68,11 @@ class Schema(Protocol):
         ...
 
     @abstractmethod
+    def unprepared(self, dataset: Dataset) -> Sequence[str]:
+        """Return what `prepare` would do; raises as it does."""
+        ...
+
+    @abstractmethod
     def tend(self, dataset: Dataset) -> None:
         """Do what keeps a dataset's table fast, if it is due: asked often, by all."""
         ...

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from typing_extensions import override
 
-from penstock.adapters.sql.database import Database, Transaction, counted, instant
+from penstock.adapters.sql.database import Database, Row, Transaction, counted, instant
 from penstock.adapters.sql.ledger import bury_lost_jobs
 from penstock.adapters.sql.rows import Rows, read_page
 from penstock.domain.job import MAX_RESCUES, ImportId, Job, JobId, PageEntry
@@ -73,16 +73,19 @@ class SqlJobs(Jobs):
 
     @override
     def pages(self, jobs: Sequence[JobId]) -> Iterator[tuple[JobId, PageEntry]]:
-        after = (0, 0)
         asked = json.dumps(sorted(jobs))
-        while found := self._database.read(
-            lambda look: look.all(
-                "job_pages", jobs=asked, job=after[0], page=after[1], limit=AT_ONCE
-            )
-        ):
+        found = self._pages(asked, 0, 0)
+        while found:
             for row in found:
                 yield JobId(row["job_id"]), read_page(row)
-            after = (found[-1]["job_id"], found[-1]["page_seq"])
+            found = self._pages(asked, found[-1]["job_id"], found[-1]["page_seq"])
+
+    def _pages(self, jobs: str, job: int, page: int) -> Sequence[Row]:
+        return self._database.read(
+            lambda look: look.all(
+                "job_pages", jobs=jobs, job=job, page=page, limit=AT_ONCE
+            )
+        )
 
     @override
     def outstanding(self, *, declarations: Declarations, region: str | None) -> int:

@@ -63,6 +63,13 @@ class SqliteSchema(Schema):
             self._database.write(lambda each: create(each, dataset, table))
 
     @override
+    def unprepared(self, dataset: Dataset) -> Sequence[str]:
+        table = Table(dataset)
+        if self._database.read(lambda look: is_prepared(look, dataset, table)):
+            return []
+        return [f"create or extend table {dataset.name}"]
+
+    @override
     def tend(self, dataset: Dataset) -> None:
         """Nothing: SQLite keeps its indexes in order while it writes."""
 

@@ -126,7 +126,7 @@ class StoredTable(sql.Table):
     def _reserve_changes(self, changes: int) -> int:
         """Return the number after which so many events of this transaction stand.
 
-        The sequence has no gaps, because it is kept in a row that the transaction holds.
+        The sequence has no gaps: it is kept in a row that the transaction holds.
         """
         name = self.of.dataset.name
         told = {"dataset": name, "changes": changes}

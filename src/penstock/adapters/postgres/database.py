@@ -1,0 +1,263 @@
+"""One PostgreSQL database: transactions that are repeated, resumed or resolved."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import psycopg
+from psycopg import errors as postgres
+from psycopg.rows import DictRow
+from psycopg_pool import PoolTimeout
+from typing_extensions import override
+
+from penstock.adapters.postgres.connections import Connection, Connections, parameters
+from penstock.adapters.postgres.refusals import explained, refusal
+from penstock.adapters.postgres.statements import CLOCK, NOW, statements
+from penstock.adapters.postgres.stored import StoredTable
+from penstock.adapters.postgres.tables import Table, Tables
+from penstock.adapters.sql import database as sql
+from penstock.adapters.sql.database import Outcome
+from penstock.domain.dataset import Dataset
+from penstock.errors import StoreUnavailable
+
+BEGIN = "begin; select pg_current_xact_id()::text as xid"
+# conflicts that the server resolves by asking one side to begin anew
+CONFLICTS = (postgres.SerializationFailure, postgres.DeadlockDetected)
+MOST_CONFLICTS = 10
+# the line broke, or the server is starting, stopping or full
+BROKEN = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+)
+FIRST_REST, LONGEST_REST = 0.05, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction(sql.Transaction):
+    """Named statements on one connection."""
+
+    connection: Connection
+    statements: Mapping[str, str]
+    tables: Tables
+
+    @override
+    def execute(self, name: str, /, **given: Any) -> int:
+        return self._run(name, given).rowcount
+
+    @override
+    def one(self, name: str, /, **given: Any) -> DictRow | None:
+        return self._run(name, given).fetchone()
+
+    @override
+    def all(self, name: str, /, **given: Any) -> Sequence[DictRow]:
+        return self._run(name, given).fetchall()
+
+    @override
+    def table(self, dataset: Dataset) -> StoredTable:
+        return StoredTable(self.tables.of(dataset), self.connection, self.statements)
+
+    def _run(self, name: str, given: dict[str, Any]) -> psycopg.Cursor[DictRow]:
+        return self.connection.execute(self.statements[name].encode(), given)
+
+
+class Database(sql.Database):
+    """The database that holds the ledger and the records.
+
+    - A conflict (deadlock, serialization) rolls everything back, and the work is done
+      again.
+    - A broken line before the commit means that nothing was done: again, with growing
+      pauses, as long as a commit may take.
+    - A line that breaks during the commit leaves open whether it took effect. The
+      server knows by the number of the transaction, and is asked. (After a crash it may
+      give the number of a lost transaction to another one and say yes. No promise hangs
+      on that: the next write of the worker meets the true fence and page.)
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        place: str,
+        schema: str,
+        limit: timedelta = timedelta(seconds=10),
+        most_connections: int = 8,
+        clock: str | None = None,
+    ) -> None:
+        self.place = place
+        self.schema = schema
+        self._limit = limit.total_seconds()
+        self.connections = Connections(
+            parameters(url, schema=schema, limit=limit),
+            most=most_connections,
+            limit=limit,
+        )
+        # a test brings an expression of its own for the time
+        self._statements = statements(now=clock or NOW, clock=clock or CLOCK)
+        self._tables = Tables(now=clock or NOW)
+
+    @override
+    def write(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        return self._insist(lambda: self._write_once(work))
+
+    @override
+    def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        def once() -> Outcome:
+            with self.connections.one() as connection:
+                return work(self._transaction(connection))
+
+        return self._insist(once)
+
+    @override
+    @contextmanager
+    def stream(self) -> Iterator[Transaction]:
+        with self._translated(), self.connections.one(patience=float("inf")) as one:
+            with one.transaction():
+                # whoever reads along may be slow; it holds nothing that others need
+                one.execute("set local statement_timeout = 0")
+                one.execute("set local idle_in_transaction_session_timeout = 0")
+                yield self._transaction(one)
+
+    @override
+    def moment(self, of: datetime | None) -> datetime | None:
+        return of
+
+    @override
+    def instant(self, stored: datetime) -> datetime:
+        return stored
+
+    @contextmanager
+    def alone(self) -> Iterator[Connection]:
+        """Use a connection without a transaction or a time limit, for slow errands."""
+        with self._translated(), self.connections.one(patience=float("inf")) as one:
+            one.execute("set statement_timeout = 0")
+            try:
+                yield one
+            finally:
+                if not one.closed:
+                    one.execute("reset statement_timeout")
+
+    def table(self, dataset: Dataset) -> Table:
+        return self._tables.of(dataset)
+
+    def close(self) -> None:
+        self.connections.close()
+
+    def _transaction(self, connection: Connection) -> Transaction:
+        return Transaction(connection, self._statements, self._tables)
+
+    def _insist(self, once: Callable[[], Outcome]) -> Outcome:
+        """Do something until it is done, refused for good, or out of time."""
+        deadline = time.monotonic() + self._limit
+        conflicts, rest = 0, FIRST_REST
+        while True:
+            try:
+                return once()
+            except CONFLICTS as error:
+                conflicts += 1
+                if conflicts >= MOST_CONFLICTS:
+                    raise self._unavailable(error) from error
+                time.sleep(random.random() * 0.02 * conflicts)  # noqa: S311 (no secret)
+            except postgres.QueryCanceled as error:
+                raise self._unavailable(error) from error
+            except BROKEN as error:
+                told = refusal(error, self.place, self.schema)
+                if told is not None:
+                    raise told from error
+                if time.monotonic() + rest > deadline:
+                    raise self._unavailable(error) from error
+                time.sleep(rest * (0.5 + random.random()))  # noqa: S311 (no secret)
+                rest = min(2 * rest, LONGEST_REST)
+            except psycopg.Error as error:
+                told = refusal(error, self.place, self.schema)
+                raise (told or self._unavailable(error)) from error
+
+    def _write_once(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        with self.connections.one() as connection:
+            xid = begun(connection)
+            try:
+                outcome = work(self._transaction(connection))
+            except BaseException:
+                roll_back(connection)
+                raise
+            self.connections.extend(connection)
+            try:
+                connection.execute("commit")
+            except BROKEN as error:
+                lost = error
+            else:
+                return outcome
+        if self._took_effect(xid):
+            return outcome
+        raise lost
+
+    def _took_effect(self, xid: str) -> bool:
+        """Ask what became of a transaction whose commit was not answered."""
+        deadline = time.monotonic() + self._limit
+        while True:
+            try:
+                with self.connections.one() as connection:
+                    status = status_of(connection, xid)
+            except BROKEN as error:
+                if time.monotonic() > deadline:
+                    raise self._unavailable(error) from error
+                status = "in progress"
+            if status != "in progress":
+                return status == "committed"
+            if time.monotonic() > deadline:
+                raise StoreUnavailable(
+                    f"{self.place}: did not say whether a commit took effect"
+                )
+            time.sleep(FIRST_REST)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            told = refusal(error, self.place, self.schema)
+            raise (told or self._unavailable(error)) from error
+
+    def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
+        if isinstance(error, PoolTimeout):
+            # the pool knows only that it waited; an attempt of our own tells why
+            try:
+                self.connections.open_one().close()
+            except psycopg.Error as reason:
+                told = refusal(reason, self.place, self.schema)
+                if told is not None:
+                    raise told from reason
+                error = reason
+        return StoreUnavailable(f"{self.place}: {explained(error)}")
+
+
+def begun(connection: Connection) -> str:
+    """Begin a transaction, and learn its number in the same round trip."""
+    answers = connection.execute(BEGIN)
+    answers.nextset()
+    row = answers.fetchone()
+    if row is None:
+        raise psycopg.OperationalError("the transaction has no number")
+    return str(row["xid"])
+
+
+def roll_back(connection: Connection) -> None:
+    try:
+        connection.execute("rollback")
+    except psycopg.Error:
+        # the line is gone, and the transaction with it
+        connection.close()
+
+
+def status_of(connection: Connection, xid: str) -> str:
+    try:
+        row = connection.execute(
+            "select pg_xact_status(%s::xid8) as status", (xid,)
+        ).fetchone()
+    except postgres.InvalidParameterValue:
+        # a crash lost it before it was known to anybody
+        return "aborted"
+    return "aborted" if row is None else str(row["status"])

@@ -1,0 +1,88 @@
+"""List partitions, made from the data as it comes.
+
+PostgreSQL keeps keys unique within a partition only, and cannot upsert by a key that
+lacks the partition's column. So pages of a partitioned dataset are merged one at a
+time, under a lock of the dataset: a key is looked for in all partitions, a row whose
+value has changed is moved by a plain update, and no key is ever stored twice. Fetching
+and mapping still go on side by side.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+from psycopg import sql
+
+from penstock.adapters.postgres.connections import Connection
+from penstock.adapters.postgres.locks import lock_number
+from penstock.adapters.postgres.names import own_name
+from penstock.adapters.postgres.tables import FILL, Table
+from penstock.domain.page import Record
+
+# beyond so many, the rows of further values share one partition
+MOST = 256
+OTHERS = "others"
+
+
+def ensure_partitions(
+    connection: Connection, table: Table, records: Sequence[Record]
+) -> None:
+    """Hold the dataset's merge lock, and make the partitions that these rows need."""
+    dataset = table.dataset
+    if dataset.partition is None:
+        return
+    # schemas of one database may have a dataset of the same name: they wait in vain,
+    # but not for long
+    number = lock_number(f"merge:{dataset.name}")
+    connection.execute("select pg_advisory_xact_lock(%s)", (number,))
+    at = dataset.column(dataset.partition)
+    wanted = {record.values[at] for record in records}
+    known = stored_partitions(connection, dataset.name)
+    missing = {
+        name: value for name, value in named(dataset.name, wanted) if name not in known
+    }
+    others = own_name(dataset.name, OTHERS)
+    for name, value in sorted(missing.items()):
+        if others in known:
+            return
+        if len(known) >= MOST:
+            attach(connection, dataset.name, others, sql.SQL("default"))
+            known.add(others)
+            return
+        bound = sql.SQL("for values in ({})").format(sql.Literal(value))
+        attach(connection, dataset.name, name, bound)
+        known.add(name)
+
+
+def named(dataset: str, values: Iterable[object]) -> Iterable[tuple[str, object]]:
+    for value in values:
+        # what a value looks like must not decide whether two names differ
+        digest = blake2b(repr(value).encode(), digest_size=5).hexdigest()
+        shown = "".join(c if c.isalnum() else "_" for c in str(value))[:20].lower()
+        yield own_name(dataset, f"{shown}_{digest}"), value
+
+
+def stored_partitions(connection: Connection, dataset: str) -> set[str]:
+    found = connection.execute(
+        "select child.relname from pg_inherits "
+        "join pg_class as child on child.oid = inhrelid "
+        "where inhparent = to_regclass(quote_ident(current_schema()) || '.' "
+        "|| quote_ident(%s))",
+        (dataset,),
+    )
+    return {row["relname"] for row in found.fetchall()}
+
+
+def attach(
+    connection: Connection, dataset: str, name: str, bound: sql.Composable
+) -> None:
+    """Make a partition without stopping those who read or write the others."""
+    parent, child = sql.Identifier(dataset), sql.Identifier(name)
+    connection.execute(
+        sql.SQL(
+            "create table {} (like {} including defaults including constraints) "
+            "with (fillfactor = {})"
+        ).format(child, parent, sql.Literal(FILL))
+    )
+    connection.execute(
+        sql.SQL("alter table {} attach partition {} {}").format(parent, child, bound)
+    )

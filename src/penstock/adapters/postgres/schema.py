@@ -1,0 +1,260 @@
+"""Create and update the tables of the ledger and of every dataset, online."""
+
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+
+from psycopg import errors as postgres
+from psycopg import sql
+from typing_extensions import override
+
+from penstock.adapters.postgres.connections import Connection
+from penstock.adapters.postgres.database import Database, Transaction
+from penstock.adapters.postgres.locks import lock_number
+from penstock.adapters.postgres.tables import column
+from penstock.adapters.postgres.tending import Tending
+from penstock.adapters.sql.keys import quoted
+from penstock.domain.dataset import Dataset
+from penstock.errors import Misconfigured
+from penstock.ports import Schema
+
+OLDEST_SERVER = 15
+NUMBERED = re.compile(r"^(\d{4})_\w+\.sql$")
+
+
+class PostgresSchema(Schema):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._tending = Tending(database)
+
+    @override
+    def tend(self, dataset: Dataset) -> None:
+        self._tending(dataset)
+
+    @override
+    def pending(self) -> Sequence[str]:
+        known = self._database.read(self._version)
+        files = migrations()
+        if known > len(files):
+            raise Misconfigured(
+                f"{self._database.place}: schema {self._database.schema} has version "
+                f"{known}, this penstock knows {len(files)}; use a newer one"
+            )
+        return [name for _, name, _ in files[known:]]
+
+    @override
+    def migrate(self) -> Sequence[str]:
+        # look before taking the lock for which others may wait
+        return self._database.write(self._migrate) if self.pending() else []
+
+    def _migrate(self, transaction: Transaction) -> Sequence[str]:
+        connection = transaction.connection
+        hold(connection, f"migrate:{self._database.schema}")
+        known = self._version(transaction)
+        if not known:
+            create_schema(connection, self._database.schema)
+        applied = []
+        for number, name, text in migrations()[known:]:
+            connection.execute(text.encode())
+            connection.execute(
+                "insert into penstock_migration (number, name) values (%s, %s)",
+                (number, name),
+            )
+            applied.append(name)
+        return applied
+
+    def _version(self, transaction: Transaction) -> int:
+        connection = transaction.connection
+        server = connection.info.server_version // 10_000
+        if server < OLDEST_SERVER:
+            raise Misconfigured(
+                f"{self._database.place}: is PostgreSQL {server}; "
+                f"Penstock needs {OLDEST_SERVER} or newer"
+            )
+        if not exists(connection, self._database.schema, "penstock_migration"):
+            return 0
+        row = connection.execute(
+            "select coalesce(max(number), 0) as known from penstock_migration"
+        ).fetchone()
+        return 0 if row is None else int(row["known"])
+
+    @override
+    def prepare(self, dataset: Dataset) -> None:
+        if self.unprepared(dataset):
+            self._database.write(lambda each: self._prepare(each, dataset))
+
+    @override
+    def unprepared(self, dataset: Dataset) -> Sequence[str]:
+        def work(transaction: Transaction) -> Sequence[str]:
+            stored = stored_columns(transaction.connection, dataset)
+            known = declared_types(transaction, dataset)
+            if not stored or not known:
+                return [f"create table {dataset.name}"]
+            refuse_changes(transaction.connection, dataset, stored, known)
+            return [
+                f"add column {field.name} to {dataset.name}"
+                for field in dataset.fields
+                if field.name not in stored
+            ]
+
+        return self._database.read(work)
+
+    def _prepare(self, transaction: Transaction, dataset: Dataset) -> None:
+        connection = transaction.connection
+        hold(connection, f"prepare:{self._database.schema}:{dataset.name}")
+        if dataset.search:
+            hold(connection, "extension")
+            create_extension(connection, self._database.place)
+        transaction.execute("add_dataset", dataset=dataset.name)
+        stored = stored_columns(connection, dataset)
+        known = declared_types(transaction, dataset)
+        table = transaction.table(dataset).of
+        if stored:
+            refuse_changes(connection, dataset, stored, known)
+            # whoever waits for a table makes all others wait behind: only a moment
+            connection.execute("set local lock_timeout = '1s'")
+            for field in dataset.fields:
+                if field.name not in stored:
+                    connection.execute(
+                        f"alter table {table.name} "
+                        f"add column {column(field, dataset)}".encode()
+                    )
+        else:
+            connection.execute(table.create.encode())
+        declared = {field.name: field.type for field in dataset.fields}
+        transaction.execute(
+            "set_fields", dataset=dataset.name, fields=json.dumps(known | declared)
+        )
+
+
+def migrations() -> list[tuple[int, str, str]]:
+    folder = resources.files("penstock.adapters.postgres") / "migrations"
+    found = []
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        numbered = NUMBERED.match(file.name)
+        if numbered:
+            found.append((int(numbered[1]), file.name, file.read_text("utf-8")))
+    return found
+
+
+def hold(connection: Connection, what: str) -> None:
+    """Let one process at a time change the tables; the others wait for it."""
+    connection.execute("set local lock_timeout = '60s'")
+    connection.execute("set local statement_timeout = 0")
+    connection.execute("select pg_advisory_xact_lock(%s)", (lock_number(what),))
+
+
+def create_schema(connection: Connection, schema: str) -> None:
+    found = connection.execute("select to_regnamespace(%s) as found", (quoted(schema),))
+    row = found.fetchone()
+    # asked first: whoever may not create schemas may still use one that exists
+    if row is None or row["found"] is None:
+        connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
+    connection.execute(
+        "create table if not exists penstock_migration (number integer primary key, "
+        "name text not null, applied_at timestamptz not null default now())"
+    )
+
+
+def create_extension(connection: Connection, place: str) -> None:
+    row = connection.execute(
+        "select 1 as found from pg_extension where extname = 'pg_trgm'"
+    ).fetchone()
+    if row is not None:
+        return
+    told = f"{place}: datasets with search need the extension pg_trgm"
+    try:
+        with connection.transaction():
+            connection.execute("create extension pg_trgm with schema public")
+    except postgres.InsufficientPrivilege as error:
+        raise Misconfigured(
+            f"{told}; let a superuser run: create extension pg_trgm with schema public"
+        ) from error
+    except postgres.Error as error:
+        raise Misconfigured(
+            f"{told}, which this server does not have; install its contrib package "
+            "(Debian: postgresql-contrib)"
+        ) from error
+
+
+def exists(connection: Connection, schema: str, table: str) -> bool:
+    row = connection.execute(
+        "select 1 as found from pg_catalog.pg_class "
+        "join pg_catalog.pg_namespace on pg_namespace.oid = relnamespace "
+        "where nspname = %s and relname = %s",
+        (schema, table),
+    ).fetchone()
+    return row is not None
+
+
+def stored_columns(connection: Connection, dataset: Dataset) -> set[str]:
+    found = connection.execute(
+        "select column_name from information_schema.columns "
+        "where table_schema = current_schema() and table_name = %s",
+        (dataset.name,),
+    )
+    return {row["column_name"] for row in found.fetchall()}
+
+
+def declared_types(transaction: Transaction, dataset: Dataset) -> dict[str, str]:
+    """Return the type under which each field was declared when it was stored."""
+    row = transaction.one("get_dataset", dataset=dataset.name)
+    return {} if row is None else dict(row["fields"])
+
+
+def stored_key(connection: Connection, dataset: Dataset) -> list[str]:
+    found = connection.execute(
+        "select attname from pg_index "
+        "cross join lateral unnest(indkey) with ordinality as part (number, place) "
+        "join pg_attribute on attrelid = indrelid and attnum = part.number "
+        "where indisprimary and indrelid = to_regclass(quote_ident(current_schema()) "
+        "|| '.' || quote_ident(%s)) order by part.place",
+        (dataset.name,),
+    )
+    return [row["attname"] for row in found.fetchall()]
+
+
+def stored_partition(connection: Connection, dataset: Dataset) -> str | None:
+    row = connection.execute(
+        "select attname from pg_partitioned_table join pg_attribute "
+        "on attrelid = partrelid and attnum = partattrs[0] "
+        "where partrelid = to_regclass(quote_ident(current_schema()) "
+        "|| '.' || quote_ident(%s))",
+        (dataset.name,),
+    ).fetchone()
+    return None if row is None else str(row["attname"])
+
+
+def refuse_changes(
+    connection: Connection,
+    dataset: Dataset,
+    stored: set[str],
+    known: dict[str, str],
+) -> None:
+    """Refuse what would change the meaning of stored rows."""
+    remedy = "or drop the table and import again"
+    partition = stored_partition(connection, dataset)
+    if partition != dataset.partition:
+        raise Misconfigured(
+            f"datasets.{dataset.name}.partition: the stored table is partitioned by "
+            f"{partition or 'nothing'}; rename the dataset, {remedy}"
+        )
+    key = [
+        name
+        for name in stored_key(connection, dataset)
+        if name != partition or partition in dataset.key
+    ]
+    if key != list(dataset.key):
+        raise Misconfigured(
+            f"datasets.{dataset.name}.key: the stored table has the key "
+            f"{', '.join(key)}; rename the dataset, {remedy}"
+        )
+    for field in dataset.fields:
+        stored_type = known.get(field.name, field.type)
+        if field.name in stored and stored_type != field.type:
+            raise Misconfigured(
+                f"datasets.{dataset.name}.fields.{field.name}: the stored column has "
+                f"type {stored_type}, the declaration says {field.type}; "
+                f"rename the field, {remedy}"
+            )

@@ -1,0 +1,219 @@
+-- The imports of the ledger, and what closing one does.
+
+-- name: now
+select (extract(epoch from {clock}) * 1000000)::bigint as now;
+
+-- name: ring
+-- Heard when the transaction commits: once for a plan, however many jobs it has.
+select pg_notify('penstock', current_schema()) as rung;
+
+-- name: find_unfinished_import
+select penstock_import.*, {totals}
+from penstock_import
+where dataset = %(dataset)s and mode = %(mode)s and status in ('planning', 'running');
+
+-- name: add_import
+insert into penstock_import
+    (dataset, mode, status, declaration, tracked, since, until, priority, region,
+    created_at)
+values
+    (%(dataset)s, %(mode)s, 'planning', %(declaration)s, %(tracked)s, %(since)s,
+    coalesce(%(until)s::timestamptz, {now}), %(priority)s, %(region)s, {now})
+on conflict do nothing
+returning id;
+
+-- name: start_import
+update penstock_import set status = 'running'
+where id = %(import_id)s and status = 'planning';
+
+-- name: hold_import
+-- Whoever ends or reopens an import holds its row before the rows of its jobs.
+select id from penstock_import where id = %(import_id)s for update;
+
+-- name: share_import
+select id from penstock_import where id = %(import_id)s for share;
+
+-- name: hold_import_of
+select id from penstock_import
+where id = (select import_id from penstock_job where id = %(job)s)
+for update;
+
+-- name: find_rival_import
+select rival.id from penstock_import as rival
+join penstock_import as mine on mine.dataset = rival.dataset and mine.mode = rival.mode
+where mine.id = %(import_id)s and rival.id <> mine.id
+    and rival.status in ('planning', 'running');
+
+-- name: get_import
+select penstock_import.*, {totals}
+from penstock_import
+where id = %(import_id)s;
+
+-- name: recent_imports
+select penstock_import.*, {totals}
+from penstock_import
+where %(dataset)s::text is null or dataset = %(dataset)s
+order by id desc
+limit %(limit)s;
+
+-- name: count_jobs
+select status, count(*) as jobs from penstock_job
+where import_id = %(import_id)s
+group by status;
+
+-- name: count_unproven_jobs
+select count(*) as counted from penstock_job
+where import_id = %(import_id)s and status = 'done' and proof is null;
+
+-- name: count_import
+insert into penstock_import_count as kept
+    (import_id, slot, pages, requests, seen, inserted, updated, unchanged, quarantined,
+    dropped, scan_started_at)
+values
+    (%(import_id)s, %(job)s %% 16, %(pages)s, %(requests)s, %(seen)s, %(inserted)s,
+    %(updated)s, %(unchanged)s, %(quarantined)s, %(dropped)s, %(provider_time)s)
+on conflict (import_id, slot) do update
+set pages = kept.pages + excluded.pages,
+    requests = kept.requests + excluded.requests,
+    seen = kept.seen + excluded.seen,
+    inserted = kept.inserted + excluded.inserted,
+    updated = kept.updated + excluded.updated,
+    unchanged = kept.unchanged + excluded.unchanged,
+    quarantined = kept.quarantined + excluded.quarantined,
+    dropped = kept.dropped + excluded.dropped,
+    scan_started_at = least(kept.scan_started_at, excluded.scan_started_at);
+
+-- name: count_rescue
+insert into penstock_import_count as kept (import_id, slot, rescues)
+values (%(import_id)s, %(job)s %% 16, 1)
+on conflict (import_id, slot) do update set rescues = kept.rescues + 1;
+
+-- name: end_import
+-- Compare and set: an import that somebody else has ended is left alone.
+update penstock_import
+set status = %(status)s, proven = %(proven)s, note = %(note)s, deleted = %(deleted)s,
+    finished_at = {now}
+where id = %(import_id)s and status in ('planning', 'running');
+
+-- name: reopen_import
+update penstock_import
+set status = 'running', finished_at = null, note = null, proven = false
+where id = %(import_id)s and status = 'failed';
+
+-- name: has_open_jobs
+-- Two questions, because each has an index of its own.
+select exists (
+    select 1 from penstock_job where import_id = %(import_id)s and status = 'pending'
+) or exists (
+    select 1 from penstock_job where import_id = %(import_id)s and status = 'leased'
+) as is_open;
+
+-- name: settled_imports
+select id from penstock_import as running
+where status = 'running' and not exists (
+    select 1 from penstock_job where import_id = running.id and status = 'pending'
+) and not exists (
+    select 1 from penstock_job where import_id = running.id and status = 'leased'
+);
+
+-- name: count_keyless_rejections
+select count(*) as counted from penstock_quarantine
+where import_id = %(import_id)s and key is null;
+
+-- name: add_dataset
+insert into penstock_dataset (name, created_at) values (%(dataset)s, {now})
+on conflict (name) do nothing;
+
+-- name: set_fields
+update penstock_dataset set fields = %(fields)s::jsonb where name = %(dataset)s;
+
+-- name: set_watermark
+update penstock_dataset set watermark = %(watermark)s where name = %(dataset)s;
+
+-- name: get_dataset
+select * from penstock_dataset where name = %(dataset)s;
+
+-- name: advance_dataset
+-- The numbers are taken and used in one transaction that holds the row, so they have
+-- no gaps and rise in the order of commits.
+update penstock_dataset
+set generation = generation + 1, change_seq = change_seq + %(changes)s
+where name = %(dataset)s
+returning change_seq;
+
+-- name: add_changes
+insert into penstock_change (dataset, first_seq, last_seq, kinds, keys, import_id, at)
+values
+    (%(dataset)s, %(last)s::bigint - %(changes)s + 1, %(last)s, %(kinds)s, %(keys)s,
+    %(import_id)s, {now});
+
+-- name: add_rejection
+insert into penstock_quarantine
+    (dataset, import_id, job_id, page_seq, position, field, reason, detail, raw, key, at)
+values
+    (%(dataset)s, %(import_id)s, %(job)s, %(page_seq)s, %(position)s, %(field)s,
+    %(reason)s, %(detail)s, %(raw)s, %(key)s, {now});
+
+-- name: supersede_rejections
+-- A proven full import has read everything anew: older complaints are settled.
+update penstock_quarantine set resolved = 'superseded'
+where dataset = %(dataset)s and resolved is null and import_id < %(import_id)s;
+
+-- name: has_open_rejections
+select exists (
+    select 1 from penstock_quarantine where dataset = %(dataset)s and resolved is null
+) as are_open;
+
+-- name: supersede_keys
+-- A good record of the same key has come since: what is in quarantine is history.
+update penstock_quarantine set resolved = 'superseded'
+where id in (
+    select id from penstock_quarantine
+    where dataset = %(dataset)s and resolved is null
+        and md5(key) in (
+            select md5(value) from jsonb_array_elements_text(%(keys)s::jsonb)
+        )
+    order by id
+    for update
+);
+
+-- name: find_rejections
+select penstock_quarantine.*, penstock_job.shard_key
+from penstock_quarantine
+join penstock_job on penstock_job.id = penstock_quarantine.job_id
+where penstock_quarantine.dataset = %(dataset)s and resolved is null
+    and penstock_quarantine.id > %(after)s
+order by penstock_quarantine.id
+limit %(limit)s;
+
+-- name: latest_rejections
+select penstock_quarantine.*, penstock_job.shard_key
+from penstock_quarantine
+join penstock_job on penstock_job.id = penstock_quarantine.job_id
+where penstock_quarantine.dataset = %(dataset)s and resolved is null
+    and (%(before)s::bigint is null or penstock_quarantine.id < %(before)s)
+order by penstock_quarantine.id desc
+limit %(limit)s;
+
+-- name: resolve_rejection
+update penstock_quarantine set resolved = %(resolved)s
+where id = %(id)s and resolved is null;
+
+-- name: explain_rejection
+update penstock_quarantine
+set field = %(field)s, reason = %(reason)s, detail = %(detail)s
+where id = %(id)s and resolved is null;
+
+-- name: is_being_loaded
+-- Whether a table is so new that its first import is still at work.
+select created_at > {now} - interval '10 minutes'
+    and exists (
+        select 1 from penstock_import
+        where dataset = %(dataset)s and status in ('planning', 'running')
+    )
+    and not exists (
+        select 1 from penstock_import
+        where dataset = %(dataset)s and status = 'done'
+    ) as is_loading
+from penstock_dataset
+where name = %(dataset)s;

@@ -1,0 +1,267 @@
+-- The jobs of the ledger. Every statement that takes a fence touches no row when the
+-- job has moved on; the caller then rolls back and raises LeaseLost.
+
+-- name: add_jobs
+-- The import is shared while its jobs are stored, so that it cannot end meanwhile.
+with owner as materialized (
+    select id, dataset, region from penstock_import
+    where id = %(import_id)s and status in ('planning', 'running')
+    for share
+)
+insert into penstock_job
+    (import_id, parent, dataset, shard_key, region, run_at, created_at)
+select owner.id, %(parent)s, owner.dataset, told.shard_key, owner.region, {now}, {now}
+from owner,
+    jsonb_array_elements_text(%(shard_keys)s::jsonb)
+        with ordinality as told (shard_key, place)
+order by told.place
+on conflict (import_id, shard_key) do nothing;
+
+-- name: bury_lost_jobs
+-- Three leases in a row that ended without a word: whatever the job does to its
+-- worker, it will do again.
+update penstock_job
+set status = 'failed',
+    rescues = rescues + 1,
+    finished_at = {now},
+    lease_owner = null,
+    lease_until = null,
+    errors = {kept_errors} || jsonb_build_array(jsonb_build_object(
+        'at', {now_in_microseconds}, 'owner', lease_owner, 'fence', fence,
+        'code', 'lease_lost',
+        'message', 'the lease ended without a word, ' || (rescues + 1)
+            || ' times in a row',
+        'cursor', cursor
+    ))
+where id in (
+    select penstock_job.id
+    from penstock_job
+    join penstock_import on penstock_import.id = penstock_job.import_id
+    where penstock_import.status = 'running' and penstock_job.status = 'leased'
+        and lease_until < {now} and rescues + 1 >= %(max_rescues)s
+    for update of penstock_job skip locked
+);
+
+-- name: count_lost_jobs
+select count(*) as counted
+from penstock_job
+join penstock_import on penstock_import.id = penstock_job.import_id
+where penstock_import.status = 'running' and penstock_job.status = 'leased'
+    and lease_until < {now} and rescues + 1 >= %(max_rescues)s;
+
+-- name: find_due_import
+-- Few imports run at a time, and each is asked for its first due job by index; the
+-- order then serves priorities first and equals in turn.
+select id, mode, since, tracked, exists (
+    select 1 from penstock_job
+    where status = 'leased' and lease_until < {now} and rescues + 1 >= %(max_rescues)s
+        and import_id in (select id from penstock_import where status = 'running')
+) as is_lost
+from penstock_import as running
+where {workable}
+    and (
+        exists (
+            select 1 from penstock_job
+            where import_id = running.id and status = 'leased' and lease_until < {now}
+        )
+        or exists (
+            select 1 from penstock_job
+            where import_id = running.id and status = 'pending' and run_at <= {now}
+        )
+    )
+order by priority desc, turn, id
+limit 1;
+
+-- name: next_due
+select (extract(epoch from min(due_at) - {now}) * 1000000)::bigint as due_in
+from (
+    select least(
+        (
+            select min(run_at) from penstock_job
+            where import_id = running.id and status = 'pending'
+        ),
+        (
+            select min(lease_until) from penstock_job
+            where import_id = running.id and status = 'leased'
+        )
+    ) as due_at
+    from penstock_import as running
+    where {workable}
+) as imports;
+
+-- name: claim_jobs
+-- Lost leases first: somebody has begun those. What another worker is just claiming is
+-- passed over without waiting.
+with lost as materialized (
+    select id from penstock_job
+    where import_id = %(import_id)s and status = 'leased' and lease_until < {now}
+        and rescues + 1 < %(max_rescues)s
+    order by lease_until
+    limit %(most)s
+    for update skip locked
+), due as materialized (
+    select id from penstock_job
+    where import_id = %(import_id)s and status = 'pending' and run_at <= {now}
+        and exists (
+            select 1 from penstock_import
+            where id = %(import_id)s and status = 'running'
+        )
+    order by run_at, id
+    limit greatest(%(most)s - (select count(*) from lost), 0)
+    for update skip locked
+)
+update penstock_job
+set status = 'leased',
+    fence = fence + 1,
+    lease_owner = %(owner)s,
+    lease_until = {now} + %(lease)s * interval '1 microsecond',
+    rescues = rescues + (status = 'leased')::integer,
+    errors = case when status = 'pending' then errors else {kept_errors}
+        || jsonb_build_array(jsonb_build_object(
+            'at', {now_in_microseconds}, 'owner', lease_owner, 'fence', fence,
+            'code', 'lease_lost', 'message', 'the lease ended without a word',
+            'cursor', cursor
+        )) end
+where id in (select id from lost union all select id from due)
+returning *;
+
+-- name: take_turn
+-- Whoever changes the row at this moment serves the same import: no use waiting.
+update penstock_import
+set turn = nextval('penstock_turn')
+where id = (
+    select id from penstock_import where id = %(import_id)s for update skip locked
+);
+
+-- name: renew_lease
+update penstock_job
+set lease_until = {now} + %(lease)s * interval '1 microsecond'
+where id = %(job)s and fence = %(fence)s and status = 'leased'
+returning page_seq;
+
+-- name: advance_job
+-- The page number must follow, so a page that is committed twice is refused.
+update penstock_job
+set page_seq = page_seq + 1,
+    cursor = %(cursor)s,
+    status = case when %(proof)s::text is null then 'leased' else 'done' end,
+    proof = %(proof)s,
+    lease_owner = case when %(proof)s::text is null then lease_owner end,
+    lease_until = case
+        when %(proof)s::text is null
+        then {now} + %(lease)s * interval '1 microsecond' end,
+    finished_at = case when %(proof)s::text is null then null else {now} end,
+    attempts = 0,
+    rescues = 0,
+    snoozes = 0
+where id = %(job)s and fence = %(fence)s and status = 'leased'
+    and page_seq = %(page_seq)s
+returning page_seq;
+
+-- name: count_page
+update penstock_job
+set requests = requests + %(requests)s,
+    seen = seen + %(seen)s,
+    inserted = inserted + %(inserted)s,
+    updated = updated + %(updated)s,
+    unchanged = unchanged + %(unchanged)s,
+    quarantined = quarantined + %(quarantined)s,
+    dropped = dropped + %(dropped)s
+where id = %(job)s;
+
+-- name: add_page
+insert into penstock_page
+    (job_id, page_seq, fence, seen, cursor_before, cursor_after, committed_at)
+values
+    (%(job)s, %(page_seq)s, %(fence)s, %(seen)s, %(before)s, %(after)s, {now});
+
+-- name: postpone_job
+-- A page that was committed without its worker hearing of it was progress all the same.
+update penstock_job
+set status = 'pending',
+    run_at = {now} + %(delay)s * interval '1 microsecond',
+    lease_owner = null,
+    lease_until = null,
+    rescues = 0,
+    attempts = attempts
+        + (%(blame)s = 1 and page_seq = %(page_seq)s)::integer,
+    snoozes = snoozes + (1 - %(blame)s),
+    errors = case when %(code)s::text is null then errors else {kept_errors}
+        || jsonb_build_array({fault}) end
+where id = %(job)s and fence = %(fence)s and status = 'leased'
+returning page_seq;
+
+-- name: release_job
+update penstock_job
+set status = 'pending',
+    run_at = {now},
+    lease_owner = null,
+    lease_until = null,
+    rescues = 0
+where id = %(job)s and fence = %(fence)s and status = 'leased'
+returning page_seq;
+
+-- name: fail_job
+update penstock_job
+set status = 'failed',
+    finished_at = {now},
+    lease_owner = null,
+    lease_until = null,
+    attempts = attempts + 1,
+    errors = {kept_errors} || jsonb_build_array({fault})
+where id = %(job)s and fence = %(fence)s and status = 'leased'
+    and page_seq = %(page_seq)s
+returning page_seq;
+
+-- name: split_job
+update penstock_job
+set status = 'split',
+    finished_at = {now},
+    lease_owner = null,
+    lease_until = null
+where id = %(job)s and fence = %(fence)s and status = 'leased'
+returning page_seq;
+
+-- name: retry_job
+update penstock_job
+set status = 'pending',
+    run_at = {now},
+    attempts = 0,
+    rescues = 0,
+    snoozes = 0,
+    finished_at = null
+where id = %(job)s and status = 'failed'
+    and import_id in (
+        select id from penstock_import where status in ('running', 'failed')
+    )
+returning import_id;
+
+-- name: cancel_jobs
+update penstock_job
+set status = 'cancelled', finished_at = {now}, lease_owner = null, lease_until = null
+where import_id = %(import_id)s and status in ('pending', 'leased');
+
+-- name: get_job
+select * from penstock_job where id = %(job)s;
+
+-- name: find_jobs
+select * from penstock_job
+where id > %(after)s
+    and (%(status)s::text is null or status = %(status)s)
+    and (%(import_id)s::bigint is null or import_id = %(import_id)s)
+    and (%(dataset)s::text is null or dataset = %(dataset)s)
+order by id
+limit %(limit)s;
+
+-- name: job_pages
+select * from penstock_page
+where job_id in (select value::bigint from jsonb_array_elements_text(%(jobs)s::jsonb))
+    and (job_id, page_seq) > (%(job)s, %(page)s)
+order by job_id, page_seq
+limit %(limit)s;
+
+-- name: count_outstanding
+select count(*) as counted
+from penstock_import as running
+join penstock_job on penstock_job.import_id = running.id
+where {workable} and penstock_job.status in ('pending', 'leased');

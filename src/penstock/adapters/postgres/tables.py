@@ -1,0 +1,282 @@
+"""Compose the statements of a dataset's own table, whose columns users declare.
+
+Identifiers are quoted; values are always parameters. Nothing else composes SQL.
+"""
+
+from collections.abc import Mapping
+
+from penstock.adapters.postgres.names import own_name
+from penstock.adapters.sql.keys import quoted
+from penstock.domain.dataset import Dataset, Field, FieldType
+
+COLUMN_TYPES: Mapping[FieldType, str] = {
+    FieldType.TEXT: "text",
+    FieldType.INT: "bigint",
+    FieldType.FLOAT: "double precision",
+    FieldType.BOOL: "boolean",
+    FieldType.DATE: "date",
+    FieldType.TIMESTAMP: "timestamptz",
+    # not jsonb: what the provider sent is kept as it was
+    FieldType.JSON: "json",
+}
+# how values travel: JSON is text already
+COPY_TYPES: Mapping[FieldType, str] = {
+    FieldType.TEXT: "text",
+    FieldType.INT: "int8",
+    FieldType.FLOAT: "float8",
+    FieldType.BOOL: "bool",
+    FieldType.DATE: "date",
+    FieldType.TIMESTAMP: "timestamptz",
+    FieldType.JSON: "text",
+}
+
+# our own columns, beside the declared ones
+OURS = (
+    "_digest bytea not null",
+    "_import bigint not null",
+    "_created_at timestamptz not null",
+    "_updated_at timestamptz not null",
+    "_deleted_at timestamptz",
+)
+# room for changed rows beside their old form, so that indexes need not be touched
+FILL = 80
+# what a search index may hold unsorted, in kilobytes, before a writer has to sort it
+PENDING = 16_384
+
+
+class Table:
+    """The compiled statements of one dataset's table."""
+
+    def __init__(self, dataset: Dataset, *, now: str) -> None:
+        self.dataset = dataset
+        self.name = quoted(dataset.name)
+        self.incoming = quoted(own_name("penstock", "incoming", dataset.name))
+        self.gone = quoted(own_name("penstock", "gone", dataset.name))
+        self.copy_types = [
+            *(COPY_TYPES[field.type] for field in dataset.columns),
+            *("bytea", "int4"),
+        ]
+        self.create = creation(dataset)
+        self.indexes = indexes(dataset)
+        self.search_index = own_name("penstock", dataset.name, "search")
+        by_name = {field.name: field for field in dataset.fields}
+        self._key = [quoted(name) for name in dataset.key]
+        self._key_fields = [by_name[name] for name in dataset.key]
+        self._names = [quoted(field.name) for field in dataset.columns]
+        self._now = now
+        self.stage = self._stage()
+        self.copy = (
+            f"copy pg_temp.{self.incoming} ({', '.join(self._names)}, _digest, _place) "
+            "from stdin (format binary)"
+        )
+        self.merge = self._merge()
+        self.touch = (
+            f"update {self.name} as kept set _import = %(import_id)s "
+            f"from pg_temp.{self.incoming} as come "
+            f"where {self._same('kept', 'come')} and kept._import < %(import_id)s"
+        )
+        self.touch_keys = self._touch_keys()
+        shown = ", ".join(readable(field) for field in dataset.fields)
+        self.rows = (
+            f"select {shown} from {self.name} where _deleted_at is null "
+            f"order by {', '.join(self._key)}"
+        )
+        self.count = (
+            f"select count(*) as counted from {self.name} where _deleted_at is null"
+        )
+        self.updated_at = (
+            f"select _updated_at from {self.name} "
+            f"where {' and '.join(f'{name} = %s' for name in self._key)} for update"
+        )
+        missing = (
+            "where _deleted_at is null and _import < %(import_id)s "
+            "and _updated_at <= %(started)s"
+        )
+        self.count_missing = f"select count(*) as counted from {self.name} {missing}"
+        self.list_gone = (
+            f"create temp table {self.gone} "
+            "(place bigint generated always as identity, key text) on commit drop"
+        )
+        self.mark_missing = (
+            f"with gone as (update {self.name} set _deleted_at = {now}, "
+            f"_updated_at = {now} {missing} returning {self._key_text()} as key) "
+            f"insert into pg_temp.{self.gone} (key) select key from gone"
+        )
+        self.note_missing = (
+            "insert into penstock_change "
+            "(dataset, first_seq, last_seq, kinds, keys, import_id, at) "
+            "select %(dataset)s, %(before)s + min(place), %(before)s + max(place), "
+            "array_agg('deleted'::text order by place), array_agg(key order by place), "
+            f"%(import_id)s, {now} from pg_temp.{self.gone} "
+            "group by (place - 1) / 10000"
+        )
+
+    def distinct(self, field: str) -> str:
+        name = quoted(field)
+        return (
+            f"select distinct {name} from {self.name} "
+            f"where _deleted_at is null and {name} is not null order by {name}"
+        )
+
+    def _stage(self) -> str:
+        """Compose the table into which a page is copied, empty after every commit."""
+        columns = [
+            f"{quoted(field.name)} {COPY_TYPES[field.type]}{collation(field)}"
+            for field in self.dataset.columns
+        ]
+        return (
+            f"create temp table if not exists {self.incoming} "
+            f"({', '.join(columns)}, _digest bytea, _place int4) on commit delete rows"
+        )
+
+    def _merge(self) -> str:
+        """Compose the one statement that compares by hash and writes only changes.
+
+        A row that another transaction stores at the same moment is not stored again,
+        and `stored` is then smaller than the number of `created`: the caller begins
+        anew, and finds it.
+        """
+        json = {
+            quoted(f.name) for f in self.dataset.columns if f.type is FieldType.JSON
+        }
+        cast = {name: "::json" if name in json else "" for name in self._names}
+        names = ", ".join(self._names)
+        values = ", ".join(f"{name}{cast[name]}" for name in self._names)
+        sets = ", ".join(f"{name} = come.{name}{cast[name]}" for name in self._names)
+        key = ", ".join(self._key)
+        return f"""
+with compared as materialized (
+    select come.*, kept._digest is null as is_new,
+        kept._deleted_at is not null as is_revived
+    from pg_temp.{self.incoming} as come
+    left join {self.name} as kept on {self._same("kept", "come")}
+    where kept._digest is null or {self._differs()}
+), stored as (
+    insert into {self.name}
+        ({names}, _digest, _import, _created_at, _updated_at)
+    select {values}, _digest, %(import_id)s, {self._now}, {self._now}
+    from compared where is_new order by {key}
+    on conflict do nothing
+    returning 1
+), changed as (
+    update {self.name} as kept
+    set {sets}, _digest = come._digest,
+        _import = greatest(kept._import, %(import_id)s),
+        _updated_at = {self._now}, _deleted_at = null
+    from (select * from compared where not is_new order by {key}) as come
+    where {self._same("kept", "come")} and ({self._differs()})
+    returning come._place, come.is_revived
+)
+select (select count(*) from stored) as stored,
+    (select array_agg(_place order by _place) from compared where is_new) as created,
+    (select array_agg(_place order by _place) from changed where is_revived) as revived,
+    (select array_agg(_place order by _place) from changed where not is_revived)
+        as updated"""
+
+    def _differs(self) -> str:
+        """Compose what makes a row a change.
+
+        What was deleted has no version any more that could be newer.
+        """
+        differs = "kept._digest <> come._digest"
+        if self.dataset.version is not None:
+            version = quoted(self.dataset.version)
+            differs += (
+                f" and (kept.{version} is null or come.{version} >= kept.{version})"
+            )
+        return f"kept._deleted_at is not null or ({differs})"
+
+    def _same(self, one: str, other: str) -> str:
+        return " and ".join(f"{one}.{name} = {other}.{name}" for name in self._key)
+
+    def _touch_keys(self) -> str:
+        arrays = ", ".join(
+            f"%(key_{index})s::{COPY_TYPES[field.type]}[]"
+            for index, field in enumerate(self._key_fields)
+        )
+        return (
+            f"update {self.name} as kept set _import = %(import_id)s "
+            f"from unnest({arrays}) as come ({', '.join(self._key)}) "
+            f"where {self._same('kept', 'come')} and kept._import < %(import_id)s"
+        )
+
+    def _key_text(self) -> str:
+        """Compose a key as `key_text` writes it."""
+        parts = " || ',' || ".join(json_text(field) for field in self._key_fields)
+        return f"'[' || {parts} || ']'"
+
+
+def json_text(field: Field) -> str:
+    name = quoted(field.name)
+    if field.type is FieldType.TIMESTAMP:
+        form = """'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'"""
+        return f"to_json(to_char({name} at time zone 'UTC', {form}))::text"
+    return f"to_json({name})::text"
+
+
+def readable(field: Field) -> str:
+    name = quoted(field.name)
+    return f"{name}::text" if field.type is FieldType.JSON else name
+
+
+def collation(field: Field) -> str:
+    # by bytes: the same order everywhere, and faster to compare
+    return ' collate "C"' if field.type is FieldType.TEXT else ""
+
+
+def column(field: Field, dataset: Dataset) -> str:
+    is_key = field.name in dataset.key or field.name == dataset.partition
+    return (
+        f"{quoted(field.name)} {COLUMN_TYPES[field.type]}{collation(field)}"
+        f"{' not null' if is_key else ''}"
+    )
+
+
+def creation(dataset: Dataset) -> str:
+    key = list(dataset.key)
+    tail = f" with (fillfactor = {FILL})"
+    if dataset.partition is not None:
+        # PostgreSQL keeps keys unique within a partition only
+        key += [dataset.partition] if dataset.partition not in key else []
+        tail = f" partition by list ({quoted(dataset.partition)})"
+    columns = [*(column(field, dataset) for field in dataset.fields), *OURS]
+    columns.append(f"primary key ({', '.join(map(quoted, key))})")
+    return f"create table {quoted(dataset.name)} ({', '.join(columns)}){tail}"
+
+
+def indexes(dataset: Dataset) -> dict[str, str]:
+    """Return what is searched and filtered by, beside the key."""
+    table = quoted(dataset.name)
+    found = {}
+    for name in dataset.filter:
+        if [name] != list(dataset.key):
+            found[own_name("penstock", dataset.name, name)] = (
+                f"{table} ({quoted(name)})"
+            )
+    if dataset.search:
+        columns = ", ".join(f"{quoted(name)} gin_trgm_ops" for name in dataset.search)
+        found[own_name("penstock", dataset.name, "search")] = (
+            f"{table} using gin ({columns}) "
+            f"with (fastupdate = on, gin_pending_list_limit = {PENDING})"
+        )
+    if dataset.geo is not None:
+        lat, lon = map(quoted, dataset.geo)
+        found[own_name("penstock", dataset.name, "place")] = (
+            f"{table} using gist (point({lon}, {lat})) "
+            f"where {lat} is not null and {lon} is not null"
+        )
+    return found
+
+
+class Tables:
+    """The compiled tables of a process, each composed once."""
+
+    def __init__(self, *, now: str) -> None:
+        self._now = now
+        self._known: dict[str, Table] = {}
+
+    def of(self, dataset: Dataset) -> Table:
+        known = self._known.get(dataset.name)
+        if known is None or known.dataset is not dataset:
+            known = self._known[dataset.name] = Table(dataset, now=self._now)
+        return known

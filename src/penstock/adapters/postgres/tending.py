@@ -1,0 +1,76 @@
+"""Keep a dataset's table fast: build its indexes when they are due, and keep them tidy.
+
+Indexes are most of the cost of storing rows, so a table that is loaded for the first
+time gets them when its first import has ended, or ten minutes after the table was made,
+whichever comes first. An index that a declaration gains later is built at once. Both
+are built while others go on reading and writing, by one process at a time.
+"""
+
+from penstock.adapters.postgres.connections import Connection
+from penstock.adapters.postgres.database import Database
+from penstock.adapters.postgres.locks import lock_number
+from penstock.adapters.postgres.tables import Table
+from penstock.adapters.sql.keys import quoted
+from penstock.domain.dataset import Dataset
+
+
+class Tending:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # datasets whose indexes were all there when we last looked
+        self._complete: dict[str, Dataset] = {}
+
+    def __call__(self, dataset: Dataset) -> None:
+        if self._complete.get(dataset.name) is dataset:
+            return
+        missing = self._database.read(
+            lambda look: missing_indexes(look.connection, look.table(dataset).of)
+        )
+        if not missing:
+            self._complete[dataset.name] = dataset
+        elif not self._is_being_loaded(dataset):
+            self._build(dataset)
+
+    def _is_being_loaded(self, dataset: Dataset) -> bool:
+        row = self._database.read(
+            lambda look: look.one("is_being_loaded", dataset=dataset.name)
+        )
+        return row is not None and bool(row["is_loading"])
+
+    def _build(self, dataset: Dataset) -> None:
+        with self._database.alone() as connection:
+            number = lock_number(f"index:{self._database.schema}:{dataset.name}")
+            row = connection.execute(
+                "select pg_try_advisory_lock(%s) as is_ours", (number,)
+            ).fetchone()
+            if row is None or not row["is_ours"]:
+                # another process is at it
+                return
+            try:
+                build(connection, self._database.table(dataset))
+            finally:
+                if not connection.closed:
+                    connection.execute("select pg_advisory_unlock(%s)", (number,))
+
+
+def missing_indexes(connection: Connection, table: Table) -> list[str]:
+    """Return the declared indexes that are not there, or were not built to the end."""
+    found = connection.execute(
+        "select relname from pg_index join pg_class on pg_class.oid = indexrelid "
+        "where indisvalid and indrelid = to_regclass(quote_ident(current_schema()) "
+        "|| '.' || quote_ident(%s))",
+        (table.dataset.name,),
+    )
+    valid = {row["relname"] for row in found.fetchall()}
+    return [name for name in table.indexes if name not in valid]
+
+
+def build(connection: Connection, table: Table) -> None:
+    # PostgreSQL cannot build the index of a partitioned table beside writers
+    beside = "" if table.dataset.partition is not None else "concurrently"
+    for name in missing_indexes(connection, table):
+        connection.execute(f"drop index {beside} if exists {quoted(name)}".encode())
+        connection.execute(
+            f"create index {beside} {quoted(name)} on {table.indexes[name]}".encode()
+        )
+    connection.execute(f"analyze {table.name}".encode())
