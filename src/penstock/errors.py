@@ -3,7 +3,8 @@
 PenstockError
 ├── RetryLater            the same page may succeed later; costs an attempt
 │   ├── SourceUnavailable     the provider did not answer with data
-│   └── StoreUnavailable      the database did not answer
+│   └── StoreRefused          the database will not store what it was given
+├── StoreUnavailable      a store did not answer: wait for it; costs no attempt
 ├── Throttled             the provider asks for a pause: close the budget, snooze
 ├── AccessStopped         the provider shut the door: stop the budget, snooze
 ├── Snooze                wait without blame; costs no attempt
@@ -52,8 +53,14 @@ class SourceUnavailable(RetryLater):
     code = "source_unavailable"
 
 
-class StoreUnavailable(RetryLater):
-    """The database did not answer."""
+class StoreRefused(RetryLater):
+    """The database will not store what it was given."""
+
+    code = "store_refused"
+
+
+class StoreUnavailable(PenstockError):
+    """A store did not answer; nobody is to blame for it."""
 
     code = "store_unavailable"
 

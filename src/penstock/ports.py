@@ -46,6 +46,17 @@ Redact: TypeAlias = Callable[[str], str]
 class Schema(Protocol):
     """The tables of the ledger and of every dataset."""
 
+    @property
+    @abstractmethod
+    def is_shared(self) -> bool:
+        """Whether others depend on them, so that an operator says when they change."""
+        ...
+
+    @abstractmethod
+    def is_there(self) -> bool:
+        """Say whether the ledger has any tables yet."""
+        ...
+
     @abstractmethod
     def migrate(self) -> Sequence[str]:
         """Create or update the ledger's tables; return what was applied."""
@@ -350,7 +361,7 @@ class LastingBudgets(Budgets, Protocol):
 
     @abstractmethod
     def remember(self, budget: Budget, usage: Usage, *, ahead: int) -> None:
-        """Note what another store has counted, by a clock `ahead` of ours in microseconds.
+        """Note what another store has counted, by a clock so many microseconds ahead.
 
         A count never falls by it: of two notes the higher one holds, bucket by bucket.
         """

@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -74,8 +74,7 @@ class Penstock:
         return Sweep(
             datasets=self.settings.datasets,
             declarations=self.declarations(self.settings.datasets),
-            jobs=self.stores.jobs,
-            imports=self.stores.imports,
+            stores=self.stores,
             finish=self.finish,
         )
 
@@ -180,23 +179,52 @@ class Penstock:
 
 @contextmanager
 def opened(
-    settings: Settings, emit: Emit, *, scratch: bool = False
+    settings: Settings, emit: Emit, *, scratch: bool = False, threads: int = 1
 ) -> Iterator[Penstock]:
     """Connect what the settings name, and close it again.
 
     A scratch one keeps everything in memory, for those who only look.
     """
-    path = settings.sqlite_path
-    if path is None:
-        raise Misconfigured("penstock.database: only sqlite:/// in this version")
-    database = Database(IN_MEMORY if scratch else path, busy=settings.commit_timeout)
-    stores = stores_of(
+    with ExitStack() as stack:
+        if scratch:
+            stores = sqlite_stores(IN_MEMORY, settings, stack)
+        elif settings.sqlite_path is not None:
+            stores = sqlite_stores(settings.sqlite_path, settings, stack)
+        else:
+            stores = postgres_stores(settings, stack, threads=threads)
+        yield Penstock(settings=settings, stores=stores, emit=emit)
+
+
+def sqlite_stores(path: Path, settings: Settings, stack: ExitStack) -> Stores:
+    database = Database(path, busy=settings.commit_timeout)
+    stack.callback(database.close)
+    return stores_of(
         database, schema=SqliteSchema(database), lease=settings.lease, bell=Silence()
     )
-    try:
-        yield Penstock(settings=settings, stores=stores, emit=emit)
-    finally:
-        database.close()
+
+
+def postgres_stores(settings: Settings, stack: ExitStack, *, threads: int) -> Stores:
+    # loaded where it is used: most laptops need no server
+    from penstock.adapters.postgres.bell import ListeningBell
+    from penstock.adapters.postgres.database import Database
+    from penstock.adapters.postgres.schema import PostgresSchema
+
+    if settings.postgres_url is None:
+        raise Misconfigured("penstock.database: names neither SQLite nor PostgreSQL")
+    database = Database(
+        settings.postgres_url,
+        place=settings.place,
+        schema=settings.schema,
+        limit=settings.commit_timeout,
+        # one for each thread that works, and one for whoever watches them
+        most_connections=threads + 1,
+    )
+    stack.callback(database.close)
+    bell = ListeningBell(database.connections.open_one, schema=settings.schema)
+    stack.callback(bell.close)
+    return stores_of(
+        database, schema=PostgresSchema(database), lease=settings.lease, bell=bell
+    )
 
 
 def logging_emit(settings: Settings, *, as_json: bool, verbose: bool) -> Emit:

@@ -39,7 +39,7 @@ from penstock.domain.job import (
     WorkerId,
 )
 from penstock.domain.page import Batch, Proof
-from penstock.errors import LeaseLost, Misconfigured, PenstockError, StoreUnavailable
+from penstock.errors import LeaseLost, Misconfigured, PenstockError, StoreRefused
 from tests.builders import (
     A_MOMENT,
     LEASE,
@@ -291,7 +291,7 @@ class LedgerMachine(RuleBasedStateMachine):
         broken = batch(record(self.pages_made), rejections=[rejection(), rejection()])
         with pytest.raises(PenstockError) as refused:
             self.stores.ledger.commit_page(POI, lease, broken)
-        assert isinstance(refused.value, LeaseLost | StoreUnavailable)
+        assert isinstance(refused.value, LeaseLost | StoreRefused)
 
     @rule(lease=leases)
     def renew(self, lease: Lease) -> None:

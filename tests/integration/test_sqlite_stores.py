@@ -12,7 +12,7 @@ import pytest
 from penstock.adapters.sqlite.database import Database
 from penstock.domain.dataset import Missing, WhenMissing
 from penstock.domain.job import Mode
-from penstock.errors import LeaseLost, Misconfigured, StoreUnavailable
+from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavailable
 from penstock.ports import Stores
 from tests.builders import (
     A_MOMENT,
@@ -137,7 +137,7 @@ class TestChangeEvents:
             stores.ledger.commit_page(POI, stale, batch(record(2)))
         again = [rejection(0), rejection(0)]
         lease = claim(stores, POI)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreRefused):
             stores.ledger.commit_page(POI, lease, batch(record(3), rejections=again))
         stores.ledger.commit_page(POI, lease, batch(record(4), record(5)))
 

@@ -151,8 +151,7 @@ class Simulation:
         self.sweep = Sweep(
             datasets={self.dataset.name: self.dataset},
             declarations={self.dataset.name: "same"},
-            jobs=self.stores.jobs,
-            imports=self.stores.imports,
+            stores=self.stores,
             finish=self.finish,
         )
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from penstock.domain.dataset import Dataset
@@ -130,7 +131,7 @@ class Shift:
             self._attempt(self._sweep)
             if until_idle and self._attempt(self._is_idle):
                 return
-            self._attempt(lambda: self._rest(work, rings))
+            self._attempt(partial(self._rest, work, rings))
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
         """Do something that the store may fail; nothing kills a thread but a fault

@@ -26,6 +26,7 @@ from penstock.errors import (
     PenstockError,
     Rejected,
     RetryLater,
+    StoreUnavailable,
     Throttled,
     TooManyBadRows,
 )
@@ -36,6 +37,8 @@ from penstock.ports import Declarations, Emit, Host, Redact, Stores
 
 # a job that has waited so often without a page gets no more patience
 MOST_SNOOZES = 10_000
+# how long work rests about after a store did not answer
+STORE_REST = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +82,7 @@ class Work:
         self._budgets = stores.budgets
         self._terms = terms
         self._finish = finish
+        self._halt = host.halt
         self._jitter = host.jitter
         self._monotonic = host.monotonic
         self._emit = emit
@@ -136,7 +140,7 @@ class Work:
             if self._closed.get(desk.budget, 0.0) <= now
         }
 
-    def _import(self, desk: Desk, held: Held) -> None:
+    def _import(self, desk: Desk, held: Held) -> None:  # noqa: C901 (a line a kind)
         """Import the shard; whatever happens, the job is put where it belongs."""
         try:
             desk.import_shard(held)
@@ -157,6 +161,8 @@ class Work:
             self._stop(desk, held.lease, error)
         except (BudgetClosed, BudgetStopped) as error:
             self._rest(error.budget, held.lease, None, wait=error.wait)
+        except StoreUnavailable as error:
+            self._outlast(desk, held, error)
         except RetryLater as error:
             self._retry(held.lease, error, error.retry_after)
         except TooManyBadRows as error:
@@ -203,6 +209,26 @@ class Work:
         rest = min(wait, LONGEST_REST)
         self._closed[budget] = self._monotonic() + rest.total_seconds()
         self._postpone(lease, fault, delay=timedelta(), blame=blame)
+
+    def _outlast(self, desk: Desk, held: Held, error: StoreUnavailable) -> None:
+        """Give a job back while a store is away, without blame.
+
+        If it is the ledger that is away, that has to wait too, as long as the lease
+        lasts: a lease that ends without a word would look like a dead worker.
+        """
+        rest = STORE_REST * (0.5 + self._jitter())
+        self._closed[desk.budget] = self._monotonic() + rest.total_seconds()
+        while True:
+            try:
+                self._postpone(
+                    held.lease, self._fault(error), delay=timedelta(), blame=False
+                )
+            except StoreUnavailable:
+                now = self._monotonic()
+                if now >= held.trusted_until or self._halt.wait(rest.total_seconds()):
+                    raise
+            else:
+                return
 
     def _retry(
         self, lease: Lease, error: Exception, retry_after: timedelta | None

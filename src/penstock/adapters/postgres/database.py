@@ -22,7 +22,7 @@ from penstock.adapters.postgres.tables import Table, Tables
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome
 from penstock.domain.dataset import Dataset
-from penstock.errors import StoreUnavailable
+from penstock.errors import StoreRefused, StoreUnavailable
 
 BEGIN = "begin; select pg_current_xact_id()::text as xid"
 # conflicts that the server resolves by asking one side to begin anew
@@ -114,12 +114,15 @@ class Database(sql.Database):
     @override
     @contextmanager
     def stream(self) -> Iterator[Transaction]:
-        with self._translated(), self.connections.one(patience=float("inf")) as one:
-            with one.transaction():
-                # whoever reads along may be slow; it holds nothing that others need
-                one.execute("set local statement_timeout = 0")
-                one.execute("set local idle_in_transaction_session_timeout = 0")
-                yield self._transaction(one)
+        with (
+            self._translated(),
+            self.connections.one(patience=float("inf")) as one,
+            one.transaction(),
+        ):
+            # whoever reads along may be slow; it holds nothing that others need
+            one.execute("set local statement_timeout = 0")
+            one.execute("set local idle_in_transaction_session_timeout = 0")
+            yield self._transaction(one)
 
     @override
     def moment(self, of: datetime | None) -> datetime | None:
@@ -173,7 +176,7 @@ class Database(sql.Database):
                 rest = min(2 * rest, LONGEST_REST)
             except psycopg.Error as error:
                 told = refusal(error, self.place, self.schema)
-                raise (told or self._unavailable(error)) from error
+                raise (told or self._refused(error)) from error
 
     def _write_once(self, work: Callable[[Transaction], Outcome]) -> Outcome:
         with self.connections.one() as connection:
@@ -220,6 +223,9 @@ class Database(sql.Database):
         except psycopg.Error as error:
             told = refusal(error, self.place, self.schema)
             raise (told or self._unavailable(error)) from error
+
+    def _refused(self, error: psycopg.Error) -> StoreRefused:
+        return StoreRefused(f"{self.place}: {explained(error)}")
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
         if isinstance(error, PoolTimeout):

@@ -28,6 +28,15 @@ class PostgresSchema(Schema):
         self._database = database
         self._tending = Tending(database)
 
+    @property
+    @override
+    def is_shared(self) -> bool:
+        return True
+
+    @override
+    def is_there(self) -> bool:
+        return bool(self._database.read(self._version))
+
     @override
     def tend(self, dataset: Dataset) -> None:
         self._tending(dataset)

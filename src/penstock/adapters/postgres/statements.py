@@ -21,21 +21,6 @@ WORKABLE = """running.status = 'running'
 KEPT_ERRORS = f"""(case when jsonb_array_length(errors) >= {MAX_ERRORS_KEPT}
         then errors - 0 else errors end)"""
 
-TOTALS = ", ".join(
-    (
-        *(
-            f"(select coalesce(sum({name}), 0)::bigint from penstock_import_count "
-            f"where import_id = penstock_import.id) as {name}"
-            for name in (
-                *("pages", "requests", "seen", "inserted", "updated", "unchanged"),
-                *("quarantined", "dropped", "rescues"),
-            )
-        ),
-        "(select min(scan_started_at) from penstock_import_count "
-        "where import_id = penstock_import.id) as scan_started_at",
-    )
-)
-
 
 def statements(*, now: str = NOW, clock: str = CLOCK) -> Mapping[str, str]:
     """Load the statements; a test may bring its own expressions for the time."""
@@ -46,7 +31,6 @@ def statements(*, now: str = NOW, clock: str = CLOCK) -> Mapping[str, str]:
         "{now_in_microseconds}": microseconds,
         "{workable}": WORKABLE,
         "{kept_errors}": KEPT_ERRORS,
-        "{totals}": TOTALS,
         "{fault}": f"""jsonb_build_object(
         'at', {microseconds}, 'owner', lease_owner, 'fence', fence,
         'code', %(code)s::text, 'message', %(message)s::text, 'cursor', cursor

@@ -84,6 +84,9 @@ class StoredTable(sql.Table):
     def count(self) -> int:
         return counted(self._execute(self.of.count).fetchone())
 
+    def is_empty(self) -> bool:
+        return self._execute(self.of.first).fetchone() is None
+
     @override
     def distinct(self, field: str) -> Iterator[str]:
         for (value,) in self._stream(self.of.distinct(field)):

@@ -84,6 +84,7 @@ class Table:
         self.count = (
             f"select count(*) as counted from {self.name} where _deleted_at is null"
         )
+        self.first = f"select 1 as found from {self.name} limit 1"
         self.updated_at = (
             f"select _updated_at from {self.name} "
             f"where {' and '.join(f'{name} = %s' for name in self._key)} for update"

@@ -1,13 +1,13 @@
 """Keep a dataset's table fast: build its indexes when they are due, and keep them tidy.
 
-Indexes are most of the cost of storing rows, so a table that is loaded for the first
-time gets them when its first import has ended, or ten minutes after the table was made,
-whichever comes first. An index that a declaration gains later is built at once. Both
-are built while others go on reading and writing, by one process at a time.
+Indexes are most of the cost of storing rows, so an empty table has none but its key's,
+and gets them when its first import has ended, or ten minutes after that began,
+whichever comes first. An index that a declaration gains later is built at once. Both are built
+while others go on reading and writing, by one process at a time.
 """
 
 from penstock.adapters.postgres.connections import Connection
-from penstock.adapters.postgres.database import Database
+from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.locks import lock_number
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql.keys import quoted
@@ -32,10 +32,13 @@ class Tending:
             self._build(dataset)
 
     def _is_being_loaded(self, dataset: Dataset) -> bool:
-        row = self._database.read(
-            lambda look: look.one("is_being_loaded", dataset=dataset.name)
-        )
-        return row is not None and bool(row["is_loading"])
+        def work(transaction: Transaction) -> bool:
+            if transaction.table(dataset).is_empty():
+                return True
+            row = transaction.one("is_being_loaded", dataset=dataset.name)
+            return row is not None and bool(row["is_loading"])
+
+        return self._database.read(work)
 
     def _build(self, dataset: Dataset) -> None:
         with self._database.alone() as connection:

@@ -17,7 +17,7 @@ from penstock.adapters.sql.statements import load
 from penstock.adapters.sqlite.stored import StoredTable
 from penstock.adapters.sqlite.tables import Tables
 from penstock.domain.dataset import Dataset
-from penstock.errors import Misconfigured, StoreUnavailable
+from penstock.errors import Misconfigured, StoreRefused, StoreUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +161,8 @@ def translated(path: Path) -> Iterator[None]:
                 f"{path}: {told}; check that the folder exists and can be written"
             ) from error
         raise StoreUnavailable(f"{path}: {told}") from error
+    except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+        raise StoreRefused(f"{path}: {error}") from error
     except sqlite3.DatabaseError as error:
         if "not a database" in str(error) or "malformed" in str(error):
             raise Misconfigured(

@@ -25,6 +25,15 @@ class SqliteSchema(Schema):
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @property
+    @override
+    def is_shared(self) -> bool:
+        return False
+
+    @override
+    def is_there(self) -> bool:
+        return bool(self._database.read(lambda look: schema_version(look.connection)))
+
     @override
     def migrate(self) -> Sequence[str]:
         # every command comes by here: look before taking the lock that writers need

@@ -1,6 +1,7 @@
 """Plan an import and work it here until it is finished: `run`."""
 
 import threading
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,10 @@ from penstock.errors import StoreUnavailable
 from penstock.ports import JobFilter
 from penstock.wiring import Penstock
 
+# how often the state of an import is looked at, in seconds
 LOOK_EVERY = 0.25
+# how many times as long as a look took until the next
+LOOK_SHARE = 20
 
 
 def run(
@@ -52,7 +56,7 @@ def run(
     """Plan, work here until finished, report; exit 1 unless proven complete."""
     scope = read_scope(mode, since, until)
     halt = threading.Event()
-    with stop_on_signals(halt), session(config) as penstock:
+    with stop_on_signals(halt), session(config, threads=threads) as penstock:
         declared = penstock.settings.dataset(dataset)
         # what cannot work is told before anything is planned
         penstock.source(declared)
@@ -64,6 +68,7 @@ def run(
         crew = crew_for(penstock, declared, config, workers=workers, threads=threads)
         with progress(penstock.budget(declared), quiet=as_json) as show:
             why = work(penstock, declared, planned.planned.id, crew, halt, show)
+        penstock.stores.schema.tend(declared)
         known, shards = penstock.stores.imports.get(planned.planned.id)
         error = last_error(penstock, known)
         path = penstock.settings.sqlite_path
@@ -98,7 +103,9 @@ def work(
     """Watch a crew work; say why it stopped before the end, if it did."""
     crew.start()
     try:
-        while not halt.wait(LOOK_EVERY):
+        rest = LOOK_EVERY
+        while not halt.wait(rest):
+            began = time.monotonic()
             try:
                 penstock.sweep()
                 known, shards = penstock.stores.imports.get(import_id)
@@ -111,6 +118,8 @@ def work(
                 continue
             if reason is not None:
                 return reason
+            # counting many jobs takes the database a while: it has better to do
+            rest = max(LOOK_EVERY, LOOK_SHARE * (time.monotonic() - began))
     finally:
         crew.stop()
     known, shards = penstock.stores.imports.get(import_id)

@@ -67,12 +67,15 @@ def read_settings(config: Path) -> Settings:
 
 @contextmanager
 def session(
-    config: Path, emit: Callable[[Settings], Emit] | None = None
+    config: Path,
+    emit: Callable[[Settings], Emit] | None = None,
+    *,
+    threads: int = 1,
 ) -> Iterator[Penstock]:
-    """Read the settings, open the stores, bring the tables up to date."""
+    """Read the settings, open the stores, see that the tables are up to date."""
     settings = read_settings(config)
     listener = ignore if emit is None else emit(settings)
-    with opened(settings, listener) as penstock:
+    with opened(settings, listener, threads=threads) as penstock:
         prepare(penstock)
         yield penstock
 
@@ -81,8 +84,7 @@ def session(
 def look(config: Path) -> Iterator[Penstock]:
     """Open the stores to look only; where there is no database yet, none is made."""
     settings = read_settings(config)
-    path = settings.sqlite_path
-    if path is not None and path.exists():
+    if is_there(settings):
         with session(config) as penstock:
             yield penstock
         return
@@ -91,11 +93,31 @@ def look(config: Path) -> Iterator[Penstock]:
         yield penstock
 
 
+def is_there(settings: Settings) -> bool:
+    """Say whether there is a database to look at."""
+    path = settings.sqlite_path
+    if path is not None:
+        return path.exists()
+    with opened(settings, ignore) as penstock:
+        return penstock.stores.schema.is_there()
+
+
 def prepare(penstock: Penstock) -> None:
-    """Bring the tables up to date."""
-    penstock.stores.schema.migrate()
-    for dataset in penstock.settings.datasets.values():
-        penstock.stores.schema.prepare(dataset)
+    """Bring the tables up to date; on a server that is an operator's to decide."""
+    schema, datasets = penstock.stores.schema, penstock.settings.datasets.values()
+    if not schema.is_shared:
+        schema.migrate()
+        for dataset in datasets:
+            schema.prepare(dataset)
+        return
+    missing = [*schema.pending()]
+    if not missing:
+        missing = [step for each in datasets for step in schema.unprepared(each)]
+    if missing:
+        raise Misconfigured(
+            f"{penstock.settings.place}: the tables are not up to date "
+            f"({', '.join(missing)}); run: penstock migrate"
+        )
 
 
 def ignore(event: object) -> None:

@@ -60,6 +60,7 @@ def worker(
             lambda settings: logging_emit(
                 settings, as_json=machine_reads, verbose=verbose
             ),
+            threads=threads,
         ) as penstock,
     ):
         names = dataset or list(penstock.settings.datasets)

@@ -57,6 +57,25 @@ create table penstock_import_count (
     primary key (import_id, slot)
 ) with (fillfactor = 50);
 
+create view penstock_import_told as
+select penstock_import.*, counted.*
+from penstock_import
+cross join lateral (
+    select
+        coalesce(sum(pages), 0)::bigint as pages,
+        coalesce(sum(requests), 0)::bigint as requests,
+        coalesce(sum(seen), 0)::bigint as seen,
+        coalesce(sum(inserted), 0)::bigint as inserted,
+        coalesce(sum(updated), 0)::bigint as updated,
+        coalesce(sum(unchanged), 0)::bigint as unchanged,
+        coalesce(sum(quarantined), 0)::bigint as quarantined,
+        coalesce(sum(dropped), 0)::bigint as dropped,
+        coalesce(sum(rescues), 0)::bigint as rescues,
+        min(scan_started_at) as scan_started_at
+    from penstock_import_count
+    where import_id = penstock_import.id
+) as counted;
+
 create table penstock_job (
     id bigint generated always as identity primary key,
     import_id bigint not null references penstock_import (id),

@@ -8,8 +8,7 @@ select (extract(epoch from {clock}) * 1000000)::bigint as now;
 select pg_notify('penstock', current_schema()) as rung;
 
 -- name: find_unfinished_import
-select penstock_import.*, {totals}
-from penstock_import
+select * from penstock_import_told
 where dataset = %(dataset)s and mode = %(mode)s and status in ('planning', 'running');
 
 -- name: add_import
@@ -45,13 +44,11 @@ where mine.id = %(import_id)s and rival.id <> mine.id
     and rival.status in ('planning', 'running');
 
 -- name: get_import
-select penstock_import.*, {totals}
-from penstock_import
+select * from penstock_import_told
 where id = %(import_id)s;
 
 -- name: recent_imports
-select penstock_import.*, {totals}
-from penstock_import
+select * from penstock_import_told
 where %(dataset)s::text is null or dataset = %(dataset)s
 order by id desc
 limit %(limit)s;
@@ -205,15 +202,9 @@ set field = %(field)s, reason = %(reason)s, detail = %(detail)s
 where id = %(id)s and resolved is null;
 
 -- name: is_being_loaded
--- Whether a table is so new that its first import is still at work.
-select created_at > {now} - interval '10 minutes'
-    and exists (
-        select 1 from penstock_import
-        where dataset = %(dataset)s and status in ('planning', 'running')
-    )
-    and not exists (
-        select 1 from penstock_import
-        where dataset = %(dataset)s and status = 'done'
-    ) as is_loading
-from penstock_dataset
-where name = %(dataset)s;
+-- Whether the first import of a dataset is at work, and has not been for long.
+select min(created_at) > {now} - interval '10 minutes'
+    and bool_or(status in ('planning', 'running'))
+    and not bool_or(status = 'done') as is_loading
+from penstock_import
+where dataset = %(dataset)s;
