@@ -66,9 +66,11 @@ class SimulatedDatabase(Database):
         self._between = False
 
     @override
-    def write(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+    def write(
+        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+    ) -> Outcome:
         self._let_others()
-        return super().write(work)
+        return super().write(work, slow=slow)
 
     @override
     @contextmanager

@@ -73,6 +73,8 @@ class Connections:
             min_size=0,
             max_size=most,
             max_idle=MAX_IDLE,
+            # the next who asks tries again: the pool's own pauses grow too long
+            reconnect_timeout=1.0,
             timeout=self._limit,
             open=False,
         )

@@ -100,8 +100,10 @@ class Database(sql.Database):
         self._tables = Tables(now=clock or NOW)
 
     @override
-    def write(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        return self._insist(lambda: self._write_once(work))
+    def write(
+        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+    ) -> Outcome:
+        return self._insist(lambda: self._write_once(work, slow=slow))
 
     @override
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
@@ -178,10 +180,15 @@ class Database(sql.Database):
                 told = refusal(error, self.place, self.schema)
                 raise (told or self._refused(error)) from error
 
-    def _write_once(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        with self.connections.one() as connection:
+    def _write_once(
+        self, work: Callable[[Transaction], Outcome], *, slow: bool
+    ) -> Outcome:
+        patience = float("inf") if slow else None
+        with self.connections.one(patience=patience) as connection:
             xid = begun(connection)
             try:
+                if slow:
+                    connection.execute("set local statement_timeout = 0")
                 outcome = work(self._transaction(connection))
             except BaseException:
                 roll_back(connection)

@@ -103,11 +103,14 @@ class Database(Protocol):
     """The one database that holds the ledger and the records."""
 
     @abstractmethod
-    def write(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+    def write(
+        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+    ) -> Outcome:
         """Do work in one transaction: all or nothing.
 
         It may be done more than once where the database asks for that, so it must not
-        reach outside of its transaction.
+        reach outside of its transaction. Slow work has no lease that would end
+        meanwhile, and gets all the time it needs.
         """
         ...
 

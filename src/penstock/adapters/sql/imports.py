@@ -103,7 +103,8 @@ class SqlImports(Imports):
 
         if failed is None and not self._is_settled(import_id):
             return None
-        return self._database.write(work)
+        # what is missing from a large dataset takes a while to find and mark
+        return self._database.write(work, slow=True)
 
     def _settle(
         self,
@@ -147,7 +148,7 @@ class SqlImports(Imports):
             transaction.execute("cancel_jobs", import_id=import_id)
             return self._get(transaction, import_id)
 
-        return self._database.write(work)
+        return self._database.write(work, slow=True)
 
     @override
     def get(self, import_id: ImportId) -> tuple[Import, Shards]:
