@@ -21,7 +21,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from penstock import errors
-from penstock.adapters.sqlite.schema import migrations
+from penstock.adapters.postgres import schema as postgres
+from penstock.adapters.sqlite import schema as sqlite
 from penstock.adapters.sqlite.tables import OURS
 from penstock.adapters.telemetry.log import name_of
 from penstock.domain import events
@@ -334,17 +335,21 @@ def tree_of(text: str) -> str:
 def schema_page() -> str:
     parts = [
         "# Schema\n",
-        "The ledger and the records live in one SQLite file.",
-        "Read it with any SQLite tool; write it with `penstock` only.",
+        "The ledger and the records live in one database.",
+        "Read it with any tool; write it with `penstock` only.",
         (
-            "`penstock migrate` applies what is missing, and so does every command "
-            "that opens the database; `pragma user_version` holds the number of "
-            "the last migration.\n"
+            "`penstock migrate` applies what is missing; on SQLite so does every "
+            "command that opens the file.\n"
         ),
     ]
-    for number, name, text in migrations():
-        parts.append(f"## Migration {number}: `{name}`\n")
-        parts.append(f"```sql\n{text.strip()}\n```\n")
+    for database, found, kept in (
+        ("SQLite", sqlite.migrations(), "`pragma user_version` holds"),
+        ("PostgreSQL", postgres.migrations(), "the table `penstock_migration` lists"),
+    ):
+        parts.append(f"## {database}\n\nHere {kept} what was applied.\n")
+        for number, name, text in found:
+            parts.append(f"### {database} migration {number}: `{name}`\n")
+            parts.append(f"```sql\n{text.strip()}\n```\n")
     parts += [
         "## The table of a dataset\n",
         (
@@ -359,7 +364,11 @@ def schema_page() -> str:
             "are marked, the full import that saw it last."
         ),
         "A row with `_deleted_at` is marked as deleted: it is kept, and not exported.",
-        "Timestamps are text in UTC, truth values are 0 and 1, JSON is text.",
+        (
+            "On SQLite timestamps are text in UTC, truth values are 0 and 1, JSON is "
+            "text; on PostgreSQL all have their own types, and ours are "
+            "`timestamptz`, `bigint` and `bytea`."
+        ),
         "",
     ]
     return "\n".join(parts)
