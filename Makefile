@@ -24,8 +24,12 @@ setup: $(READY) ## Create the virtual environment with locked dependencies
 demo: $(READY) ## Import a practice provider with four workers, one of them killed
 	@$(BIN)/penstock demo
 
+.PHONY: services
+services: $(READY) ## Find or install the servers that the tests need
+	@$(BIN)/python -m tests.services
+
 .PHONY: test
-test: $(READY) ## Run every test
+test: $(READY) services ## Run every test
 	@$(BIN)/pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
 
 .PHONY: quick
@@ -33,7 +37,7 @@ quick: $(READY) ## Run the unit tests only
 	@$(BIN)/pytest --numprocesses=auto tests/unit
 
 .PHONY: soak
-soak: $(READY) ## Run the long tests: more seeds, more kills
+soak: $(READY) services ## Run the long tests: more seeds, more kills
 	@$(BIN)/pytest -m slow --timeout=3600
 
 .PHONY: bench

@@ -1,7 +1,16 @@
-"""What every test shares: readable assertions, and one Hypothesis profile."""
+"""What every test shares: readable assertions, one Hypothesis profile, real servers."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.services.private import PrivatePostgres, PrivateRedis
+from tests.services.shared import AskedServers, OwnedServers, Servers
 
 pytest.register_assert_rewrite("tests.contracts", "tests.builders")
 
@@ -10,3 +19,92 @@ settings.register_profile(
     "penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("penstock")
+
+SERVERS = pytest.StashKey[Servers]()
+# what pytest-xdist tells its processes, and we through it
+DESK = "penstock_servers"
+
+StartPostgres = Callable[..., PrivatePostgres]
+StartRedis = Callable[[], PrivateRedis]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    told = worker_input(config)
+    config.stash[SERVERS] = AskedServers(told[DESK]) if told else OwnedServers()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    servers = node.config.stash[SERVERS]
+    node.workerinput[DESK] = servers.open_desk()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    servers = config.stash.get(SERVERS, None)
+    if isinstance(servers, OwnedServers):
+        servers.close()
+
+
+def worker_input(config: pytest.Config) -> dict[str, Any]:
+    """Tell what pytest-xdist gave this process; nothing where it is the only one."""
+    return getattr(config, "workerinput", {})
+
+
+@pytest.fixture(scope="session")
+def postgres_url(pytestconfig: pytest.Config) -> str:
+    """Name a database from which others may be created; it is shared by all tests."""
+    return pytestconfig.stash[SERVERS].postgres_url()
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    """Create an empty database for this test alone."""
+    # slow to import, and the unit tests need no driver
+    import psycopg
+    from psycopg import sql
+
+    name = f"penstock_test_{uuid.uuid4().hex}"
+    quoted = sql.Identifier(name)
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        # nobody can be connected to template0 and so be in the way; copying its files
+        # takes half as long as logging them
+        create = "create database {} template template0 strategy file_copy"
+        server.execute(sql.SQL(create).format(quoted))
+        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
+        server.execute(sql.SQL("drop database {} with (force)").format(quoted))
+
+
+@pytest.fixture
+def redis_url(pytestconfig: pytest.Config) -> str:
+    """Name an empty database that no test which runs meanwhile uses.
+
+    On a server of the caller's own, that is the database its URL names for the first
+    process, the next one for the second, and so on: all of them are flushed.
+    """
+    import redis
+
+    server = urlsplit(pytestconfig.stash[SERVERS].redis_url())
+    process = int(worker_input(pytestconfig).get("workerid", "gw0").removeprefix("gw"))
+    number = int(server.path.strip("/") or 0) + process
+    url = server._replace(path=f"/{number}").geturl()
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+    return url
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[StartPostgres]:
+    """Start servers that the test may stop and restart, with settings of its own."""
+    with ExitStack() as running:
+
+        def start(*, fsync: bool = False, **settings: str) -> PrivatePostgres:
+            return running.enter_context(PrivatePostgres(fsync=fsync, **settings))
+
+        yield start
+
+
+@pytest.fixture
+def own_redis() -> Iterator[StartRedis]:
+    """Start servers that the test may kill and start again."""
+    with ExitStack() as running:
+        yield lambda: running.enter_context(PrivateRedis())

@@ -1,0 +1,1 @@
+"""Real servers for tests: found or installed, started privately, never left behind."""

@@ -1,0 +1,26 @@
+"""Find or install the servers that the tests need, before any test waits for them."""
+
+import os
+import sys
+
+from tests.services.find import (
+    POSTGRES_URL,
+    REDIS_URL,
+    ServerMissing,
+    provide_postgres,
+    provide_redis,
+)
+
+
+def main() -> None:
+    if not os.environ.get(POSTGRES_URL):
+        provide_postgres()
+    if not os.environ.get(REDIS_URL):
+        provide_redis()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ServerMissing as missing:
+        sys.exit(str(missing))

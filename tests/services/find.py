@@ -1,0 +1,117 @@
+"""Find the programs of PostgreSQL and Redis, or install them where we may."""
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+# these name servers of the caller's own, which are then used instead of private ones
+POSTGRES_URL = "PENSTOCK_TEST_POSTGRES_URL"
+REDIS_URL = "PENSTOCK_TEST_REDIS_URL"
+
+OLDEST_POSTGRES = 15
+POSTGRES_PACKAGES = ("postgresql", "postgresql-contrib")
+REDIS_PACKAGES = ("redis-server",)
+
+# where distributions hide the programs that Debian keeps off the PATH
+POSTGRES_FOLDERS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
+CLUSTER_SETTINGS = Path("/etc/postgresql-common/createcluster.d/penstock-tests.conf")
+
+
+class ServerMissing(Exception):
+    """One sentence that says what to install."""
+
+    def __init__(self, server: str, packages: tuple[str, ...], variable: str) -> None:
+        super().__init__(
+            f"the tests need {server}: install it (on Debian: "
+            f"apt-get install {' '.join(packages)}), "
+            f"or name a server of your own in {variable}"
+        )
+
+
+def provide_postgres() -> Path:
+    """Return the folder of its programs."""
+    return _find_or_install(find_postgres, POSTGRES_PACKAGES)
+
+
+def provide_redis() -> Path:
+    """Return its program."""
+    return _find_or_install(find_redis, REDIS_PACKAGES)
+
+
+def find_postgres(path: str | None = None, root: Path = Path("/")) -> Path:
+    """Return the folder of the newest usable one, on the PATH or under a root."""
+    on_path = shutil.which("postgres", path=path)
+    folders = [Path(on_path).resolve().parent] if on_path else []
+    for pattern in POSTGRES_FOLDERS:
+        folders.extend(root.glob(pattern))
+    usable = [folder for folder in folders if _has_trigrams(folder)]
+    newest = max(usable, key=_version, default=None)
+    if newest is None or _version(newest) < OLDEST_POSTGRES:
+        server = f"PostgreSQL {OLDEST_POSTGRES} or newer with its contrib modules"
+        raise ServerMissing(server, POSTGRES_PACKAGES, POSTGRES_URL)
+    return newest
+
+
+def find_redis(path: str | None = None) -> Path:
+    program = shutil.which("redis-server", path=path)
+    if program is None:
+        raise ServerMissing("redis-server", REDIS_PACKAGES, REDIS_URL)
+    return Path(program)
+
+
+def _version(folder: Path) -> int:
+    """Tell the major version: 15 of `postgres (PostgreSQL) 15.18 (Debian …)`."""
+    told = _output(folder / "postgres", "--version")
+    found = re.search(r"\(PostgreSQL\) (\d+)", told)
+    return int(found[1]) if found else 0
+
+
+def _has_trigrams(folder: Path) -> bool:
+    # initdb comes with the server, pg_config also with mere clients
+    if not (folder / "initdb").exists() or not (folder / "pg_config").exists():
+        return False
+    shared = Path(_output(folder / "pg_config", "--sharedir").strip())
+    return (shared / "extension" / "pg_trgm.control").exists()
+
+
+def _output(program: Path, option: str) -> str:
+    return subprocess.run(
+        [program, option], capture_output=True, check=True, text=True
+    ).stdout
+
+
+def _find_or_install(find: Callable[[], Path], packages: tuple[str, ...]) -> Path:
+    try:
+        return find()
+    except ServerMissing:
+        if os.geteuid() != 0 or not Path("/etc/debian_version").exists():
+            raise
+    # other processes of the same test run may miss it too
+    with (Path(tempfile.gettempdir()) / "penstock-install.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            return find()
+        except ServerMissing:
+            _install(packages)
+            return find()
+
+
+def _install(packages: tuple[str, ...]) -> None:
+    """Try to; whoever looks again afterwards says what is still missing."""
+    if packages == POSTGRES_PACKAGES:
+        # or the package makes a cluster of its own and starts it
+        CLUSTER_SETTINGS.parent.mkdir(parents=True, exist_ok=True)
+        CLUSTER_SETTINGS.write_text("create_main_cluster = false\n", "utf-8")
+    apt = ("apt-get", "--quiet=2", "--option=DPkg::Lock::Timeout=120")
+    quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run([*apt, "update"], env=quietly, check=False)
+    subprocess.run(
+        [*apt, "install", "--yes", "--no-install-recommends", *packages],
+        env=quietly,
+        check=False,
+    )

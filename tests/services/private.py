@@ -1,0 +1,262 @@
+"""Servers in temporary folders, on loopback ports that nobody else uses."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from typing_extensions import override
+
+from tests.services import keeper
+from tests.services.find import provide_postgres, provide_redis
+
+# below what the kernel hands out to clients, so that a server which is down for a
+# moment finds its port free when it comes back
+PORTS = range(15_000, 30_000)
+LONGEST_START = 60
+STOP_SIGNALS = {
+    "smart": signal.SIGTERM,
+    "fast": signal.SIGINT,
+    "immediate": signal.SIGQUIT,
+}
+StopMode = Literal["smart", "fast", "immediate"]
+
+POSTGRES_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "200",
+    "shared_buffers": "128MB",
+    # tests that provoke deadlocks should not wait for them
+    "deadlock_timeout": "200ms",
+}
+
+
+class ServerFailed(Exception):
+    """It did not start; its message is the end of the server's log."""
+
+
+class PrivateServer(ABC):
+    """A server of our own: runs inside its context, and may be restarted there."""
+
+    # what it is to receive when its owner is gone
+    last_signal: ClassVar[signal.Signals]
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix="penstock-"))
+        self._log = self.folder / "log"
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+
+    @property
+    @abstractmethod
+    def url(self) -> str: ...
+
+    @abstractmethod
+    def _command(self) -> Sequence[str | Path]: ...
+
+    @abstractmethod
+    def _is_ready(self) -> bool: ...
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start it, again on the same port, and wait until it answers."""
+        self._keep(self._command())
+        self._wait_until_ready()
+
+    def close(self) -> None:
+        """End it, if it still runs, and forget all that it knew."""
+        if self._keeper is not None:
+            assert self._keeper.stdin is not None
+            self._keeper.stdin.close()
+            self._wait_until_gone()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _keep(self, command: Sequence[str | Path]) -> None:
+        assert self._keeper is None, "it runs already"
+        with self._log.open("ab") as log:
+            self._keeper = subprocess.Popen(
+                [
+                    # without the site packages it starts in no time
+                    *(sys.executable, "-I", "-S", keeper.__file__),
+                    *(str(self.last_signal.value), self.folder, *command),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                # Ctrl-C is for the tests, which need their servers to clean up
+                start_new_session=True,
+            )
+        assert self._keeper.stdout is not None
+        with self._keeper.stdout as told:
+            self._pid = int(told.readline())
+
+    def _end_by(self, number: signal.Signals) -> None:
+        """Send the server a signal, and wait until it is gone."""
+        assert self._keeper is not None, "it does not run"
+        os.kill(self._pid, number)
+        self._wait_until_gone()
+
+    def _wait_until_gone(self) -> int:
+        """Return how the kept process ended."""
+        assert self._keeper is not None
+        assert self._keeper.stdin is not None
+        code = self._keeper.wait()
+        self._keeper.stdin.close()
+        self._keeper = None
+        return code
+
+    def _wait_until_ready(self) -> None:
+        assert self._keeper is not None
+        deadline = time.monotonic() + LONGEST_START
+        while not self._is_ready():
+            if self._keeper.poll() is not None or time.monotonic() > deadline:
+                raise ServerFailed(self._log.read_text("utf-8", "replace")[-2000:])
+            time.sleep(0.02)
+
+
+class PrivatePostgres(PrivateServer):
+    """Committed data outlives its process; without fsync not the whole machine."""
+
+    last_signal = signal.SIGQUIT
+
+    def __init__(self, *, fsync: bool = False, **settings: str) -> None:
+        self._programs = provide_postgres()
+        super().__init__()
+        durability = {} if fsync else {"fsync": "off", "full_page_writes": "off"}
+        self._settings = {
+            **POSTGRES_SETTINGS,
+            **durability,
+            "port": str(self.port),
+            "unix_socket_directories": str(self.folder),
+            **settings,
+        }
+
+    @property
+    @override
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+    @override
+    def start(self) -> None:
+        if not self._data.exists():
+            self._create_cluster()
+        super().start()
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stop it as pg_ctl does; immediate is a crash, recovered from at the start."""
+        self._end_by(STOP_SIGNALS[mode])
+
+    def restart(self, mode: StopMode = "immediate") -> None:
+        self.stop(mode)
+        self.start()
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "data"
+
+    def _create_cluster(self) -> None:
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, "postgres", "postgres")
+        locale = ("--encoding=UTF8", "--locale=C.UTF-8")
+        access = ("--username=postgres", "--auth=trust")
+        self._keep(
+            self._unprivileged(
+                "initdb", "-D", self._data, "--no-sync", *access, *locale
+            )
+        )
+        if self._wait_until_gone() != 0:
+            raise ServerFailed(self._log.read_text("utf-8", "replace")[-2000:])
+
+    @override
+    def _command(self) -> Sequence[str | Path]:
+        settings = [f"--{name}={value}" for name, value in self._settings.items()]
+        return self._unprivileged("postgres", "-D", self._data, *settings)
+
+    @override
+    def _is_ready(self) -> bool:
+        import psycopg
+
+        try:
+            psycopg.connect(self.url, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _unprivileged(self, program: str, *arguments: str | Path) -> list[str | Path]:
+        command = [self._programs / program, *arguments]
+        if os.geteuid() != 0:
+            return command
+        # PostgreSQL refuses to run as root; setpriv becomes the program it starts, so
+        # that the process id stays
+        identity = ("--reuid=postgres", "--regid=postgres", "--clear-groups")
+        return ["setpriv", *identity, *command]
+
+
+class PrivateRedis(PrivateServer):
+    """It keeps everything in memory only: whoever kills it loses all."""
+
+    last_signal = signal.SIGKILL
+
+    def __init__(self) -> None:
+        self._program = provide_redis()
+        super().__init__()
+
+    @property
+    @override
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def kill(self) -> None:
+        self._end_by(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end_by(signal.SIGTERM)
+
+    @override
+    def _command(self) -> Sequence[str | Path]:
+        return [
+            *(self._program, "--port", str(self.port), "--bind", "127.0.0.1"),
+            # one for each process of a test run
+            *("--databases", "256"),
+            *("--save", "", "--appendonly", "no", "--dir", self.folder),
+        ]
+
+    @override
+    def _is_ready(self) -> bool:
+        import redis
+
+        with redis.Redis.from_url(self.url, socket_timeout=2) as client:
+            try:
+                return bool(client.ping())
+            except redis.ConnectionError:
+                return False
+
+
+def free_port() -> int:
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
