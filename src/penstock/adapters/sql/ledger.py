@@ -177,7 +177,12 @@ class SqlLedger(Ledger):
 
     @override
     def release(self, lease: Lease) -> None:
-        self._let_go("release_job", lease)
+        def work(transaction: Transaction) -> None:
+            let_go(transaction, "release_job", lease)
+            # whoever is idle may take it at once
+            transaction.execute("ring")
+
+        self._database.write(work)
 
     @override
     def fail(self, lease: Lease, fault: Fault) -> None:
@@ -202,6 +207,7 @@ class SqlLedger(Ledger):
                 parent=lease.job,
                 shard_keys=json.dumps(list(children)),
             )
+            transaction.execute("ring")
 
         self._database.write(work)
 
