@@ -4,6 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 from typing_extensions import override
 
@@ -22,6 +23,9 @@ from penstock.domain.job import (
 from penstock.domain.page import Batch, Counts, Rejection, count_page
 from penstock.errors import LeaseLost
 from penstock.ports import Declarations, Ledger
+
+# how often a claim looks again because others took what it had found
+MOST_LOOKS = 10
 
 
 class SqlLedger(Ledger):
@@ -45,20 +49,25 @@ class SqlLedger(Ledger):
             "max_rescues": MAX_RESCUES,
         }
 
-        # most questions find nothing, and asking must not hold up those who write
-        seen = self._database.read(lambda look: look.one("find_due_import", **wanted))
-        if seen is None:
-            return []
-        has_lost = seen["is_lost"]
-
-        def work(transaction: Transaction) -> Sequence[Lease]:
+        def work(transaction: Transaction, seen: Row) -> Sequence[Lease]:
             due: Row | None = seen
-            if has_lost:
+            if seen["is_lost"]:
                 bury_lost_jobs(transaction)
                 due = transaction.one("find_due_import", **wanted)
             return [] if due is None else self._claim(transaction, owner, due, most)
 
-        return self._database.write(work)
+        for _ in range(MOST_LOOKS):
+            # most looks find nothing, and looking must not hold up those who write
+            seen = self._database.read(
+                lambda look: look.one("find_due_import", **wanted)
+            )
+            if seen is None:
+                return []
+            leases = self._database.write(partial(work, seen=seen))
+            if leases:
+                return leases
+            # others were faster; another import may have jobs for us
+        return []
 
     def _claim(
         self, transaction: Transaction, owner: WorkerId, due: Row, most: int
