@@ -26,8 +26,10 @@ update penstock_import set status = 'running'
 where id = %(import_id)s and status = 'planning';
 
 -- name: hold_import
--- Whoever ends or reopens an import holds its row before the rows of its jobs.
-select id from penstock_import where id = %(import_id)s for update;
+-- Whoever ends or reopens an import holds its row before the rows of its jobs. Not
+-- against those who only refer to it: a page that is just being committed holds its
+-- job, and the two would wait for each other.
+select id from penstock_import where id = %(import_id)s for no key update;
 
 -- name: share_import
 select id from penstock_import where id = %(import_id)s for share;
@@ -35,7 +37,7 @@ select id from penstock_import where id = %(import_id)s for share;
 -- name: hold_import_of
 select id from penstock_import
 where id = (select import_id from penstock_job where id = %(job)s)
-for update;
+for no key update;
 
 -- name: find_rival_import
 select rival.id from penstock_import as rival

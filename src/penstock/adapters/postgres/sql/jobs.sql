@@ -130,7 +130,8 @@ returning *;
 update penstock_import
 set turn = nextval('penstock_turn')
 where id = (
-    select id from penstock_import where id = %(import_id)s for update skip locked
+    select id from penstock_import where id = %(import_id)s
+    for no key update skip locked
 );
 
 -- name: renew_lease
