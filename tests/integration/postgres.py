@@ -1,0 +1,77 @@
+"""PostgreSQL stores in a schema of their own, by a real clock or by a still one."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from penstock.adapters.postgres.bell import ListeningBell
+from penstock.adapters.postgres.database import Database
+from penstock.adapters.postgres.schema import PostgresSchema
+from penstock.adapters.sql.stores import stores_of
+from penstock.ports import Stores
+from tests.builders import LEASE, NOON
+
+
+@dataclass(frozen=True)
+class Place:
+    """A schema on a server; plain, so that other processes can be told of it."""
+
+    url: str
+    schema: str
+
+    @property
+    def clock(self) -> str:
+        """The expression for a time that stands still."""
+        return f"(select at from public.clock_{self.schema})"
+
+    def stop_clock(self) -> None:
+        self.ask(f"create table public.clock_{self.schema} (at timestamptz)")
+        self.ask(f"insert into public.clock_{self.schema} values (%s)", NOON)
+
+    def pass_time(self, span: timedelta) -> None:
+        self.ask(f"update public.clock_{self.schema} set at = at + %s", span)
+
+    def ask(self, statement: str, *given: object) -> list[tuple[Any, ...]]:
+        """Run a statement of the test's own, behind the back of the stores."""
+        with psycopg.connect(self.url, autocommit=True) as server:
+            server.execute(
+                sql.SQL("set search_path = {}, public").format(
+                    sql.Identifier(self.schema)
+                )
+            )
+            answer = server.execute(statement.encode(), given or None)
+            return answer.fetchall() if answer.description else []
+
+
+@contextmanager
+def own_schema(url: str) -> Iterator[Place]:
+    """Name a schema for one test, and drop all that it held."""
+    place = Place(url, f"t_{uuid.uuid4().hex[:12]}")
+    yield place
+    place.ask(f"drop table if exists public.clock_{place.schema}")
+    place.ask(f"drop schema if exists {place.schema} cascade")
+
+
+@contextmanager
+def opened(
+    place: Place, *, lease: timedelta = LEASE, **how: Any
+) -> Iterator[tuple[Stores, Database]]:
+    """Open stores as a process would, and close them."""
+    database = Database(place.url, place="the test server", schema=place.schema, **how)
+    bell = ListeningBell(database.connections.open_one, schema=place.schema)
+    try:
+        yield (
+            stores_of(
+                database, schema=PostgresSchema(database), lease=lease, bell=bell
+            ),
+            database,
+        )
+    finally:
+        bell.close()
+        database.close()

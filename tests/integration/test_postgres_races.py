@@ -1,0 +1,552 @@
+"""Real threads and real processes on one PostgreSQL never step on each other."""
+
+import random
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from penstock.adapters.postgres.database import Database
+from penstock.domain.job import ImportStatus, JobStatus, Lease, Mode, WorkerId
+from penstock.domain.page import Counts
+from penstock.errors import BudgetClosed, LeaseLost, Misconfigured, PenstockError
+from penstock.ports import Stores
+from tests.builders import (
+    SECOND,
+    TIMEOUT,
+    batch,
+    begin,
+    budget,
+    claim,
+    claim_any,
+    dataset,
+    ids,
+    jobs_of,
+    last,
+    per_second,
+    plan,
+    record,
+    run,
+)
+from tests.integration.postgres import Place, opened, own_schema
+from tests.integration.racing import Told, in_processes, in_threads
+
+POI = dataset()
+D1 = {"poi": "d1"}
+PAGES = 4
+PROCESSES = 4
+FAST = budget(per_second(50), burst=20)
+THREADS = 8
+
+
+@pytest.fixture
+def place(postgres_url: str) -> Iterator[Place]:
+    with own_schema(postgres_url) as place:
+        yield place
+
+
+@pytest.fixture
+def opened_here(place: Place) -> Iterator[tuple[Stores, Database]]:
+    with opened(place, most_connections=THREADS) as both:
+        both[0].schema.migrate()
+        yield both
+
+
+@pytest.fixture
+def stores(opened_here: tuple[Stores, Database]) -> Stores:
+    return opened_here[0]
+
+
+def import_all(place: Place, worker: str) -> Told:
+    """Work until nothing is left; tell each claim, and each page committed."""
+    with opened(place) as (stores, _):
+        return work_off(stores, worker)
+
+
+def work_off(stores: Stores, worker: str) -> Told:
+    done: Told = []
+    while lease := claim_any(stores, D1, owner=WorkerId(worker)):
+        done.append(("claim", lease.job, lease.fence))
+        number = lease.page_seq
+        while number < PAGES:
+            number += 1
+            found = record(int(lease.shard_key) * 100 + number)
+            page = last(found) if number == PAGES else batch(found)
+            lease, _ = stores.ledger.commit_page(POI, lease, page)
+            done.append(("page", lease.job, number))
+            if number == PAGES // 2:
+                # let somebody else go on
+                stores.ledger.release(lease)
+                break
+        stores.imports.close(POI, lease.import_id, failed=None)
+    return done
+
+
+def assert_each_once(stores: Stores, done: Iterable[Any], shards: int) -> None:
+    counted = Counter(done)
+    assert set(counted.values()) == {1}
+    pages = [page for page in counted if page[0] == "page"]
+    assert len(pages) == shards * PAGES
+    expected = [n * 100 + page for n in range(shards) for page in range(1, PAGES + 1)]
+    assert ids(stores, POI) == expected
+    (ended, found), *_ = stores.imports.recent(dataset="poi", limit=1)
+    assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
+    assert (ended.counts.pages, ended.counts.inserted) == (len(pages), len(pages))
+    assert found.done == shards
+
+
+class TestPages:
+    def test_many_processes_commit_each_page_once(self, stores: Stores, place):
+        shards = 24
+        plan(stores, POI, *map(str, range(shards)))
+
+        told = in_processes(import_all, [(place, f"w{n}") for n in range(PROCESSES)])
+
+        assert_each_once(stores, (each for done in told for each in done), shards)
+
+    def test_many_threads_commit_each_page_once(self, stores: Stores):
+        shards = 24
+        plan(stores, POI, *map(str, range(shards)))
+
+        told = in_threads(
+            *(lambda n=n: work_off(stores, f"t{n}") for n in range(THREADS))
+        )
+
+        assert_each_once(stores, (each for done in told for each in done), shards)
+
+    def test_of_many_commits_of_one_page_one_is_accepted(self, stores: Stores):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+
+        told = in_threads(
+            *[lambda: stores.ledger.commit_page(POI, lease, batch(record(1)))] * THREADS
+        )
+
+        assert sum(isinstance(each, LeaseLost) for each in told) == THREADS - 1
+        assert stores.jobs.get(lease.job).page_seq == 1
+        assert stores.imports.get(lease.import_id)[0].counts.inserted == 1
+
+    def test_a_reader_sees_whole_pages_only(self, stores: Stores):
+        run(stores, POI, last())
+        plan(stores, POI, mode=Mode.DELTA)
+        lease = claim(stores, POI)
+        is_over = threading.Event()
+        seen: list[int] = []
+
+        def read():
+            while not is_over.is_set():
+                seen.append(stores.records.count(POI))
+
+        def write():
+            held = lease
+            for number in range(20):
+                page = batch(*(record(number * 10 + n) for n in range(10)))
+                held, _ = stores.ledger.commit_page(POI, held, page)
+            is_over.set()
+
+        in_threads(read, write)
+
+        assert {count % 10 for count in seen} == {0}
+
+
+def commit_forth_and_back(place: Place, shard: int, rounds: int) -> list[Counts]:
+    """Commit the same keys as others, in an order of our own."""
+    told = []
+    with opened(place) as (stores, _):
+        lease = claim(stores, POI, WorkerId(f"w{shard}"))
+        for number in range(rounds):
+            keys = list(range(number * 5, number * 5 + 40))
+            random.Random(shard * 100 + number).shuffle(keys)
+            found = [record(key, f"{number} by {shard}") for key in keys]
+            lease, counts = stores.ledger.commit_page(POI, lease, batch(*found))
+            told.append(counts)
+        return told
+
+
+class TestPagesThatMeet:
+    """Workers bring the same keys at the same time."""
+
+    @pytest.mark.parametrize("tracked", [False, True])
+    def test_each_key_is_stored_once_and_each_row_counted(
+        self, stores: Stores, place, tracked
+    ):
+        rounds = 12
+        mode = Mode.FULL if tracked else Mode.DELTA
+        import_id = plan(stores, POI, *map(str, range(PROCESSES)), mode=mode)
+        # every commit also marks what it saw
+        place.ask("update penstock_import set tracked = %s", tracked)
+
+        told = in_processes(
+            commit_forth_and_back, [(place, n, rounds) for n in range(PROCESSES)]
+        )
+
+        counts = stores.imports.get(import_id)[0].counts
+        pages = [page for some in told for page in some]
+        keys = (rounds - 1) * 5 + 40
+        assert ids(stores, POI) == list(range(keys))
+        assert counts.inserted == sum(page.inserted for page in pages) == keys
+        assert counts.updated == sum(page.updated for page in pages)
+        assert counts.seen == PROCESSES * rounds * 40
+        assert counts.seen == counts.inserted + counts.updated + counts.unchanged
+        assert len(events(place)) == counts.inserted + counts.updated
+
+    def test_two_pages_in_opposite_order_do_not_fail(self, stores: Stores, place):
+        plan(stores, POI, "a", "b", mode=Mode.DELTA)
+        leases = [claim(stores, POI), claim(stores, POI)]
+
+        def commit(lease: Lease, keys: Iterable[int], who: str) -> list[int]:
+            inserted = []
+            for number in range(15):
+                page = batch(*(record(key, f"{who} {number}") for key in keys))
+                lease, counts = stores.ledger.commit_page(POI, lease, page)
+                inserted.append(counts.inserted)
+                assert counts.inserted + counts.updated + counts.unchanged == 60
+            return inserted
+
+        forth, back = in_threads(
+            lambda: commit(leases[0], range(60), "ann"),
+            lambda: commit(leases[1], range(59, -1, -1), "ben"),
+        )
+
+        assert sum(forth) + sum(back) == 60
+        assert ids(stores, POI) == list(range(60))
+
+
+class TestClaims:
+    @pytest.mark.parametrize("most", [1, 3])
+    def test_a_job_has_one_owner_and_its_fence_rises_by_one(self, stores: Stores, most):
+        plan(stores, POI, *map(str, range(20)))
+        held: set[int] = set()
+        lock = threading.Lock()
+
+        def claim_and_release(name: str) -> Told:
+            told: Told = []
+            for _ in range(12):
+                leases = stores.ledger.claim(
+                    WorkerId(name), declarations=D1, region=None, most=most
+                )
+                with lock:
+                    jobs = {lease.job for lease in leases}
+                    assert len(jobs) == len(leases) <= most
+                    assert not jobs & held
+                    held.update(jobs)
+                told += [(lease.job, lease.fence) for lease in leases]
+                for lease in leases:
+                    with lock:
+                        held.discard(lease.job)
+                    stores.ledger.release(lease)
+            return told
+
+        told = in_threads(*(lambda n=n: claim_and_release(f"w{n}") for n in range(6)))
+
+        fences = defaultdict(list)
+        for job, fence in (each for some in told for each in some):
+            fences[job].append(fence)
+        assert sum(map(len, fences.values())) > 60
+        for given in fences.values():
+            assert sorted(given) == list(range(1, len(given) + 1))
+
+    def test_one_store_may_be_used_by_many_threads(self, stores: Stores):
+        plan(stores, POI, *map(str, range(64)))
+
+        leases = in_threads(*[lambda: [claim(stores, POI) for _ in range(8)]] * 8)
+
+        jobs = [lease.job for some in leases for lease in some]
+        assert len(set(jobs)) == 64
+
+    def test_whoever_comes_late_takes_the_job_of_the_next_import(self, stores: Stores):
+        """An import whose last job is taken meanwhile is not the end of the work."""
+        others = [dataset(f"d{number}") for number in range(12)]
+        declarations = {str(each.name): "d1" for each in others}
+        for each in others:
+            plan(stores, each)
+
+        told = in_threads(*[lambda: claim_any(stores, declarations)] * 6)
+
+        jobs = [lease.job for lease in told if lease is not None]
+        assert len(set(jobs)) == 6
+
+    def test_the_higher_priority_comes_first_and_equals_take_turns(
+        self, stores: Stores
+    ):
+        urgent = dataset("urgent", priority=5)
+        equals = [dataset("left"), dataset("right")]
+        for each in (*equals, urgent):
+            plan(stores, each, *map(str, range(12)))
+        declarations = {str(each.name): "d1" for each in (*equals, urgent)}
+        order: list[str] = []
+        lock = threading.Lock()
+
+        def take() -> None:
+            for _ in range(9):
+                lease = claim_any(stores, declarations)
+                assert lease is not None
+                with lock:
+                    order.append(lease.dataset)
+
+        in_threads(*[take] * 4)
+
+        assert len(order) == 36
+        # four claim at once: who is first to tell is not always who was first to claim
+        assert order[:8] == ["urgent"] * 8
+        assert order.count("left") == order.count("right") == 12
+        turns = [name for name in order if name != "urgent"]
+        for at in range(4, 21, 4):
+            assert abs(turns[:at].count("left") - turns[:at].count("right")) <= 4
+
+    def test_the_oldest_jobs_come_first(self, stores: Stores):
+        plan(stores, POI, *map(str, range(10)))
+
+        leases = stores.ledger.claim(
+            WorkerId("ann"), declarations=D1, region=None, most=6
+        )
+
+        assert [lease.shard_key for lease in leases] == list("012345")
+
+    def test_a_lease_is_lost_by_the_clock_of_the_database(self, place):
+        with opened(place, lease=timedelta(milliseconds=30)) as (hurried, _):
+            hurried.schema.migrate()
+            plan(hurried, POI)
+            stale = claim(hurried, POI)
+            lease = None
+            while lease is None:
+                lease = claim_any(hurried, D1, owner=WorkerId("ben"))
+
+            assert lease.fence == stale.fence + 1
+            with pytest.raises(LeaseLost):
+                hurried.ledger.commit_page(POI, stale, batch(record(1)))
+
+    def test_a_lost_lease_is_taken_over_once(self, place):
+        with opened(place, lease=timedelta(milliseconds=200)) as (hurried, _):
+            hurried.schema.migrate()
+            plan(hurried, POI, *map(str, range(4)))
+            for _ in range(4):
+                claim(hurried, POI)
+            threading.Event().wait(0.3)
+
+            told = in_threads(
+                *[
+                    lambda: hurried.ledger.claim(
+                        WorkerId("ben"), declarations=D1, region=None, most=4
+                    )
+                ]
+                * 4
+            )
+
+            jobs = [lease.job for some in told for lease in some]
+            assert len(jobs) == len(set(jobs)) == 4
+
+
+class TestPlanning:
+    def test_two_planners_at_once_get_the_same_import(self, stores: Stores):
+        stores.schema.prepare(POI)
+
+        def planned():
+            begun = begin(stores, POI)
+            stores.imports.add_jobs(begun.id, map(str, range(300)))
+            stores.imports.start(begun.id)
+            return begun.id
+
+        import_id, *others = in_threads(*[planned] * 4)
+
+        assert set(others) == {import_id}
+        assert len(jobs_of(stores, import_id)) == 300
+
+    def test_ten_processes_may_migrate_and_prepare_at_once(self, place):
+        told = in_processes(migrate_and_prepare, [(place,)] * 10)
+
+        assert sum(bool(applied) for applied in told) == 1
+
+
+def migrate_and_prepare(place: Place) -> list[str]:
+    with opened(place) as (stores, _):
+        applied = list(stores.schema.migrate())
+        for number in range(3):
+            stores.schema.prepare(dataset(f"d{number}", search=("title",)))
+        return applied
+
+
+class TestEndings:
+    def test_of_many_finishers_one_ends_the_import(self, stores: Stores):
+        import_id = plan(stores, POI)
+        stores.ledger.commit_page(POI, claim(stores, POI), last(record(1)))
+
+        told = in_threads(
+            *[lambda: stores.imports.close(POI, import_id, failed=None)] * THREADS
+        )
+
+        assert sum(each is not None for each in told) == 1
+
+    def test_cancelling_and_committing_at_once_leaves_one_truth(self, stores: Stores):
+        for number in range(20):
+            import_id = plan(stores, POI)
+            lease = claim(stores, POI)
+            page = last(record(number))
+
+            _, committed = in_threads(
+                lambda: stores.imports.cancel(import_id, reason="no"),  # noqa: B023
+                lambda: stores.ledger.commit_page(POI, lease, page),  # noqa: B023
+            )
+
+            is_lost = isinstance(committed, LeaseLost)
+            status = stores.jobs.get(lease.job).status
+            assert status is (JobStatus.CANCELLED if is_lost else JobStatus.DONE)
+            assert (number in ids(stores, POI)) is not is_lost
+
+    def test_no_open_job_is_left_in_an_ended_import(self, stores: Stores, place):
+        """Whatever meets: closing, retrying, cancelling, splitting, planning."""
+        dice = random.Random(7)
+        for _ in range(25):
+            import_id = plan(stores, POI, "a", "b", "c")
+            failed, split, done = (claim(stores, POI) for _ in range(3))
+            stores.ledger.fail(failed, TIMEOUT)
+            stores.ledger.commit_page(POI, done, last(record(1)))
+            deeds = {
+                "close": lambda: stores.imports.close(POI, import_id, failed=None),  # noqa: B023
+                "fail": lambda: stores.imports.close(POI, import_id, failed="bad"),  # noqa: B023
+                "cancel": lambda: stores.imports.cancel(import_id, reason="no"),  # noqa: B023
+                "retry": lambda: stores.jobs.retry(failed.job),  # noqa: B023
+                "split": lambda: stores.ledger.split(split, ["b1", "b2"]),  # noqa: B023
+                "add": lambda: stores.imports.add_jobs(import_id, ["d"]),  # noqa: B023
+                "claim": lambda: claim_any(stores, D1),
+            }
+            chosen = dice.sample(list(deeds), 5)
+
+            told = in_threads(*(deeds[name] for name in chosen))
+
+            refused = [each for each in told if isinstance(each, PenstockError)]
+            assert all(isinstance(e, LeaseLost | Misconfigured) for e in refused)
+            known, shards = stores.imports.get(import_id)
+            if known.status is not ImportStatus.RUNNING:
+                assert shards.open == 0, (chosen, known.status, shards)
+            stores.imports.cancel(import_id, reason="next")
+            assert orphans(place) == []
+
+    def test_an_ending_and_the_first_pages_do_not_wait_in_a_circle(
+        self, postgres_database
+    ):
+        """A count refers to its import, whose row an ending holds."""
+        place = Place(postgres_database, "penstock")
+        with opened(place) as (stores, _):
+            stores.schema.migrate()
+            for number in range(12):
+                import_id = plan(stores, POI, *map(str, range(4)))
+                pages = [
+                    partial(
+                        stores.ledger.commit_page,
+                        POI,
+                        claim(stores, POI),
+                        batch(record(4 * number + shard)),
+                    )
+                    for shard in range(4)
+                ]
+                cancel = partial(stores.imports.cancel, import_id, reason="no")
+
+                in_threads(*pages, cancel)
+
+        # told when its sessions have ended
+        assert deadlocks(place) == 0
+
+
+def deadlocks(place: Place) -> int:
+    told = place.ask(
+        "select deadlocks from pg_stat_database where datname = current_database()"
+    )
+    return int(told[0][0])
+
+
+def orphans(place: Place) -> list[tuple[Any, ...]]:
+    return place.ask(
+        "select penstock_job.id from penstock_job "
+        "join penstock_import on penstock_import.id = import_id "
+        "where penstock_job.status in ('pending', 'leased') "
+        "and penstock_import.status not in ('planning', 'running')"
+    )
+
+
+def events(place: Place, name: str = "poi") -> list[tuple[int, str, str]]:
+    """Read the change events, which no port shows yet."""
+    return place.ask(
+        "select first_seq + place - 1, kind, key from penstock_change, "
+        "unnest(kinds, keys) with ordinality as each (kind, key, place) "
+        "where dataset = %s order by 1",
+        name,
+    )
+
+
+class TestChangeEvents:
+    def test_a_reader_finds_no_gap_at_any_moment(self, stores: Stores, place):
+        """Whoever reads up to a number has read all that will ever be below it."""
+        shards = 24
+        plan(stores, POI, *map(str, range(shards)))
+        is_over = threading.Event()
+        gaps: list[Any] = []
+        looks = 0
+
+        def look():
+            nonlocal looks
+            while not is_over.is_set():
+                numbers = [number for number, _, _ in events(place)]
+                looks += 1
+                if numbers != list(range(1, len(numbers) + 1)):
+                    gaps.append(numbers)
+
+        def work():
+            in_processes(import_all, [(place, f"w{n}") for n in range(PROCESSES)])
+            is_over.set()
+
+        in_threads(look, work)
+
+        assert gaps == []
+        assert looks > 3
+        assert len(events(place)) == shards * PAGES
+
+    def test_the_order_of_commits_is_that_of_the_numbers(self, stores: Stores, place):
+        plan(stores, POI, "a", "b", "c", mode=Mode.DELTA)
+        leases = [claim(stores, POI) for _ in range(3)]
+
+        def commit(lease: Lease, who: int) -> None:
+            for number in range(15):
+                page = batch(record(1, f"{who}:{number}"), record(2 + who, str(number)))
+                lease, _ = stores.ledger.commit_page(POI, lease, page)
+
+        in_threads(*(lambda n=n: commit(leases[n], n) for n in range(3)))
+
+        # the same key was changed by all, one after the other
+        found = place.ask("select last_seq, at from penstock_change order by last_seq")
+        assert [at for _, at in found] == sorted(at for _, at in found)
+        assert [kind for _, kind, key in events(place) if key == "[1]"] == [
+            "created",
+            *["updated"] * 44,
+        ]
+
+
+class TestBudgets:
+    def test_processes_together_stay_within_the_budget(self, stores: Stores, place):
+        told = in_processes(spend, [(place,)] * PROCESSES)
+
+        slots = sorted(slot for some in told for slot in some)
+        period, rate, burst = 1_000_000, 50, FAST.burst
+        assert len(slots) > 2 * rate
+        assert all(
+            (later - earlier + 1) * period
+            <= (slots[later] - slots[earlier]) * rate + burst * period
+            for earlier in range(len(slots))
+            for later in range(earlier, len(slots))
+        )
+
+
+def spend(place: Place) -> Told:
+    """Take whatever is granted within two seconds; tell the slots."""
+    slots: Told = []
+    with opened(place) as (stores, _):
+        while True:
+            try:
+                grant = stores.budgets.take(FAST, longest=2 * SECOND)
+            except BudgetClosed:
+                return slots
+            slots.append(grant.slot)
