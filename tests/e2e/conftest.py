@@ -6,20 +6,37 @@ from typing import Any
 import pytest
 
 from penstock.sandbox import Sandbox, SandboxOptions
+from tests.e2e.stores import Kind, PostgresStore, SqliteStore, Store
 from tests.e2e.workshop import KEY, Workshop
 
 OpenWorkshop = Callable[..., Workshop]
 
 
 @pytest.fixture
-def open_workshop(tmp_path: Path) -> Iterator[OpenWorkshop]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Keep imports in a file, unless a test names one of `tests.e2e.stores.Kind`."""
+    kind = Kind(getattr(request, "param", Kind.SQLITE))
+    match kind:
+        case Kind.SQLITE:
+            return SqliteStore(tmp_path)
+        case Kind.POSTGRES:
+            return PostgresStore(request.getfixturevalue("postgres_database"))
+        case Kind.POSTGRES_AND_REDIS:
+            return PostgresStore(
+                request.getfixturevalue("postgres_database"),
+                redis=request.getfixturevalue("redis_url"),
+            )
+
+
+@pytest.fixture
+def open_workshop(tmp_path: Path, store: Store) -> Iterator[OpenWorkshop]:
     """Start a provider with these options, and a folder to import it into."""
     with ExitStack() as stack:
 
         def start(**options: Any) -> Workshop:
             chosen = {"key": KEY, "records": 400, "duplicates": 0.0, **options}
             sandbox = stack.enter_context(Sandbox(SandboxOptions(**chosen)))
-            workshop = Workshop(tmp_path, sandbox)
+            workshop = Workshop(tmp_path, sandbox, store)
             stack.callback(workshop.clean)
             return workshop
 

@@ -66,7 +66,7 @@ def asked_after_commit(workshop: Workshop) -> list[Request]:
     """
     offset = time.time() - time.monotonic()
     committed = {
-        (row["shard_key"], row["page_seq"]): row["committed_at"] / 1e6
+        (row["shard_key"], row["page_seq"]): workshop.seconds(row["committed_at"])
         for row in workshop.ask(
             "select shard_key, p.page_seq, committed_at from penstock_page p "
             "join penstock_job j on j.id = p.job_id"

@@ -1,6 +1,5 @@
 """Kill, freeze and stop real workers; then look at what the provider saw."""
 
-import json
 import signal
 from datetime import timedelta
 from random import Random
@@ -10,7 +9,10 @@ import pytest
 from penstock.sandbox import peak_over
 from tests.e2e.conftest import OpenWorkshop
 from tests.e2e.evidence import LATE, asked_after_commit, repeated, truth
+from tests.e2e.stores import everywhere
 from tests.e2e.workshop import Workshop, happens, keyset, wait_until
+
+pytestmark = everywhere
 
 FAULTS = {
     "500": 0.02,
@@ -47,7 +49,7 @@ def kill_workers_at_random(workshop: Workshop, *, seed: int, kills: int) -> int:
 def give_unlucky_jobs_another_chance(workshop: Workshop) -> None:
     """Retry what was killed three times in a row without a page, and nothing else."""
     lost = workshop.ask("select errors from penstock_job where status = 'failed'")
-    codes = {json.loads(job["errors"])[-1]["code"] for job in lost}
+    codes = {workshop.store.document(job["errors"])[-1]["code"] for job in lost}
     assert codes <= {"lease_lost"}
     if lost:
         assert workshop.penstock("jobs", "retry", "--failed").code == 0

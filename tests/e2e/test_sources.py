@@ -188,7 +188,7 @@ def test_oauth2_tokens_are_fetched_once_for_all_threads(open_workshop):
     assert workshop.sandbox.tokens_issued == 1
     assert workshop.rows() == truth(workshop)
     assert "client-secret-5e8d" not in done.out
-    assert b"client-secret-5e8d" not in workshop.database.read_bytes()
+    assert b"client-secret-5e8d" not in (workshop.folder / "penstock.db").read_bytes()
 
 
 def test_an_expired_oauth2_token_is_refreshed_on_the_way(open_workshop):

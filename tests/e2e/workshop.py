@@ -1,10 +1,8 @@
 """A folder with a penstock.toml, a provider to import from, and real processes."""
 
-import contextlib
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -13,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.domain.text import parse_instant
 from penstock.sandbox import Sandbox
+from tests.e2e.stores import SqliteStore, Store
 
 # asked for by every provider here, so that every test also looks for it in what is
 # printed and stored
@@ -72,10 +70,21 @@ class Ran:
 
 
 class Workshop:
-    def __init__(self, folder: Path, sandbox: Sandbox | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        sandbox: Sandbox | None = None,
+        store: Store | None = None,
+    ) -> None:
         self.folder = folder
+        self.store = store or SqliteStore(folder)
         self._sandbox = sandbox
-        self.environ = {**os.environ, "PRACTICE_KEY": KEY, "COLUMNS": "200"}
+        self.environ = {
+            **os.environ,
+            "PRACTICE_KEY": KEY,
+            "COLUMNS": "200",
+            **self.store.environ,
+        }
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -88,8 +97,8 @@ class Workshop:
         return self.folder / "penstock.toml"
 
     @property
-    def database(self) -> Path:
-        return self.folder / "penstock.db"
+    def secrets(self) -> tuple[str, ...]:
+        return KEY, *self.store.secrets
 
     def declare(
         self,
@@ -98,14 +107,19 @@ class Workshop:
         rate: float | None = None,
         burst: int = 10,
         attempts: int = 12,
+        migrate: bool = True,
     ) -> None:
+        """Write the configuration, and do what an operator does with a new one."""
         budget = f'rate = "{rate}/s"\nburst = {burst}\n' if rate else 'rate = "5000/s"'
         head = (
-            f'[penstock]\ndatabase = "sqlite:///penstock.db"\nlease = "{lease}"\n'
+            f'[penstock]\n{self.store.told()}\nlease = "{lease}"\n'
             f'wait = "500ms"\ncommit_timeout = "1s"\nattempts = {attempts}\n\n'
             f"[budgets.practice]\n{budget}\n"
         )
         self.config.write_text("\n".join((head, *datasets)), encoding="utf-8")
+        if migrate and self.store.is_shared:
+            migrated = self.penstock("migrate")
+            assert migrated.code == 0, migrated.err
 
     def poi(
         self,
@@ -140,7 +154,7 @@ class Workshop:
     def penstock(
         self, *arguments: str, timeout: float = 60, **environ: str | None
     ) -> Ran:
-        """Run a command to its end; a traceback or the secret fails the test."""
+        """Run a command to its end; a traceback or a secret fails the test."""
         done = subprocess.run(
             [*PENSTOCK, *arguments],
             cwd=self.folder,
@@ -151,7 +165,7 @@ class Workshop:
         )
         ran = Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
         assert not any(word in ran.err for word in BUGS), ran.err
-        assert KEY not in ran.out + ran.err
+        assert not self._leaks(ran.out + ran.err)
         return ran
 
     def start(self, *arguments: str, **environ: str | None) -> subprocess.Popen[bytes]:
@@ -172,8 +186,10 @@ class Workshop:
         self._processes.append(process)
         return process
 
-    def worker(self, *, threads: int = 2, **environ: str) -> subprocess.Popen[bytes]:
-        return self.start("worker", "--threads", str(threads), **environ)
+    def worker(
+        self, *more: str, threads: int = 2, **environ: str
+    ) -> subprocess.Popen[bytes]:
+        return self.start("worker", "--threads", str(threads), *more, **environ)
 
     def output_of(self, process: subprocess.Popen[bytes]) -> Ran:
         """Wait for a started command and read what it left behind."""
@@ -190,7 +206,7 @@ class Workshop:
         return [json.loads(line) for line in lines]
 
     def clean(self) -> None:
-        """End what still runs; then nothing may hold a traceback or the secret."""
+        """End what still runs; then nothing may hold a traceback or a secret."""
         for process in self._processes:
             if process.poll() is None:
                 # a stopped process would never see the signal
@@ -202,35 +218,36 @@ class Workshop:
             assert not any(word in told for word in BUGS), told
         for path in self.folder.rglob("*"):
             if path.is_file():
-                assert KEY.encode() not in path.read_bytes(), path
+                assert not self._leaks(path.read_text("utf-8", "replace")), path
+        assert not any(map(self._leaks, self.store.contents()))
 
     def ask(self, statement: str, *values: object) -> list[dict[str, Any]]:
         """Read the database as it is, past Penstock."""
-        with contextlib.closing(self._connect()) as connection:
-            return [dict(row) for row in connection.execute(statement, values)]
+        return self.store.ask(statement, *values)
 
     def tamper(self, statement: str, *values: object) -> None:
         """Change the database past Penstock."""
-        with contextlib.closing(self._connect()) as connection, connection:
-            connection.execute("pragma foreign_keys = off")
-            connection.execute(statement, values)
+        self.store.tamper(statement, *values)
 
     def rows(self, dataset: str = "poi") -> dict[int, dict[str, Any]]:
         live = self.ask(
             f"select {', '.join(COLUMNS)} from {dataset} where _deleted_at is null"
         )
         return {
-            row["id"]: row | {"updated_at": parse_instant(row["updated_at"])}
+            row["id"]: row | {"updated_at": self.store.instant(row["updated_at"])}
             for row in live
         }
 
+    def seconds(self, stored: Any) -> float:
+        """Return a stored time in seconds since the epoch."""
+        instant = self.store.instant(stored)
+        assert instant is not None
+        return instant.timestamp()
+
     def pages(self) -> int:
-        if not self.database.exists():
+        if not self.store.has("penstock_page"):
             return 0
-        try:
-            return int(self.ask("select count(*) as n from penstock_page")[0]["n"])
-        except sqlite3.OperationalError:
-            return 0
+        return int(self.ask("select count(*) as n from penstock_page")[0]["n"])
 
     def status(self, import_id: int = 1) -> str:
         found = self.ask("select status from penstock_import where id = ?", import_id)
@@ -239,10 +256,8 @@ class Workshop:
     def is_finished(self) -> bool:
         return self.status() not in {"planning", "running"}
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.database, timeout=10)
-        connection.row_factory = sqlite3.Row
-        return connection
+    def _leaks(self, told: str) -> bool:
+        return any(secret in told for secret in self.secrets)
 
     def _environ(self, changes: dict[str, str | None]) -> dict[str, str]:
         wanted = {**self.environ, **changes}
