@@ -40,9 +40,15 @@ quick: $(READY) ## Run the unit tests only
 soak: $(READY) services ## Run the long tests: more seeds, more kills
 	@$(BIN)/pytest -m slow --timeout=3600
 
+# Whom we are measured against has an environment of its own.
+.venv-bench/.ready: requirements/bench.txt
+	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/bench.txt
+	@touch $@
+
 .PHONY: bench
-bench: $(READY) ## Measure throughput and memory; prints ratios of one run
-	@$(BIN)/python -m bench
+bench: $(READY) .venv-bench/.ready ## Measure throughput and memory; prints ratios of one run
+	@$(BIN)/python -m bench $(ONLY)
 
 .PHONY: lint
 lint: $(READY) ## Check format, lint, import rules, dead code, dependencies

@@ -2,12 +2,15 @@
 
 import sys
 
-from bench import budget, memory, throughput
+from bench import budget, imports, memory, pipelines, queues, throughput
 
 BENCHMARKS = {
     "throughput": throughput.measure,
     "memory": memory.measure,
     "budget": budget.measure,
+    "imports": imports.measure,
+    "queues": queues.measure,
+    "pipelines": pipelines.measure,
 }
 
 

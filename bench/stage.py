@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
+# what is not ours lives apart
+RIVALS = [".venv-bench/bin/python"]
 PAGE = 1000
 
 CONFIG = """\
@@ -50,7 +52,14 @@ ids = {{ kind = "range", from = 0, until = {until}, step = {step} }}
 @contextlib.contextmanager
 def provider(*options: str) -> Iterator[str]:
     """Serve the practice provider from a process of its own."""
-    command = [*PENSTOCK, "sandbox", "--port", "0", "--json", *options]
+    with served("penstock", "sandbox", "--port", "0", "--json", *options) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def served(module: str, *options: str) -> Iterator[str]:
+    """Run a module that prints its address and serves until it is ended."""
+    command = [sys.executable, "-m", module, *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

@@ -1,0 +1,166 @@
+"""How near an import into PostgreSQL comes to a bare script that only copies.
+
+Everything counts from starting a command until it has ended, indexes included: both
+sides build those of the filters when the rows are there.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from bench.pages import PAGE
+from bench.server import server
+from bench.stage import PENSTOCK, served, verdict
+
+RECORDS = 1_000_000
+LEAST_OF_BARE = 0.7
+LEAST_AGAIN = 4.0
+# processes and threads of each
+CREWS = ((1, 2), (2, 1))
+FILTER = ("country", "points")
+SEARCH = ("name", "town")
+
+CONFIG = """\
+[penstock]
+database = "{database}"
+
+[datasets.points]
+key = "id"
+filter = {filter}
+{search}
+
+[datasets.points.fields]
+id = {{ type = "int" }}
+name = {{ required = true, max_length = 200 }}
+town = "town"
+country = "country"
+lat = {{ type = "float", min = -90, max = 90 }}
+lon = {{ type = "float", min = -180, max = 180 }}
+points = {{ type = "int" }}
+updated_at = {{ type = "timestamp" }}
+
+[datasets.points.source]
+type = "http"
+url = "{url}"
+
+[datasets.points.source.pages]
+by = "keyset"
+send = "after"
+field = "id"
+size = {{ send = "limit", value = {page} }}
+
+[datasets.points.shards]
+ids = {{ kind = "range", from = 0, until = {records}, step = {step} }}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What is the same for all that import."""
+
+    url: str
+    records: int = RECORDS
+    # ids a shard
+    step: int = RECORDS // 20
+    processes: int = 1
+    threads: int = 2
+    search: tuple[str, ...] = ()
+
+
+@contextlib.contextmanager
+def declared(setup, database):
+    """Write the declaration into a folder that goes away again."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        text = CONFIG.format(
+            database=database,
+            url=setup.url,
+            filter=json.dumps(FILTER),
+            search=f"search = {json.dumps(setup.search)}" if setup.search else "",
+            page=PAGE,
+            records=setup.records,
+            step=setup.step,
+        )
+        Path(name, "penstock.toml").write_text(text, encoding="utf-8")
+        yield Path(name)
+
+
+def timed(command, **options):
+    """Return how long a command took, and what it printed."""
+    began = time.monotonic()
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, **options
+    )
+    return time.monotonic() - began, done.stdout
+
+
+def run_bare(setup, server):
+    """Return the records a second of the bare script."""
+    indexes = [f"({name})" for name in FILTER]
+    with server.database() as database:
+        if setup.search:
+            columns = ", ".join(f"{name} gin_trgm_ops" for name in setup.search)
+            indexes.append(f"using gin ({columns})")
+            with psycopg.connect(database) as connection:
+                connection.execute("create extension pg_trgm")
+        numbers = map(str, (setup.records, setup.processes, setup.threads))
+        bare = [sys.executable, "-m", "bench.bare"]
+        seconds, _ = timed([*bare, setup.url, database, *numbers, *indexes])
+        with psycopg.connect(database) as connection:
+            counted = connection.execute("select count(*) from points").fetchone()
+    assert counted == (setup.records,), counted
+    return setup.records / seconds
+
+
+def run_penstock(setup, server, *, times=1):
+    """Return the records a second of the same import, done several times."""
+    command = [*PENSTOCK, "run", "points", "--json"]
+    command += ["--workers", str(setup.processes), "--threads", str(setup.threads)]
+    rates = []
+    with server.database() as database, declared(setup, database) as folder:
+        timed([*PENSTOCK, "migrate"], cwd=folder)
+        for _ in range(times):
+            seconds, printed = timed(command, cwd=folder)
+            told = json.loads(printed)
+            assert told["proven"], told
+            assert told["records"]["seen"] == setup.records, told
+            rates.append(setup.records / seconds)
+    return rates
+
+
+def compare(setup, server):
+    """Measure the bare script before and after, so that a noisy moment shows."""
+    before = run_bare(setup, server)
+    first, again = run_penstock(setup, server, times=2)
+    after = run_bare(setup, server)
+    bare = (before + after) / 2
+    crew = f"{setup.processes} x {setup.threads} threads"
+    crew += " with search" if setup.search else ""
+    # the limits are for what is stored; a search index costs both sides the same
+    holds = bool(setup.search) or (
+        first >= LEAST_OF_BARE * bare and again >= LEAST_AGAIN * first
+    )
+    return verdict(
+        f"import into PostgreSQL, {crew}",
+        holds=holds,
+        told=f"{first:,.0f} records/s, {first / bare:.2f} of a bare script "
+        f"({before:,.0f} and {after:,.0f}/s); unchanged again {again:,.0f}/s, "
+        f"{again / first:.1f} times the first",
+    )
+
+
+def measure():
+    with served("bench.pages", str(RECORDS)) as url, server() as postgres:
+        setups = [
+            Setup(url=url, processes=processes, threads=threads)
+            for processes, threads in CREWS
+        ]
+        setups.append(Setup(url=url, search=SEARCH))
+        held = [compare(setup, postgres) for setup in setups]
+    return all(held)

@@ -1,0 +1,80 @@
+"""How many empty jobs a second the ledger hands out and settles, beside job queues.
+
+Penstock settles each job in a transaction of its own, which also keeps the page and its
+counts. Procrastinate settles each in a transaction of its own too; PgQueuer settles
+many at once.
+"""
+
+import subprocess
+import sys
+import time
+
+from bench.imports import Setup, declared, timed
+from bench.server import server
+from bench.stage import PENSTOCK, RIVALS, verdict
+
+JOBS = 20_000
+PROCESSES, CONCURRENCY = 2, 4
+
+
+def drain(command, **options):
+    """Return the jobs a second of processes that begin together."""
+    running = [
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            **options,
+        )
+        for _ in range(PROCESSES)
+    ]
+    for process in running:
+        assert process.stdout.readline() == "ready\n"
+    began = time.monotonic()
+    for process in running:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in running:
+        assert process.wait() == 0
+    seconds = time.monotonic() - began
+    for process in running:
+        process.stdin.close()
+        process.stdout.close()
+    return JOBS / seconds
+
+
+def run_penstock(server):
+    # nobody is asked: the import is only planned
+    setup = Setup(url="http://127.0.0.1:1/points", records=JOBS, step=1)
+    with server.database() as database, declared(setup, database) as folder:
+        timed([*PENSTOCK, "migrate"], cwd=folder)
+        timed([*PENSTOCK, "plan", "points"], cwd=folder)
+        work = [sys.executable, "-m", "bench.jobs", folder / "penstock.toml"]
+        return drain([*work, str(CONCURRENCY)])
+
+
+def run_rival(script, server):
+    with server.database() as database:
+        subprocess.run([*RIVALS, script, "prepare", database, str(JOBS)], check=True)
+        work = [*RIVALS, script, "work", database, str(CONCURRENCY)]
+        return drain(work, stderr=subprocess.DEVNULL)
+
+
+def measure():
+    with server() as postgres:
+        ours = run_penstock(postgres)
+        theirs = {
+            "Procrastinate": run_rival("bench/rivals/procrastinate_jobs.py", postgres),
+            "PgQueuer": run_rival("bench/rivals/pgqueuer_jobs.py", postgres),
+        }
+        again = run_penstock(postgres)
+    mean = (ours + again) / 2
+    told = ", ".join(
+        f"{mean / rate:.2f} of {name} ({rate:,.0f}/s)" for name, rate in theirs.items()
+    )
+    return verdict(
+        f"empty jobs, {PROCESSES} x {CONCURRENCY}",
+        holds=True,
+        told=f"{ours:,.0f} and {again:,.0f} jobs/s, {told}",
+    )

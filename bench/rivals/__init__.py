@@ -1,0 +1,1 @@
+"""What others make of the same work; each runs as a script in `.venv-bench`."""
