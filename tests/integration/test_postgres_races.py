@@ -471,9 +471,7 @@ def orphans(place: Place) -> list[tuple[Any, ...]]:
 def events(place: Place, name: str = "poi") -> list[tuple[int, str, str]]:
     """Read the change events, which no port shows yet."""
     return place.ask(
-        "select first_seq + place - 1, kind, key from penstock_change, "
-        "unnest(kinds, keys) with ordinality as each (kind, key, place) "
-        "where dataset = %s order by 1",
+        "select seq, kind, key from penstock_change where dataset = %s order by seq",
         name,
     )
 

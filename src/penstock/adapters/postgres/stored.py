@@ -123,17 +123,18 @@ class StoredTable(sql.Table):
         It comes last, because it holds the dataset's row until the commit, and others
         who commit a page wait for it.
         """
-        keys = [key_text(record.key) for record in (*created, *updated)]
+        keys = [record.key for record in (*created, *updated)]
         if not keys:
             return
-        kinds = ["created"] * len(created) + ["updated"] * len(updated)
+        last = self._advance(len(keys))
         self._execute(
             self.statements["add_changes"],
             dataset=self.of.dataset.name,
-            last=self._advance(len(keys)),
-            changes=len(keys),
-            kinds=kinds,
-            keys=keys,
+            first=last - len(keys) + 1,
+            last=last,
+            created=len(created),
+            updated=len(updated),
+            keys=key_text(keys),
             import_id=import_id,
         )
 

@@ -104,10 +104,10 @@ class Table:
             f"insert into pg_temp.{self.gone} (key) select key from gone"
         )
         self.note_missing = (
-            "insert into penstock_change "
-            "(dataset, first_seq, last_seq, kinds, keys, import_id, at) "
+            "insert into penstock_change_page "
+            "(dataset, first_seq, last_seq, created, updated, keys, import_id, at) "
             "select %(dataset)s, %(before)s + min(place), %(before)s + max(place), "
-            "array_agg('deleted'::text order by place), array_agg(key order by place), "
+            "0, 0, json_agg(key::json order by place), "
             f"%(import_id)s, {now} from pg_temp.{self.gone} "
             "group by (place - 1) / 10000"
         )

@@ -151,18 +151,28 @@ create index penstock_quarantine_key on penstock_quarantine (dataset, md5(key))
 where resolved is null;
 create index penstock_quarantine_import on penstock_quarantine (import_id);
 
--- One row for all changes of a page, numbered without a gap in the order of commits;
--- change n of the row has the number first_seq + n - 1.
-create table penstock_change (
+-- One row for all changes of a page, numbered without a gap in the order of commits:
+-- first the keys that were created, then those updated, then those deleted.
+create table penstock_change_page (
     dataset text not null,
     first_seq bigint not null,
     last_seq bigint not null,
-    kinds text[] not null,
-    keys text[] not null,
+    created integer not null,
+    updated integer not null,
+    keys json not null,
     import_id bigint,
     at timestamptz not null,
     primary key (dataset, last_seq)
 );
+
+create view penstock_change as
+select dataset, first_seq + place - 1 as seq,
+    case when place <= created then 'created'
+        when place <= created + updated then 'updated'
+        else 'deleted' end as kind,
+    told.key::text as key, import_id, at
+from penstock_change_page
+cross join lateral json_array_elements(keys) with ordinality as told (key, place);
 
 create table penstock_budget (
     name text primary key,

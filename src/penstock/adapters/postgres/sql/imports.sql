@@ -141,9 +141,10 @@ where name = %(dataset)s
 returning change_seq;
 
 -- name: add_changes
-insert into penstock_change (dataset, first_seq, last_seq, kinds, keys, import_id, at)
+insert into penstock_change_page
+    (dataset, first_seq, last_seq, created, updated, keys, import_id, at)
 values
-    (%(dataset)s, %(last)s::bigint - %(changes)s + 1, %(last)s, %(kinds)s, %(keys)s,
+    (%(dataset)s, %(first)s, %(last)s, %(created)s, %(updated)s, %(keys)s::json,
     %(import_id)s, {now});
 
 -- name: add_rejection
