@@ -515,7 +515,9 @@ class TestChangeEvents:
         in_threads(*(lambda n=n: commit(leases[n], n) for n in range(3)))
 
         # the same key was changed by all, one after the other
-        found = place.ask("select last_seq, at from penstock_change order by last_seq")
+        found = place.ask(
+            "select last_seq, at from penstock_change_page order by last_seq"
+        )
         assert [at for _, at in found] == sorted(at for _, at in found)
         assert [kind for _, kind, key in events(place) if key == "[1]"] == [
             "created",
