@@ -1,4 +1,4 @@
-"""Penstock on empty jobs: `python -m bench.jobs CONFIG THREADS`, once an import is planned.
+"""Penstock on empty jobs: `python -m bench.jobs CONFIG THREADS`, after `plan`.
 
 The ledger alone: claim, and commit the last page of a shard that has no records.
 """

@@ -66,13 +66,14 @@ class StoredTable(sql.Table):
     def _compare(
         self, records: Sequence[Record], import_id: int
     ) -> tuple[list[Record], list[Record]]:
-        found = self._execute(self.of.merge, import_id=import_id).fetchone()
+        try:
+            found = self._execute(self.of.merge, import_id=import_id).fetchone()
+        except postgres.UniqueViolation as error:
+            told = "a row was stored by others meanwhile"
+            raise postgres.SerializationFailure(told) from error
         if found is None:
             raise LookupError("a merge did not tell what it did")
-        created = found["created"] or []
-        if found["stored"] != len(created):
-            raise postgres.SerializationFailure("a row was stored by others meanwhile")
-        created += found["revived"] or []
+        created = (found["created"] or []) + (found["revived"] or [])
         updated = found["updated"] or []
         return [records[at] for at in created], [records[at] for at in updated]
 

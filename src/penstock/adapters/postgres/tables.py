@@ -40,6 +40,8 @@ OURS = (
 )
 # room for changed rows beside their old form, so that indexes need not be touched
 FILL = 80
+# a page finds its rows by key: the planner would rather read a whole young table
+BY_KEY = "set local enable_hashjoin = off; set local enable_mergejoin = off"
 # what a search index may hold unsorted, in kilobytes, before a writer has to sort it
 PENDING = 16_384
 
@@ -127,15 +129,15 @@ class Table:
         ]
         return (
             f"create temp table if not exists {self.incoming} "
-            f"({', '.join(columns)}, _digest bytea, _place int4) on commit delete rows"
+            f"({', '.join(columns)}, _digest bytea, _place int4) "
+            f"on commit delete rows; {BY_KEY}"
         )
 
     def _merge(self) -> str:
         """Compose the one statement that compares by hash and writes only changes.
 
-        A row that another transaction stores at the same moment is not stored again,
-        and `stored` is then smaller than the number of `created`: the caller begins
-        anew, and finds it.
+        A row that another transaction stores at the same moment violates the key: the
+        caller begins anew, and finds it.
         """
         json = {
             quoted(f.name) for f in self.dataset.columns if f.type is FieldType.JSON
@@ -157,8 +159,6 @@ with compared as materialized (
         ({names}, _digest, _import, _created_at, _updated_at)
     select {values}, _digest, %(import_id)s, {self._now}, {self._now}
     from compared where is_new order by {key}
-    on conflict do nothing
-    returning 1
 ), changed as (
     update {self.name} as kept
     set {sets}, _digest = come._digest,
@@ -168,7 +168,7 @@ with compared as materialized (
     where {self._same("kept", "come")} and ({self._differs()})
     returning come._place, come.is_revived
 )
-select (select count(*) from stored) as stored,
+select
     (select array_agg(_place order by _place) from compared where is_new) as created,
     (select array_agg(_place order by _place) from changed where is_revived) as revived,
     (select array_agg(_place order by _place) from changed where not is_revived)
