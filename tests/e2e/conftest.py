@@ -33,10 +33,10 @@ def open_workshop(tmp_path: Path, store: Store) -> Iterator[OpenWorkshop]:
     """Start a provider with these options, and a folder to import it into."""
     with ExitStack() as stack:
 
-        def start(**options: Any) -> Workshop:
+        def start(*, kept_in: Store = store, **options: Any) -> Workshop:
             chosen = {"key": KEY, "records": 400, "duplicates": 0.0, **options}
             sandbox = stack.enter_context(Sandbox(SandboxOptions(**chosen)))
-            workshop = Workshop(tmp_path, sandbox, store)
+            workshop = Workshop(tmp_path, sandbox, kept_in)
             stack.callback(workshop.clean)
             return workshop
 

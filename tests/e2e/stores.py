@@ -20,8 +20,9 @@ from penstock.domain.text import parse_instant
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # stands in the address of every server here, so that every test also looks for it
 PASSWORD = "practice-password-5e0d88b1"
-# by which the configuration names it
-VARIABLE = "PRACTICE_PASSWORD"
+# by which the configuration names the passwords of both servers
+POSTGRES_PASSWORD = "PRACTICE_POSTGRES_PASSWORD"
+REDIS_PASSWORD = "PRACTICE_REDIS_PASSWORD"
 # how long a server that is being restarted is waited for, in seconds
 LONGEST_ABSENCE = 30
 
@@ -133,21 +134,24 @@ class PostgresStore(Store):
         self._redis = redis
         self._schema = schema
         # a server that trusts everybody takes any password
-        self._password = urlsplit(url).password or PASSWORD
-        self.secrets = (self._password,)
+        self._passwords = {POSTGRES_PASSWORD: urlsplit(url).password or PASSWORD}
+        if redis is not None and (password := urlsplit(redis).password):
+            self._passwords[REDIS_PASSWORD] = password
+        self.secrets = tuple(self._passwords.values())
 
     @property
     @override
     def environ(self) -> dict[str, str]:
-        return {VARIABLE: self._password}
+        return self._passwords
 
     @override
     def told(self) -> str:
-        lines = [
-            f'database = "{with_password(self._detour, f"${{{VARIABLE}}}")}"',
-            f'schema = "{self._schema}"',
-        ]
-        if self._redis is not None:
+        database = with_password(self._detour, f"${{{POSTGRES_PASSWORD}}}")
+        lines = [f'database = "{database}"', f'schema = "{self._schema}"']
+        if REDIS_PASSWORD in self._passwords:
+            redis = with_password(self._redis or "", f"${{{REDIS_PASSWORD}}}")
+            lines.append(f'redis = "{redis}"')
+        elif self._redis is not None:
             lines.append(f'redis = "{self._redis}"')
         return "\n".join(lines)
 
@@ -217,7 +221,8 @@ class PostgresStore(Store):
 def with_password(url: str, password: str) -> str:
     parts = urlsplit(url)
     where = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"{parts.username}:{password}@{where}").geturl()
+    user = parts.username or ""
+    return parts._replace(netloc=f"{user}:{password}@{where}").geturl()
 
 
 class Kind(StrEnum):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.sandbox import Sandbox
 from tests.e2e.stores import SqliteStore, Store
@@ -19,6 +19,8 @@ from tests.e2e.stores import SqliteStore, Store
 KEY = "practice-key-7f3a91c2"
 # what no user may ever see
 BUGS = ("Traceback", "this is a bug")
+Process: TypeAlias = subprocess.Popen[bytes]
+
 PENSTOCK = (sys.executable, "-m", "penstock")
 
 FIELDS = """\
@@ -85,7 +87,7 @@ class Workshop:
             "COLUMNS": "200",
             **self.store.environ,
         }
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[Process] = []
 
     @property
     def sandbox(self) -> Sandbox:
@@ -168,7 +170,7 @@ class Workshop:
         assert not self._leaks(ran.out + ran.err)
         return ran
 
-    def start(self, *arguments: str, **environ: str | None) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, **environ: str | None) -> Process:
         """Start a command and let it run; its output goes to files of its own."""
         number = len(self._processes)
         with (
@@ -186,19 +188,17 @@ class Workshop:
         self._processes.append(process)
         return process
 
-    def worker(
-        self, *more: str, threads: int = 2, **environ: str
-    ) -> subprocess.Popen[bytes]:
+    def worker(self, *more: str, threads: int = 2, **environ: str) -> Process:
         return self.start("worker", "--threads", str(threads), *more, **environ)
 
-    def output_of(self, process: subprocess.Popen[bytes]) -> Ran:
+    def output_of(self, process: Process) -> Ran:
         """Wait for a started command and read what it left behind."""
         code = process.wait(60)
         number = self._processes.index(process)
         out = (self.folder / f"{number}.out").read_text("utf-8")
         return Ran(code, out, (self.folder / f"{number}.err").read_text("utf-8"))
 
-    def log_of(self, process: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
+    def log_of(self, process: Process) -> list[dict[str, Any]]:
         number = self._processes.index(process)
         text = (self.folder / f"{number}.err").read_text("utf-8")
         # a killed process may have been cut off in the middle of a line
