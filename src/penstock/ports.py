@@ -70,12 +70,13 @@ class Schema(Protocol):
         ...
 
     @abstractmethod
-    def prepare(self, dataset: Dataset) -> None:
-        """Create a dataset's table, or add what its declaration gained.
+    def prepare(self, dataset: Dataset) -> Sequence[str]:
+        """Create a dataset's table, or add what its declaration gained; return what
+        was done.
 
         Raises `Misconfigured`, and changes nothing, if a declared type or key differs
         from the stored one.
-        """
+        """  # noqa: D205 (one sentence that needs two lines)
         ...
 
     @abstractmethod
@@ -84,8 +85,50 @@ class Schema(Protocol):
         ...
 
     @abstractmethod
-    def tend(self, dataset: Dataset) -> None:
-        """Do what keeps a dataset's table fast, if it is due: asked often, by all."""
+    def tend(self, dataset: Dataset) -> Sequence[str]:
+        """Do what keeps a dataset's table fast, if it is due: asked often, by all.
+
+        Returns what was done.
+        """
+        ...
+
+    @abstractmethod
+    def untended(self, dataset: Dataset) -> Sequence[str]:
+        """Return what `tend` would do now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One thing that an operator should know of a server, and whether it is well."""
+
+    what: str
+    is_well: bool
+    # a sentence; where it is not well, with the place and the remedy
+    told: str
+
+
+class Facts(Protocol):
+    """What an operator should know of a server before workers rely on it.
+
+    Nothing is changed by asking. A server that cannot be asked raises
+    `StoreUnavailable`, or `Misconfigured` if an operator has to act.
+    """
+
+    @property
+    @abstractmethod
+    def server(self) -> str:
+        """What it is to the settings: `database`, `redis`."""
+        ...
+
+    @abstractmethod
+    def about(self, datasets: Iterable[Dataset], *, threads: int) -> Iterator[Fact]:
+        """Yield what matters to a worker of these datasets with so many threads."""
+        ...
+
+    @abstractmethod
+    def now(self) -> datetime:
+        """Return the server's own time."""
         ...
 
 
@@ -528,6 +571,8 @@ __all__ = [
     "Budgets",
     "Declarations",
     "Emit",
+    "Fact",
+    "Facts",
     "Halt",
     "Host",
     "Imports",

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,15 @@ from penstock.flow.replay import ReplayQuarantine
 from penstock.flow.sample import Sample
 from penstock.flow.sweep import Sweep
 from penstock.flow.work import Desk, Terms, Work
-from penstock.ports import Declarations, Emit, Halt, Host, Source, Stores
+from penstock.ports import Declarations, Emit, Facts, Halt, Host, Source, Stores
 from penstock.settings import Settings, fingerprint
 
 # SQLite's own name for a database without a file
 IN_MEMORY = Path(":memory:")
 # to one host, and as many as a worker may have threads
 MOST_CONNECTIONS = 64
+# how long somebody who only looks waits for a server that does not answer
+LONGEST_LOOK = timedelta(seconds=3)
 
 Transform = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -225,6 +228,27 @@ def postgres_stores(settings: Settings, stack: ExitStack, *, threads: int) -> St
     return stores_of(
         database, schema=PostgresSchema(database), lease=settings.lease, bell=bell
     )
+
+
+def facts(settings: Settings, stack: ExitStack) -> Iterator[Facts]:
+    """Yield the servers that the settings name, each to be asked about itself."""
+    if settings.postgres_url is not None:
+        from penstock.adapters.postgres.database import Database
+        from penstock.adapters.postgres.facts import PostgresFacts
+
+        database = Database(
+            settings.postgres_url,
+            place=settings.place,
+            schema=settings.schema,
+            limit=min(LONGEST_LOOK, settings.commit_timeout),
+            most_connections=1,
+        )
+        stack.callback(database.close)
+        yield PostgresFacts(database)
+    if settings.redis is not None:
+        from penstock.adapters.redis.facts import RedisFacts
+
+        yield RedisFacts(settings.redis)
 
 
 def logging_emit(settings: Settings, *, as_json: bool, verbose: bool) -> Emit:

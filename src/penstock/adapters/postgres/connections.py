@@ -1,5 +1,6 @@
 """Connections to one server: bounded, with time limits, and given up when they hang."""
 
+import logging
 import os
 import socket
 import threading
@@ -22,6 +23,10 @@ CONNECT_TIMEOUT = 5
 MAX_IDLE = 60.0
 # what the network may take beyond what the server may, in seconds
 GRACE = 2.0
+
+# the pool tells its troubles to a log that nobody set up, and Python would print them;
+# whoever waits for a connection is told why there is none
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 def parameters(url: str, *, schema: str, limit: timedelta) -> dict[str, Any]:
@@ -124,6 +129,9 @@ class Connections:
             self._pool.close()
 
     def _start(self) -> None:
+        if self._watch is None:
+            # the pool knows only that it waited; an attempt of our own tells why
+            self.open_one().close()
         with self._lock:
             if self._watch is None:
                 self._pool.open()

@@ -15,7 +15,7 @@ from psycopg_pool import PoolTimeout
 from typing_extensions import override
 
 from penstock.adapters.postgres.connections import Connection, Connections, parameters
-from penstock.adapters.postgres.refusals import explained, refusal
+from penstock.adapters.postgres.refusals import explained, refusal, unavailable
 from penstock.adapters.postgres.statements import CLOCK, NOW, statements
 from penstock.adapters.postgres.stored import StoredTable
 from penstock.adapters.postgres.tables import Table, Tables
@@ -244,7 +244,7 @@ class Database(sql.Database):
                 if told is not None:
                     raise told from reason
                 error = reason
-        return StoreUnavailable(f"{self.place}: {explained(error)}")
+        return unavailable(error, self.place)
 
 
 def begun(connection: Connection) -> str:

@@ -5,27 +5,77 @@ import re
 import psycopg
 from psycopg import errors as postgres
 
-from penstock.errors import Misconfigured
+from penstock.errors import Misconfigured, StoreUnavailable
 
-# what libpq says of a server that answers, but will not have us
-SPOKEN: tuple[tuple[str, str], ...] = (
+ELSEWHERE = "what answers there is no PostgreSQL server; correct host and port"
+PRIMARY = "penstock.database must name the primary server"
+
+# what only an operator can mend; the first that fits is told
+MEND: tuple[tuple[str, str], ...] = (
     (r"password authentication failed", "check user and password in penstock.database"),
     (r"no password supplied", "give a password in penstock.database, or in ~/.pgpass"),
-    (r"no pg_hba\.conf entry", "allow this host in the server's pg_hba.conf"),
+    (r"no pg_hba\.conf entry", "allow it in the server's pg_hba.conf"),
+    (r"pg_hba\.conf rejects", "allow it in the server's pg_hba.conf"),
     (r"authentication failed", "check user and pg_hba.conf"),
     (r'database ".*" does not exist', "create it: createdb, or correct the name"),
     (r'role ".*" does not exist', "create it: createuser, or correct the name"),
-    (r"could not translate host name", "correct the host in penstock.database"),
-    (r"SSL|certificate", "check sslmode and the certificates"),
+    (r"not permitted to log in", "let an administrator run: alter role … login"),
+    # a resolver that is away for a moment says something else
+    (r"resolve host .*(not known|no address)", "correct the host in penstock.database"),
+    (r"invalid response to SSL negotiation", ELSEWHERE),
+    (r"expected authentication request from server", ELSEWHERE),
+    # a TLS line that merely broke must not be among these: it is opened again
+    (
+        r"does not support SSL|certificate|private key file|SSL error: .*alert",
+        "check sslmode and the certificates",
+    ),
     (r"not currently accepting connections", "allow connections to this database"),
     (r"permission denied for database", "grant connect on this database"),
+    (r"Hot standby mode is disabled", PRIMARY),
+    (
+        r"unsupported startup parameter",
+        "give the address of the server itself: a pooler must pass on session settings",
+    ),
 )
+
+# what may pass by itself, and what to look at meanwhile
+PASSING: tuple[tuple[str, str], ...] = (
+    (
+        r"too many clients|remaining connection slots",
+        "run fewer workers or threads, or raise max_connections of the server",
+    ),
+    (
+        r"too many connections for",
+        "run fewer workers or threads, or raise its connection limit",
+    ),
+    (
+        r"is (starting up|shutting down|in recovery mode|not yet accepting)",
+        "wait until it is ready",
+    ),
+    (
+        r"Connection refused|No such file or directory",
+        "check that the server runs, and the host and port in penstock.database",
+    ),
+    (
+        r"timeout expired|timed out|No route to host|Network is unreachable",
+        "no PostgreSQL server answers there; check host, port and firewall",
+    ),
+    (r"name resolution", "check the name servers of this host"),
+    (r"No space left on device", "make room on the server's disk"),
+)
+
+# before what is worth telling: whom we called, which the sentence names already
+CALLED = re.compile(
+    r".*?\bconnection to server [^\n]*? failed: (?:FATAL: +)?", re.DOTALL
+)
+LONGEST = 300
 
 
 def explained(error: psycopg.Error) -> str:
     """Return what a driver says in one line, without its hints and addresses."""
     text = error.diag.message_primary or str(error) or type(error).__name__
-    return " ".join(text.split())[:300]
+    first = CALLED.sub("", text, count=1).strip().partition("\n")[0]
+    return " ".join(first.split())[:LONGEST]
 
 
 def refusal(error: psycopg.Error, place: str, schema: str) -> Misconfigured | None:
@@ -33,25 +83,45 @@ def refusal(error: psycopg.Error, place: str, schema: str) -> Misconfigured | No
     told = explained(error)
     match error:
         case postgres.UndefinedTable() | postgres.InvalidSchemaName():
-            return Misconfigured(f"{place}: {told}; run penstock migrate first")
+            return Misconfigured(f"{place}: {told}; run: penstock migrate")
         case postgres.InsufficientPrivilege():
-            return Misconfigured(
-                f"{place}: {told}; let the owner grant it: "
-                f"grant all on schema {schema} and on all tables in it"
-            )
+            return Misconfigured(f"{place}: {told}; {right_to(told, schema)}")
         case postgres.ReadOnlySqlTransaction():
-            return Misconfigured(
-                f"{place}: {told}; penstock.database must name the primary server"
+            return Misconfigured(f"{place}: {told}; {PRIMARY}")
+        case psycopg.OperationalError():
+            remedy = first_of(MEND, str(error))
+            return (
+                None if remedy is None else Misconfigured(f"{place}: {told}; {remedy}")
             )
         case _:
-            pass
-    if isinstance(error, psycopg.OperationalError):
-        whole = " ".join(str(error).split())
-        for pattern, remedy in SPOKEN:
-            found = re.search(pattern, whole)
-            if found is not None:
-                said = whole[whole.rfind("FATAL:") + len("FATAL:") :].strip() or whole
-                if "FATAL:" not in whole:
-                    said = found[0]
-                return Misconfigured(f"{place}: {said}; {remedy}")
+            return None
+
+
+def unavailable(error: psycopg.Error, place: str) -> StoreUnavailable:
+    """Say what may pass by itself, and what to look at if it does not."""
+    remedy = first_of(PASSING, str(error))
+    told = explained(error)
+    return StoreUnavailable(
+        f"{place}: {told}" if remedy is None else f"{place}: {told}; {remedy}"
+    )
+
+
+def right_to(told: str, schema: str) -> str:
+    """Say who has to grant what was missing."""
+    if "must be owner" in told:
+        return "run it as the owner of the tables, or grant that role to this user"
+    if "temporary tables" in told:
+        return "let its owner run: grant temporary on database … to this user"
+    if "for database" in told:
+        return f"let its owner run: create schema {schema} authorization this user"
+    return (
+        f"let the owner run: grant usage, create on schema {schema}, "
+        f"and: grant all on all tables in schema {schema}, to this user"
+    )
+
+
+def first_of(remedies: tuple[tuple[str, str], ...], told: str) -> str | None:
+    for pattern, remedy in remedies:
+        if re.search(pattern, told):
+            return remedy
     return None

@@ -38,8 +38,15 @@ class PostgresSchema(Schema):
         return bool(self._database.read(self._version))
 
     @override
-    def tend(self, dataset: Dataset) -> None:
-        self._tending(dataset)
+    def tend(self, dataset: Dataset) -> Sequence[str]:
+        return self._tending(dataset)
+
+    @override
+    def untended(self, dataset: Dataset) -> Sequence[str]:
+        is_there = self._database.read(
+            lambda look: stored_columns(look.connection, dataset)
+        )
+        return self._tending.due(dataset) if is_there else []
 
     @override
     def pending(self) -> Sequence[str]:
@@ -75,43 +82,31 @@ class PostgresSchema(Schema):
 
     def _version(self, transaction: Transaction) -> int:
         connection = transaction.connection
-        server = connection.info.server_version // 10_000
-        if server < OLDEST_SERVER:
-            raise Misconfigured(
-                f"{self._database.place}: is PostgreSQL {server}; "
-                f"Penstock needs {OLDEST_SERVER} or newer"
-            )
+        refuse_old(connection, self._database.place)
         if not exists(connection, self._database.schema, "penstock_migration"):
             return 0
+        # by its whole name: a schema that we may not use would be passed over
         row = connection.execute(
-            "select coalesce(max(number), 0) as known from penstock_migration"
+            sql.SQL("select coalesce(max(number), 0) as known from {}").format(
+                sql.Identifier(self._database.schema, "penstock_migration")
+            )
         ).fetchone()
         return 0 if row is None else int(row["known"])
 
     @override
-    def prepare(self, dataset: Dataset) -> None:
-        if self.unprepared(dataset):
-            self._database.write(lambda each: self._prepare(each, dataset))
+    def prepare(self, dataset: Dataset) -> Sequence[str]:
+        if not self.unprepared(dataset):
+            return []
+        return self._database.write(lambda each: self._prepare(each, dataset))
 
     @override
     def unprepared(self, dataset: Dataset) -> Sequence[str]:
-        def work(transaction: Transaction) -> Sequence[str]:
-            stored = stored_columns(transaction.connection, dataset)
-            known = declared_types(transaction, dataset)
-            if not stored or not known:
-                return [f"create table {dataset.name}"]
-            refuse_changes(transaction.connection, dataset, stored, known)
-            return [
-                f"add column {field.name} to {dataset.name}"
-                for field in dataset.fields
-                if field.name not in stored
-            ]
+        return self._database.read(lambda look: steps(look, dataset))
 
-        return self._database.read(work)
-
-    def _prepare(self, transaction: Transaction, dataset: Dataset) -> None:
+    def _prepare(self, transaction: Transaction, dataset: Dataset) -> Sequence[str]:
         connection = transaction.connection
         hold(connection, f"prepare:{self._database.schema}:{dataset.name}")
+        done = steps(transaction, dataset)
         if dataset.search:
             hold(connection, "extension")
             create_extension(connection, self._database.place)
@@ -134,6 +129,29 @@ class PostgresSchema(Schema):
         declared = {field.name: field.type for field in dataset.fields}
         transaction.execute(
             "set_fields", dataset=dataset.name, fields=json.dumps(known | declared)
+        )
+        return done
+
+
+def steps(transaction: Transaction, dataset: Dataset) -> list[str]:
+    """Say what has to be created for a dataset."""
+    stored = stored_columns(transaction.connection, dataset)
+    known = declared_types(transaction, dataset)
+    if not stored or not known:
+        return [f"create table {dataset.name}"]
+    refuse_changes(transaction.connection, dataset, stored, known)
+    return [
+        f"add column {field.name} to {dataset.name}"
+        for field in dataset.fields
+        if field.name not in stored
+    ]
+
+
+def refuse_old(connection: Connection, place: str) -> None:
+    server = connection.info.server_version // 10_000
+    if server < OLDEST_SERVER:
+        raise Misconfigured(
+            f"{place}: is PostgreSQL {server}; Penstock needs {OLDEST_SERVER} or newer"
         )
 
 

@@ -2,8 +2,8 @@
 
 Indexes are most of the cost of storing rows, so an empty table has none but its key's,
 and gets them when its first import has ended, or ten minutes after that began,
-whichever comes first. An index that a declaration gains later is built at once. Both are built
-while others go on reading and writing, by one process at a time.
+whichever comes first. An index that a declaration gains later is built at once. Both
+are built while others go on reading and writing, by one process at a time.
 """
 
 from penstock.adapters.postgres.connections import Connection
@@ -20,16 +20,24 @@ class Tending:
         # datasets whose indexes were all there when we last looked
         self._complete: dict[str, Dataset] = {}
 
-    def __call__(self, dataset: Dataset) -> None:
+    def __call__(self, dataset: Dataset) -> list[str]:
         if self._complete.get(dataset.name) is dataset:
-            return
-        missing = self._database.read(
-            lambda look: missing_indexes(look.connection, look.table(dataset).of)
-        )
+            return []
+        missing = self._missing(dataset)
         if not missing:
             self._complete[dataset.name] = dataset
         elif not self._is_being_loaded(dataset):
-            self._build(dataset)
+            return told(self._build(dataset))
+        return []
+
+    def due(self, dataset: Dataset) -> list[str]:
+        missing = self._missing(dataset)
+        return told(missing) if missing and not self._is_being_loaded(dataset) else []
+
+    def _missing(self, dataset: Dataset) -> list[str]:
+        return self._database.read(
+            lambda look: missing_indexes(look.connection, look.table(dataset).of)
+        )
 
     def _is_being_loaded(self, dataset: Dataset) -> bool:
         def work(transaction: Transaction) -> bool:
@@ -40,7 +48,7 @@ class Tending:
 
         return self._database.read(work)
 
-    def _build(self, dataset: Dataset) -> None:
+    def _build(self, dataset: Dataset) -> list[str]:
         with self._database.alone() as connection:
             number = lock_number(f"index:{self._database.schema}:{dataset.name}")
             row = connection.execute(
@@ -48,12 +56,16 @@ class Tending:
             ).fetchone()
             if row is None or not row["is_ours"]:
                 # another process is at it
-                return
+                return []
             try:
-                build(connection, self._database.table(dataset))
+                return build(connection, self._database.table(dataset))
             finally:
                 if not connection.closed:
                     connection.execute("select pg_advisory_unlock(%s)", (number,))
+
+
+def told(indexes: list[str]) -> list[str]:
+    return [f"build index {name}" for name in indexes]
 
 
 def missing_indexes(connection: Connection, table: Table) -> list[str]:
@@ -68,12 +80,14 @@ def missing_indexes(connection: Connection, table: Table) -> list[str]:
     return [name for name in table.indexes if name not in valid]
 
 
-def build(connection: Connection, table: Table) -> None:
+def build(connection: Connection, table: Table) -> list[str]:
     # PostgreSQL cannot build the index of a partitioned table beside writers
     beside = "" if table.dataset.partition is not None else "concurrently"
-    for name in missing_indexes(connection, table):
+    missing = missing_indexes(connection, table)
+    for name in missing:
         connection.execute(f"drop index {beside} if exists {quoted(name)}".encode())
         connection.execute(
             f"create index {beside} {quoted(name)} on {table.indexes[name]}".encode()
         )
     connection.execute(f"analyze {table.name}".encode())
+    return missing

@@ -3,7 +3,7 @@
 import json
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -66,32 +66,41 @@ class SqliteSchema(Schema):
         return applied
 
     @override
-    def prepare(self, dataset: Dataset) -> None:
+    def prepare(self, dataset: Dataset) -> Sequence[str]:
+        if not self.unprepared(dataset):
+            return []
         table = Table(dataset)
-        if not self._database.read(lambda look: is_prepared(look, dataset, table)):
-            self._database.write(lambda each: create(each, dataset, table))
+        return self._database.write(lambda each: create(each, dataset, table))
 
     @override
     def unprepared(self, dataset: Dataset) -> Sequence[str]:
         table = Table(dataset)
-        if self._database.read(lambda look: is_prepared(look, dataset, table)):
-            return []
-        return [f"create or extend table {dataset.name}"]
+        return self._database.read(lambda look: steps(look, dataset, table))
 
     @override
-    def tend(self, dataset: Dataset) -> None:
+    def tend(self, dataset: Dataset) -> Sequence[str]:
         """Nothing: SQLite keeps its indexes in order while it writes."""
+        return []
+
+    @override
+    def untended(self, dataset: Dataset) -> Sequence[str]:
+        return []
 
 
-def create(transaction: Transaction, dataset: Dataset, table: Table) -> None:
+def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence[str]:
+    done = steps(transaction, dataset, table)
     connection = transaction.connection
     transaction.execute("add_dataset", dataset=dataset.name)
     stored = stored_columns(connection, dataset)
     known = declared_types(transaction, dataset)
     if stored:
         refuse_changes(dataset, stored, known)
-        for column in missing_columns(dataset, stored):
-            connection.execute(column)
+        types = {field.name: COLUMN_TYPES[field.type] for field in dataset.fields}
+        for name in missing(dataset, stored):
+            connection.execute(
+                f"alter table {quoted(dataset.name)} "
+                f"add column {quoted(name)} {types[name]}"
+            )
     else:
         connection.execute(table.create)
     declared = {field.name: field.type for field in dataset.fields}
@@ -100,6 +109,7 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> None:
     )
     for index in table.indexes.values():
         connection.execute(index)
+    return done
 
 
 def refuse_stranger(connection: sqlite3.Connection, path: Path) -> None:
@@ -118,19 +128,20 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("pragma user_version").fetchone()[0])
 
 
-def is_prepared(transaction: Transaction, dataset: Dataset, table: Table) -> bool:
-    """Say whether nothing has to be created for a dataset."""
+def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]:
+    """Say what has to be created for a dataset."""
     connection = transaction.connection
     stored = stored_columns(connection, dataset)
     known = declared_types(transaction, dataset)
     if not stored or not known:
-        return False
+        return [f"create table {dataset.name}"]
     refuse_changes(dataset, stored, known)
-    indexes = {
-        row["name"]
-        for row in connection.execute(f"pragma index_list({quoted(dataset.name)})")
-    }
-    return not missing_columns(dataset, stored) and indexes >= set(table.indexes)
+    found = connection.execute(f"pragma index_list({quoted(dataset.name)})")
+    indexes = {row["name"] for row in found}
+    return [
+        *(f"add column {name} to {dataset.name}" for name in missing(dataset, stored)),
+        *(f"build index {name}" for name in table.indexes if name not in indexes),
+    ]
 
 
 def stored_columns(
@@ -190,10 +201,5 @@ def refuse_changes(
             )
 
 
-def missing_columns(dataset: Dataset, stored: dict[str, sqlite3.Row]) -> list[str]:
-    return [
-        f"alter table {quoted(dataset.name)} "
-        f"add column {quoted(field.name)} {COLUMN_TYPES[field.type]}"
-        for field in dataset.fields
-        if field.name not in stored
-    ]
+def missing(dataset: Dataset, stored: Mapping[str, object]) -> list[str]:
+    return [field.name for field in dataset.fields if field.name not in stored]

@@ -1,23 +1,21 @@
 """Write, check and prepare: `init`, `check`, `migrate`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from penstock.domain.dataset import Dataset
+from penstock.entrypoints.cli.check import as_documents, pending, try_all
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
     counted,
     ignore,
-    look,
     print_json,
     read_settings,
 )
-from penstock.errors import Misconfigured, PenstockError
-from penstock.settings import STARTER
+from penstock.errors import Misconfigured
+from penstock.settings import STARTER, Settings
 from penstock.wiring import Penstock, load_transform, opened
 
 
@@ -45,8 +43,14 @@ def check(
     config: Config = DEFAULT_CONFIG,
     connect: Annotated[
         bool,
-        typer.Option("--connect", help="Also try the database and one request each."),
+        typer.Option("--connect", help="Also try the servers and one request each."),
     ] = False,
+    threads: Annotated[
+        int,
+        typer.Option(
+            "--threads", min=1, max=64, help="Of a worker that would be started."
+        ),
+    ] = 4,
     as_json: AsJson = False,
 ) -> None:
     """Validate the configuration; nothing is changed."""
@@ -58,10 +62,10 @@ def check(
         "datasets": sorted(settings.datasets),
         "budgets": sorted(settings.budgets),
     }
-    tried = try_all(config) if connect else []
+    found = try_all(config, threads=threads) if connect else []
+    tried = as_documents(found, settings)
     if connect:
         told["connections"] = tried
-    failed = [each for each in tried if not each["ok"]]
     if as_json:
         print_json(told)
     else:
@@ -72,64 +76,59 @@ def check(
         for each in tried:
             mark = "ok  " if each["ok"] else "FAIL"
             typer.echo(f"{mark} {each['what']}: {each['detail']}")
-    if failed:
+    if not all(each["ok"] for each in tried):
         raise typer.Exit(1)
 
 
-def try_all(config: Path) -> list[dict[str, object]]:
-    tried = []
-    try:
-        with look(config) as penstock:
-            path = penstock.settings.sqlite_path
-            is_there = path is not None and path.exists()
-            has_folder = path is not None and path.parent.is_dir()
-            detail = str(penstock.settings.database)
-            if not has_folder:
-                detail += " cannot be created: there is no such folder"
-            elif not is_there:
-                detail += " is not there yet; run or migrate will create it"
-            tried.append({"what": "database", "ok": has_folder, "detail": detail})
-            tried += [
-                try_sample(penstock, dataset)
-                for dataset in penstock.settings.datasets.values()
-            ]
-    except PenstockError as error:
-        tried.append({"what": "database", "ok": False, "detail": str(error)})
-    return tried
-
-
-def try_sample(penstock: Penstock, dataset: Dataset) -> dict[str, object]:
-    """Ask for one page, and say whether it is what was declared."""
-    what = f"datasets.{dataset.name}"
-    try:
-        found = penstock.sample(
-            dataset,
-            penstock.source(dataset),
-            penstock.budget(dataset),
-            longest=penstock.settings.longest_wait,
-        )
-    except PenstockError as error:
-        told = penstock.settings.redact(str(error))
-        return {"what": what, "ok": False, "detail": told}
-    if found.moved_to is not None:
-        return {"what": what, "ok": True, "detail": f"redirects to {found.moved_to}"}
-    detail = f"{counted(found.rows, 'record')} in the first page, {found.valid} valid"
-    if found.complaint is not None:
-        detail += f"; the first that is not: {found.complaint}"
-    is_mostly_valid = found.valid * 2 >= found.rows
-    return {"what": what, "ok": is_mostly_valid, "detail": detail}
-
-
-def migrate(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """Create or update the tables."""
+def migrate(
+    check_only: Annotated[
+        bool,
+        typer.Option("--check", help="Only say what would be done; exit 1 if any is."),
+    ] = False,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Create or update the tables, and build the indexes that are due."""
     settings = read_settings(config)
+    if check_only:
+        steps = look_ahead(settings)
+        tell_steps("pending", steps, settings, as_json=as_json)
+        if steps:
+            raise typer.Exit(1)
+        return
     with opened(settings, ignore) as penstock:
-        applied = list(penstock.stores.schema.migrate())
-        for dataset in settings.datasets.values():
-            penstock.stores.schema.prepare(dataset)
+        steps = bring_up_to_date(penstock)
+    tell_steps("applied", steps, settings, as_json=as_json)
+
+
+def look_ahead(settings: Settings) -> list[str]:
+    path = settings.sqlite_path
+    # opening a file would create it
+    is_new = path is not None and not path.exists()
+    with opened(settings, ignore, scratch=is_new) as penstock:
+        return pending(penstock)
+
+
+def bring_up_to_date(penstock: Penstock) -> list[str]:
+    """Do what is pending; return what was done, by us and not by others meanwhile."""
+    schema, datasets = penstock.stores.schema, penstock.settings.datasets.values()
+    done = [*schema.migrate()]
+    for dataset in datasets:
+        # a declaration that is refused leaves the tables of the others alone as well
+        schema.unprepared(dataset)
+    for dataset in datasets:
+        done += schema.prepare(dataset)
+    for dataset in datasets:
+        done += schema.tend(dataset)
+    return done
+
+
+def tell_steps(
+    what: str, steps: list[str], settings: Settings, *, as_json: bool
+) -> None:
     if as_json:
-        print_json({"applied": applied, "datasets": sorted(settings.datasets)})
-    elif applied:
-        typer.echo(f"Applied {', '.join(applied)}.")
+        print_json({what: steps, "datasets": sorted(settings.datasets)})
+    elif steps:
+        typer.echo("\n  ".join([f"{what.capitalize()}:", *steps]))
     else:
         typer.echo("The schema is up to date.")
