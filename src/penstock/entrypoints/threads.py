@@ -23,6 +23,8 @@ LISTEN_EVERY = 0.05
 SHORTEST_REST = 0.1
 # how long a thread rests after the store failed it
 REST = 1.0
+# whoever is to stop when nothing is left looks so often, in seconds, whether that is so
+LONGEST_UNTIL_IDLE = 1.0
 SWEEP_EVERY = 2.0
 
 
@@ -131,7 +133,8 @@ class Shift:
             self._attempt(self._sweep)
             if until_idle and self._attempt(self._is_idle):
                 return
-            self._attempt(partial(self._rest, work, rings))
+            longest = LONGEST_UNTIL_IDLE if until_idle else float("inf")
+            self._attempt(partial(self._rest, work, rings, longest=longest))
 
     def _attempt(self, action: Callable[[], bool]) -> bool:
         """Do something that the store may fail; nothing kills a thread but a fault
@@ -151,9 +154,9 @@ class Shift:
             self._halt.wait(REST)
         return False
 
-    def _rest(self, work: Work, rings: int) -> bool:
+    def _rest(self, work: Work, rings: int, *, longest: float) -> bool:
         """Sleep until something may be due, or until the bell rings."""
-        longest = work.rest(self._bell.patience).total_seconds()
+        longest = min(work.rest(self._bell.patience).total_seconds(), longest)
         # spread, so that those who fell asleep together do not ask together
         spread = 0.5 + random.random()  # noqa: S311 (no secret)
         deadline = time.monotonic() + max(longest, SHORTEST_REST) * spread
