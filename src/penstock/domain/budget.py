@@ -109,6 +109,8 @@ class Grant:
     wait: timedelta
     # what `full_at` became, so that only the last reservation is given back
     full_at: Mapping[str, int]
+    # which memory counted it, in a store that may lose its memory
+    incarnation: str = ""
 
 
 def reserve(

@@ -1,0 +1,29 @@
+-- Return an unused token, as far as nobody has reserved behind it.
+
+local given = cjson.decode(ARGV[2])
+
+-- what a lost memory had reserved is no longer counted
+if not is_known or incarnation ~= given.incarnation then
+  return 0
+end
+
+local is_settled = {}
+for _, limit in ipairs(given.limits) do
+  local field = limit.field
+  local stored = redis.call('HGET', key, field)
+  if not is_settled[field] and stored then
+    is_settled[field] = true
+    if limit.requests then
+      local counted = parse(stored)
+      local number = math.floor(given.slot / limit.width)
+      if (counted[number] or 0) > 0 then
+        counted[number] = counted[number] - 1
+        redis.call('HSET', key, field, written(counted))
+      end
+    elseif tonumber(stored) == given.full_at[field] then
+      redis.call('HSET', key, field, whole(tonumber(stored) - limit.interval))
+    end
+  end
+end
+redis.call('HINCRBY', key, 'taken', -1)
+return 1

@@ -1,0 +1,7 @@
+-- Read fields of a budget as they are now.
+
+if not is_known then
+  return unknown()
+end
+
+return {'known', now, incarnation, redis.call('HMGET', key, unpack(ARGV, 2))}

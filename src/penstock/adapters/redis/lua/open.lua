@@ -1,0 +1,9 @@
+-- Open a closed or stopped budget.
+
+local lifetime = tonumber(ARGV[2])
+
+if not is_known then
+  return changed(lifetime)
+end
+
+redis.call('HDEL', key, 'stopped', 'closed_until', 'closed_reason')

@@ -1,0 +1,73 @@
+-- What every script begins with: the clock, and the one hash that is a budget.
+--
+-- incarnation     who made this memory: the server's run, and a random part
+-- full_at:<w>     a smooth limit: microseconds at which its bucket is full again
+-- quota:<w>       a quota: "bucket:requests bucket:requests ..."
+-- taken           tokens that were not given back, for the operator
+-- reserved        tokens ever reserved; noted: how many of them the database knows
+-- closed_until, closed_reason, stopped
+-- changes         counts what was said about a budget while its memory was lost
+
+local key = KEYS[1]
+
+-- numbers are doubles, which are exact below this: until the year 2255
+local EXACT = 9007199254740992
+
+local function whole(number)
+  assert(number == math.floor(number) and number < EXACT, 'not a whole number')
+  return string.format('%.0f', number)
+end
+
+local function clock()
+  -- only tests bring a clock of their own
+  if ARGV[1] ~= '' then
+    return tonumber(ARGV[1])
+  end
+  local told = redis.call('TIME')
+  return tonumber(told[1]) * 1000000 + tonumber(told[2])
+end
+
+local now = clock()
+
+-- A server that was started again may have read an old copy, and one that took over may
+-- have missed the last writes. Neither has the name of the run that counted.
+local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or 'unnamed'
+
+local incarnation = redis.call('HGET', key, 'incarnation')
+local is_known = incarnation and string.match(incarnation, '^(.*):') == server
+
+local function unknown()
+  return {'unknown', now, server, redis.call('HGET', key, 'changes') or '0'}
+end
+
+-- No memory is kept shorter than it counts, nor forgotten before a closure ends.
+local function keep(milliseconds)
+  local closed_until = tonumber(redis.call('HGET', key, 'closed_until') or 0)
+  local left = math.max(math.ceil((closed_until - now) / 1000), 0)
+  local wanted = milliseconds + left
+  if redis.call('PTTL', key) < wanted then
+    redis.call('PEXPIRE', key, whole(wanted))
+  end
+end
+
+-- Whoever restores a lost memory from the database must look there again.
+local function changed(milliseconds)
+  redis.call('HINCRBY', key, 'changes', 1)
+  keep(milliseconds)
+end
+
+local function parse(text)
+  local counted = {}
+  for number, count in string.gmatch(text or '', '(%d+):(%d+)') do
+    counted[tonumber(number)] = tonumber(count)
+  end
+  return counted
+end
+
+local function written(counted)
+  local pairs_of = {}
+  for number, count in pairs(counted) do
+    pairs_of[#pairs_of + 1] = whole(number) .. ':' .. whole(count)
+  end
+  return table.concat(pairs_of, ' ')
+end

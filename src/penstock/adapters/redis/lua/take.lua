@@ -1,0 +1,127 @@
+-- Reserve a token for each who asks, in their order; who would wait longer than they may
+-- is told how long, and nothing is reserved for them. These are the decisions of
+-- penstock.domain.budget on the same whole numbers; a property test holds them together.
+
+local asked = cjson.decode(ARGV[2])
+
+if not is_known then
+  return unknown()
+end
+
+local names = {'stopped', 'closed_until', 'reserved', 'noted', 'taken'}
+for _, limit in ipairs(asked.limits) do
+  names[#names + 1] = limit.field
+end
+local stored = {}
+for place, value in ipairs(redis.call('HMGET', key, unpack(names))) do
+  stored[names[place]] = value
+end
+
+if stored.stopped then
+  return {'stopped', stored.stopped}
+end
+
+local used = {}
+for _, limit in ipairs(asked.limits) do
+  if limit.requests then
+    used[limit.field] = parse(stored[limit.field])
+  else
+    local full_at = tonumber(stored[limit.field] or 0)
+    -- further ahead than any store reserves: the clock was set back
+    if full_at > now + asked.most_ahead + limit.depth then
+      full_at = 0
+    end
+    used[limit.field] = full_at
+  end
+end
+
+local function earliest(limit, slot)
+  if not limit.requests then
+    return used[limit.field] + limit.interval - limit.depth
+  end
+  local counted = used[limit.field]
+  local oldest = math.floor((slot - limit.period) / limit.width)
+  local room, numbers = limit.requests, {}
+  for number, count in pairs(counted) do
+    if number >= oldest then
+      room = room - count
+      numbers[#numbers + 1] = number
+    end
+  end
+  if room > 0 then
+    return slot
+  end
+  table.sort(numbers)
+  for _, number in ipairs(numbers) do
+    if room > 0 then
+      break
+    end
+    room = room + counted[number]
+    slot = (number + 1) * limit.width + limit.period
+  end
+  return slot
+end
+
+local function count(limit, slot)
+  local counted = used[limit.field]
+  local oldest = math.floor((now - limit.period) / limit.width)
+  for number in pairs(counted) do
+    if number < oldest then
+      counted[number] = nil
+    end
+  end
+  local number = math.floor(slot / limit.width)
+  counted[number] = (counted[number] or 0) + 1
+end
+
+local function reserve(slot)
+  local is_counted = {}
+  for _, limit in ipairs(asked.limits) do
+    if not limit.requests then
+      used[limit.field] = math.max(used[limit.field], slot) + limit.interval
+    elseif not is_counted[limit.field] then
+      is_counted[limit.field] = true
+      count(limit, slot)
+    end
+  end
+end
+
+local answers, granted = {}, 0
+for place, longest in ipairs(asked.longest) do
+  local slot = math.max(now, tonumber(stored.closed_until or 0))
+  for _, limit in ipairs(asked.limits) do
+    slot = math.max(slot, earliest(limit, slot))
+  end
+  assert(slot < EXACT, 'the slot lies too far ahead')
+  if slot - now > longest then
+    answers[place] = {0, slot}
+  else
+    granted = granted + 1
+    reserve(slot)
+    local answer = {1, slot}
+    for _, limit in ipairs(asked.limits) do
+      if not limit.requests then
+        answer[#answer + 1] = used[limit.field]
+      end
+    end
+    answers[place] = answer
+  end
+end
+
+local reserved = tonumber(stored.reserved or 0) + granted
+-- below zero: the database does not even know that this memory exists
+local unnoted = stored.noted and reserved - tonumber(stored.noted) or -1
+
+if granted > 0 then
+  local taken = tonumber(stored.taken or 0) + granted
+  local fields = {'reserved', whole(reserved), 'taken', whole(taken)}
+  for _, limit in ipairs(asked.limits) do
+    fields[#fields + 1] = limit.field
+    local use = used[limit.field]
+    fields[#fields + 1] = limit.requests and written(use) or whole(use)
+  end
+  redis.call('HSET', key, unpack(fields))
+  keep(asked.lifetime)
+end
+
+return {'answered', now, incarnation, unnoted, answers}
