@@ -1,10 +1,11 @@
 """Connections to one server: bounded, with time limits, and given up when they hang."""
 
-import logging
 import os
+import select
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -12,8 +13,8 @@ from typing import Any, TypeAlias
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
-from psycopg_pool import ConnectionPool
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
@@ -23,10 +24,6 @@ CONNECT_TIMEOUT = 5
 MAX_IDLE = 60.0
 # what the network may take beyond what the server may, in seconds
 GRACE = 2.0
-
-# the pool tells its troubles to a log that nobody set up, and Python would print them;
-# whoever waits for a connection is told why there is none
-logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 def parameters(url: str, *, schema: str, limit: timedelta) -> dict[str, Any]:
@@ -44,6 +41,8 @@ def parameters(url: str, *, schema: str, limit: timedelta) -> dict[str, Any]:
         "lock_timeout": milliseconds,
         "idle_in_transaction_session_timeout": milliseconds,
         "timezone": "UTC",
+        # each statement sees what was committed before it, whatever the server prefers
+        "default_transaction_isolation": r"read\ committed",
         # rows are found by key: a plan made for an empty table must hold for a full one
         "plan_cache_mode": "force_custom_plan",
     }
@@ -59,7 +58,10 @@ def parameters(url: str, *, schema: str, limit: timedelta) -> dict[str, Any]:
 
 
 class Connections:
-    """A pool whose connections never hang.
+    """Connections that are shared, of which there are never more than allowed.
+
+    Each is opened by whoever needs it, who so hears at once why none can be had, and
+    whether the server is back.
 
     A server that was cut off says nothing, and the driver would wait for it for ever.
     So each use has a deadline of its own, and one thread closes the sockets of those
@@ -69,20 +71,13 @@ class Connections:
     def __init__(self, how: dict[str, Any], *, most: int, limit: timedelta) -> None:
         self.how = how
         self._limit = limit.total_seconds()
-        self._lock = threading.Lock()
+        self._most = most
+        self._places = threading.BoundedSemaphore(most)
+        # the one used last at the end, each with the time at which it was given back
+        self._idle: deque[tuple[Connection, float]] = deque()
         self._deadlines: dict[Connection, float] = {}
         self._closing = threading.Event()
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
-            kwargs={**how, "autocommit": True, "row_factory": dict_row},
-            connection_class=psycopg.Connection[DictRow],
-            min_size=0,
-            max_size=most,
-            max_idle=MAX_IDLE,
-            # the next who asks tries again: the pool's own pauses grow too long
-            reconnect_timeout=1.0,
-            timeout=self._limit,
-            open=False,
-        )
+        self._lock = threading.Lock()
         self._watch: threading.Thread | None = None
 
     def open_one(self) -> Connection:
@@ -93,12 +88,18 @@ class Connections:
     def one(self, *, patience: float | None = None) -> Iterator[Connection]:
         """Borrow a connection; `patience` is how long it may be used, in seconds."""
         self._start()
-        connection = self._pool.getconn()
+        if not self._places.acquire(timeout=self._limit):
+            told = f"all {self._most} connections were in use for {self._limit:g} s"
+            raise psycopg.OperationalError(told)
         try:
-            with self.watched(connection, patience=patience):
-                yield connection
+            connection = self._idle_one() or self.open_one()
+            try:
+                with self.watched(connection, patience=patience):
+                    yield connection
+            finally:
+                self._give_back(connection)
         finally:
-            self._pool.putconn(connection)
+            self._places.release()
 
     @contextmanager
     def watched(
@@ -117,36 +118,68 @@ class Connections:
         if connection in self._deadlines:
             self._deadlines[connection] = time.monotonic() + self._limit + GRACE
 
-    def discard_idle(self) -> None:
-        """Drop connections that a restart of the server has broken."""
-        self._start()
-        self._pool.check()
-
     def close(self) -> None:
         self._closing.set()
         if self._watch is not None:
             self._watch.join()
-            self._pool.close()
+        while self._idle:
+            self._idle.pop()[0].close()
+
+    def _idle_one(self) -> Connection | None:
+        while True:
+            try:
+                connection, _ = self._idle.pop()
+            except IndexError:
+                return None
+            if is_quiet(connection):
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: Connection) -> None:
+        status = connection.info.transaction_status
+        if status is not TransactionStatus.IDLE or self._closing.is_set():
+            connection.close()
+        else:
+            self._idle.append((connection, time.monotonic()))
 
     def _start(self) -> None:
-        if self._watch is None:
-            # the pool knows only that it waited; an attempt of our own tells why
-            self.open_one().close()
         with self._lock:
             if self._watch is None:
-                self._pool.open()
                 self._watch = threading.Thread(
-                    target=self._end_overdue, name="postgres-deadlines", daemon=True
+                    target=self._look_after, name="postgres-deadlines", daemon=True
                 )
                 self._watch.start()
 
-    def _end_overdue(self) -> None:
+    def _look_after(self) -> None:
         while not self._closing.wait(0.25):
             now = time.monotonic()
             for connection, deadline in list(self._deadlines.items()):
                 if now > deadline:
                     self._deadlines.pop(connection, None)
                     hang_up(connection)
+            self._close_idle(now)
+
+    def _close_idle(self, now: float) -> None:
+        """Close what has not been used for long, but for one."""
+        while len(self._idle) > 1 and now - self._idle[0][1] > MAX_IDLE:
+            try:
+                connection, since = self._idle.popleft()
+            except IndexError:
+                return
+            if now - since <= MAX_IDLE:
+                # the others were taken meanwhile
+                self._idle.appendleft((connection, since))
+                return
+            connection.close()
+
+
+def is_quiet(connection: Connection) -> bool:
+    """Say whether an idle connection has heard nothing: what it hears is its end."""
+    if connection.closed:
+        return False
+    line = select.poll()
+    line.register(connection.fileno(), select.POLLIN)
+    return not line.poll(0)
 
 
 def hang_up(connection: Connection) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import psycopg
 from psycopg import errors as postgres
 from psycopg.rows import DictRow
-from psycopg_pool import PoolTimeout
 from typing_extensions import override
 
 from penstock.adapters.postgres.connections import Connection, Connections, parameters
@@ -28,11 +27,17 @@ BEGIN = "begin; select pg_current_xact_id()::text as xid"
 # conflicts that the server resolves by asking one side to begin anew
 CONFLICTS = (postgres.SerializationFailure, postgres.DeadlockDetected)
 MOST_CONFLICTS = 10
-# the line broke, or the server is starting, stopping or full
+# the line broke, or the server is starting, stopping or full, or has ended a
+# transaction whose worker had been stopped in the middle of it
 BROKEN = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
+    postgres.IdleInTransactionSessionTimeout,
 )
+# more than the server can ever take, which its driver calls operational, too
+TOO_MUCH = (postgres.ProgramLimitExceeded, postgres.StatementTooComplex)
+# how long one question whether a commit took effect may take, in seconds
+ASK_FOR = 2.0
 FIRST_REST, LONGEST_REST = 0.05, 1.0
 
 
@@ -168,6 +173,8 @@ class Database(sql.Database):
                 time.sleep(random.random() * 0.02 * conflicts)  # noqa: S311 (no secret)
             except postgres.QueryCanceled as error:
                 raise self._unavailable(error) from error
+            except TOO_MUCH as error:
+                raise self._refused(error) from error
             except BROKEN as error:
                 told = refusal(error, self.place, self.schema)
                 if told is not None:
@@ -209,7 +216,7 @@ class Database(sql.Database):
         deadline = time.monotonic() + self._limit
         while True:
             try:
-                with self.connections.one() as connection:
+                with self.connections.one(patience=ASK_FOR) as connection:
                     status = status_of(connection, xid)
             except BROKEN as error:
                 if time.monotonic() > deadline:
@@ -235,15 +242,6 @@ class Database(sql.Database):
         return StoreRefused(f"{self.place}: {explained(error)}")
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
-        if isinstance(error, PoolTimeout):
-            # the pool knows only that it waited; an attempt of our own tells why
-            try:
-                self.connections.open_one().close()
-            except psycopg.Error as reason:
-                told = refusal(reason, self.place, self.schema)
-                if told is not None:
-                    raise told from reason
-                error = reason
         return unavailable(error, self.place)
 
 

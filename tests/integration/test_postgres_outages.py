@@ -1,0 +1,537 @@
+"""Servers that crash, lines that break, workers that stop: nothing is lost."""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.adapters.postgres.database import Transaction
+from penstock.domain.dataset import Dataset
+from penstock.domain.job import JobStatus, Lease, Mode
+from penstock.errors import LeaseLost, PenstockError, StoreRefused, StoreUnavailable
+from penstock.ports import JobFilter, Stores
+from tests.builders import (
+    SECOND,
+    TIMEOUT,
+    batch,
+    budget,
+    claim,
+    claim_any,
+    dataset,
+    ids,
+    job_of,
+    last,
+    per_second,
+    plan,
+    record,
+    run,
+)
+from tests.integration.postgres import Place, opened, own_schema
+from tests.integration.racing import in_threads
+from tests.proxy import Proxy
+from tests.services.private import PrivatePostgres
+
+POI = dataset()
+# as the driver sends it: a kind, a length, the text
+COMMIT = b"Q\x00\x00\x00\x0bcommit\x00"
+LIMIT = timedelta(seconds=2)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PrivatePostgres]:
+    """Start a server that may be crashed, once for all that do so."""
+    with PrivatePostgres() as server:
+        yield server
+
+
+@pytest.fixture
+def place(server: PrivatePostgres) -> Iterator[Place]:
+    with own_schema(server.url) as place:
+        yield place
+
+
+@pytest.fixture
+def proxy(server: PrivatePostgres) -> Iterator[Proxy]:
+    with Proxy("127.0.0.1", server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def stores(place: Place) -> Iterator[Stores]:
+    """Open the stores without any trouble on the way."""
+    with opened(place) as (stores, _):
+        stores.schema.migrate()
+        yield stores
+
+
+@pytest.fixture
+def led(stores: Stores, place: Place, proxy: Proxy) -> Iterator[Stores]:
+    """Open the same stores by way of the proxy."""
+    with opened(Place(proxy.via(place.url), place.schema), limit=LIMIT) as (led, _):
+        yield led
+
+
+def committed(stores: Stores, lease: Lease) -> list[int]:
+    return [page.page_seq for _, page in stores.jobs.pages([lease.job])]
+
+
+class TestACrash:
+    def test_pages_are_committed_once_across_crashes(
+        self, server: PrivatePostgres, stores: Stores, place
+    ):
+        shards, pages = 3, 60
+        plan(stores, POI, *map(str, range(shards)))
+        leases = [claim(stores, POI) for _ in range(shards)]
+        done = [0] * shards
+
+        def commit(shard: int) -> None:
+            with opened(place, limit=timedelta(seconds=30)) as (own, _):
+                lease = leases[shard]
+                for number in range(pages):
+                    page = batch(record(shard * 1000 + number, f"{number}"))
+                    lease, counts = own.ledger.commit_page(POI, lease, page)
+                    assert counts.inserted == 1
+                    done[shard] += 1
+
+        def crash() -> None:
+            for part in (1, 2):
+                while sum(done) < part * shards * pages // 3:
+                    time.sleep(0.01)
+                server.restart("immediate")
+
+        crashing = threading.Thread(target=crash, daemon=True)
+        crashing.start()
+        told = in_threads(*(lambda n=n: commit(n) for n in range(shards)))
+        crashing.join(60)
+
+        assert told == [None] * shards
+        for lease in leases:
+            assert committed(stores, lease) == list(range(1, pages + 1))
+        known, _ = stores.imports.get(leases[0].import_id)
+        assert known.counts.inserted == known.counts.pages == shards * pages
+        assert len(ids(stores, POI)) == shards * pages
+        numbers = place.ask("select seq from penstock_change order by seq")
+        assert [seq for (seq,) in numbers] == list(range(1, shards * pages + 1))
+
+    def test_a_server_that_is_away_is_told_and_comes_back(
+        self, server: PrivatePostgres, stores: Stores, place
+    ):
+        with opened(place, limit=SECOND) as (hurried, _):
+            plan(hurried, POI)
+            lease = claim(hurried, POI)
+            server.stop("fast")
+            began = time.monotonic()
+
+            with pytest.raises(StoreUnavailable):
+                hurried.ledger.commit_page(POI, lease, batch(record(1)))
+
+            assert time.monotonic() - began < 6
+            server.start()
+            hurried.ledger.commit_page(POI, lease, batch(record(1)))
+        assert ids(stores, POI) == [1]
+
+    def test_the_bell_rings_again_after_a_restart(
+        self, server: PrivatePostgres, stores: Stores
+    ):
+        plan(stores, POI, mode=Mode.DELTA)
+        # a listener that has just begun tells of what may have been before
+        heard(stores, after=0)
+        server.restart("immediate")
+        heard(stores, after=stores.bell.rings)
+        settled(stores)
+        before = stores.bell.rings
+
+        plan(stores, POI)
+
+        heard(stores, after=before)
+
+
+def heard(stores: Stores, *, after: int) -> None:
+    deadline = time.monotonic() + 20
+    while stores.bell.rings <= after:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def settled(stores: Stores) -> None:
+    """Wait until it has not rung for a while."""
+    rings = -1
+    while rings != stores.bell.rings:
+        rings = stores.bell.rings
+        time.sleep(1.2)
+
+
+class TestTheBell:
+    def test_it_rings_when_there_is_work(self, stores: Stores):
+        heard(stores, after=0)
+        settled(stores)
+        before = stores.bell.rings
+        plan(stores, POI)
+        heard(stores, after=before)
+        lease = claim(stores, POI)
+        stores.ledger.fail(lease, TIMEOUT)
+        settled(stores)
+        before = stores.bell.rings
+
+        stores.jobs.retry(lease.job)
+
+        heard(stores, after=before)
+
+    def test_it_does_not_ring_for_another_schema(self, stores: Stores, server):
+        heard(stores, after=0)
+        settled(stores)
+        before = stores.bell.rings
+        with own_schema(server.url) as elsewhere, opened(elsewhere) as (other, _):
+            other.schema.migrate()
+            plan(other, POI)
+
+        time.sleep(0.5)
+
+        assert stores.bell.rings == before
+
+
+class TestALostReply:
+    def test_a_commit_that_took_effect_is_known_to_have(
+        self, led: Stores, stores: Stores, proxy: Proxy
+    ):
+        plan(stores, POI)
+        lease = claim(led, POI)
+        proxy.lose_reply_after(COMMIT)
+
+        lease, counts = led.ledger.commit_page(POI, lease, batch(record(1)))
+
+        assert proxy.lost_replies == 1
+        assert (lease.page_seq, counts.inserted) == (1, 1)
+        assert committed(stores, lease) == [1]
+        led.ledger.commit_page(POI, lease, last(record(2)))
+        assert stores.imports.get(lease.import_id)[0].counts.inserted == 2
+
+    def test_a_commit_that_never_arrived_is_repeated(
+        self, led: Stores, stores: Stores, proxy: Proxy
+    ):
+        plan(stores, POI)
+        lease = claim(led, POI)
+        times: list[bytes] = []
+
+        def swallow(piece: bytes) -> bool:
+            if COMMIT in piece and not times:
+                times.append(piece)
+                raise ConnectionResetError
+            return False
+
+        proxy.lose_reply_after(swallow)
+
+        lease, counts = led.ledger.commit_page(POI, lease, batch(record(1)))
+
+        assert len(times) == 1
+        assert counts.inserted == 1
+        assert committed(stores, lease) == [1]
+
+    def test_a_claim_is_not_lost(self, led: Stores, stores: Stores, proxy: Proxy):
+        plan(stores, POI)
+        proxy.lose_reply_after(COMMIT)
+
+        lease = claim(led, POI)
+
+        assert proxy.lost_replies == 1
+        assert lease.fence == job_of(stores, lease).fence == 1
+        assert job_of(stores, lease).status is JobStatus.LEASED
+
+    def test_a_token_is_taken_once(self, led: Stores, stores: Stores, proxy: Proxy):
+        slow = budget(per_second(1), burst=9)
+        led.budgets.take(slow, longest=SECOND)
+        proxy.lose_reply_after(COMMIT)
+
+        led.budgets.take(slow, longest=SECOND)
+
+        assert proxy.lost_replies == 1
+        assert stores.budgets.state(slow).taken == 2
+
+    def test_a_planner_gets_its_import(self, led: Stores, stores: Stores, proxy: Proxy):
+        stores.schema.prepare(POI)
+        proxy.lose_reply_after(COMMIT)
+
+        begun, resumed = led.imports.begin(
+            POI, Mode.FULL, declaration="d1", since=None, until=None
+        )
+
+        assert proxy.lost_replies == 1
+        assert not resumed
+        assert stores.imports.peek(begun.id) == begun
+
+
+class TestSilence:
+    """A line on which nothing comes, not even that it is broken."""
+
+    def test_nobody_waits_longer_than_a_commit_may_take(
+        self, led: Stores, stores: Stores, proxy: Proxy
+    ):
+        plan(stores, POI)
+        lease = claim(led, POI)
+        proxy.black_hole()
+        began = time.monotonic()
+
+        told = in_threads(
+            lambda: led.ledger.commit_page(POI, lease, batch(record(1))),
+            lambda: led.ledger.renew(lease),
+            led.jobs.now,
+            lambda: claim_any(led, {"poi": "d1"}),
+        )
+
+        assert all(isinstance(each, StoreUnavailable) for each in told)
+        assert time.monotonic() - began < LIMIT.total_seconds() + 8
+        proxy.mend()
+        led.ledger.commit_page(POI, lease, batch(record(1)))
+        assert ids(stores, POI) == [1]
+
+    def test_a_commit_that_is_never_answered_is_told(
+        self, led: Stores, stores: Stores, proxy: Proxy
+    ):
+        """It may have taken effect; the ledger knows, and the fence protects it."""
+        plan(stores, POI)
+        lease = claim(led, POI)
+
+        def silence(piece: bytes) -> bool:
+            if COMMIT in piece:
+                proxy.is_black_hole = True
+                for link in proxy._links:
+                    link.is_silent = True
+            return False
+
+        proxy.lose_reply_after(silence)
+        began = time.monotonic()
+
+        with pytest.raises(StoreUnavailable):
+            led.ledger.commit_page(POI, lease, batch(record(1)))
+
+        assert time.monotonic() - began < 2 * LIMIT.total_seconds() + 8
+        proxy.mend()
+        assert committed(stores, lease) == [1]
+        with pytest.raises(LeaseLost):
+            led.ledger.commit_page(POI, lease, batch(record(2)))
+        assert ids(stores, POI) == [1]
+
+    def test_silence_that_ends_soon_enough_is_not_noticed(
+        self, led: Stores, stores: Stores, proxy: Proxy
+    ):
+        plan(stores, POI)
+        lease = claim(led, POI)
+        proxy.delay(0.05)
+
+        lease, _ = led.ledger.commit_page(POI, lease, batch(record(1)))
+
+        assert committed(stores, lease) == [1]
+
+
+def stop_in_mid_transaction(place: Place, lease: Lease, told: Any) -> None:
+    """Hold a job's row, be stopped, and go on as if nothing had happened."""
+    with opened(place, limit=LIMIT) as (stores, database):
+
+        def stop_once(transaction: Transaction) -> None:
+            transaction.execute("count_page", job=lease.job, **NOTHING)
+            if not stopped:
+                stopped.append(True)
+                told.put(os.getpid())
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+        stopped: list[bool] = []
+        for deed in (
+            lambda: database.write(stop_once),
+            lambda: stores.ledger.commit_page(POI, lease, batch(record(2))),
+        ):
+            try:
+                deed()
+                told.put(None)
+            except PenstockError as error:
+                told.put(type(error))
+
+
+NOTHING = dict.fromkeys(
+    (
+        *("requests", "seen", "inserted", "updated"),
+        *("unchanged", "quarantined", "dropped"),
+    ),
+    0,
+)
+
+
+class TestAStoppedWorker:
+    def test_it_does_not_hold_others_up_for_long(self, stores: Stores, place):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        context = multiprocessing.get_context("forkserver")
+        told = context.SimpleQueue()
+        zombie = context.Process(
+            target=stop_in_mid_transaction, args=(place, lease, told)
+        )
+        zombie.start()
+        # its own time is up, too, when it wakes
+        pid = told.get()
+        began = time.monotonic()
+
+        stores.ledger.commit_page(POI, lease, batch(record(1)))
+
+        waited = time.monotonic() - began
+        os.kill(pid, signal.SIGCONT)
+        assert waited < LIMIT.total_seconds() + 2
+        assert [told.get(), told.get()] == [StoreUnavailable, LeaseLost]
+        zombie.join()
+        assert ids(stores, POI) == [1]
+
+
+def end_sessions(place: Place) -> int:
+    """Let an administrator end all connections of the schema's users."""
+    told = place.ask(
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
+        "where application_name = 'penstock' and pid <> pg_backend_pid()"
+    )
+    return len(told)
+
+
+CALLS: dict[str, Callable[[Stores, Lease], object]] = {
+    "claim": lambda stores, lease: claim(stores, POI),
+    "commit_page": lambda stores, lease: stores.ledger.commit_page(
+        POI, lease, batch(record(9))
+    ),
+    "renew": lambda stores, lease: stores.ledger.renew(lease),
+    "rows": lambda stores, lease: list(stores.records.rows(POI)),
+    "count": lambda stores, lease: stores.records.count(POI),
+    "find": lambda stores, lease: stores.jobs.find(JobFilter(), after=None, limit=9),
+    "take": lambda stores, lease: stores.budgets.take(
+        budget(per_second(9)), longest=SECOND
+    ),
+    "tend": lambda stores, lease: stores.schema.tend(FILTERED),
+}
+FILTERED: Dataset = dataset(filter=("title",))
+
+
+class TestAnEndedSession:
+    @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
+    def test_it_is_not_noticed(self, stores: Stores, place, call):
+        run(stores, POI, last(record(1)))
+        plan(stores, POI, "a", "b")
+        lease = claim(stores, POI)
+
+        assert end_sessions(place)
+
+        call(stores, lease)
+
+    def test_nor_in_the_middle_of_a_transaction(self, stores: Stores, place):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        with opened(place) as (_, database):
+            ended: list[int] = []
+
+            def work(transaction: Transaction) -> int:
+                found = transaction.one("renew_lease", job=lease.job, fence=1, lease=9)
+                if not ended:
+                    ended.append(end_sessions(place))
+                return (
+                    0
+                    if found is None
+                    else transaction.execute("count_page", job=lease.job, **NOTHING)
+                )
+
+            assert database.write(work) == 1
+
+        assert ended
+
+    def test_a_commit_goes_through_though_sessions_end_all_the_time(
+        self, stores: Stores, place
+    ):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        is_over = threading.Event()
+
+        def end():
+            while not is_over.wait(0.2):
+                end_sessions(place)
+
+        def commit():
+            held = lease
+            try:
+                for number in range(100):
+                    page = batch(record(number))
+                    held, _ = stores.ledger.commit_page(POI, held, page)
+            finally:
+                is_over.set()
+
+        assert in_threads(end, commit) == [None, None]
+        assert ids(stores, POI) == list(range(100))
+        assert committed(stores, lease) == list(range(1, 101))
+
+
+class TestConnections:
+    def test_there_are_never_more_than_allowed(self, server: PrivatePostgres, place):
+        most, seen = 3, list[int]()
+        is_over = threading.Event()
+        with opened(place, most_connections=most) as (stores, _):
+            stores.schema.migrate()
+            plan(stores, POI, *map(str, range(100)))
+            heard(stores, after=0)
+
+            def count():
+                with psycopg.connect(server.url, autocommit=True) as line:
+                    while not is_over.wait(0.01):
+                        told = line.execute(
+                            "select count(*) from pg_stat_activity "
+                            "where application_name = 'penstock'"
+                        ).fetchone()
+                        assert told is not None
+                        seen.append(told[0])
+
+            def work():
+                for _ in range(5):
+                    lease = claim(stores, POI)
+                    stores.ledger.commit_page(POI, lease, last(record(lease.job)))
+
+            watch = threading.Thread(target=count)
+            watch.start()
+            told = in_threads(*[work] * 16)
+            is_over.set()
+            watch.join()
+
+        assert told == [None] * 16
+        assert max(seen) == most + 1
+
+
+class TestRefusals:
+    def test_what_the_server_will_never_take_is_told_at_once(
+        self, stores: Stores, place
+    ):
+        """A row that no index can hold is not tried again until time is up."""
+        named = dataset(key=("title",))
+        with opened(place) as (own, _):
+            plan(own, named)
+            lease = claim(own, named)
+            # neither short nor to be made short
+            title = "".join(chr(0x4E00 + n * 7919 % 20000) for n in range(6000))
+            began = time.monotonic()
+
+            with pytest.raises(StoreRefused):
+                own.ledger.commit_page(named, lease, batch(record(1, title, of=named)))
+
+            assert time.monotonic() - began < 3
+
+    def test_another_default_isolation_changes_nothing(
+        self, server: PrivatePostgres, stores: Stores, place
+    ):
+        database = "alter database postgres set default_transaction_isolation"
+        place.ask(f"{database} = 'serializable'")
+        try:
+            with opened(place) as (own, one):
+                plan(own, POI, *map(str, range(8)))
+                with one.stream() as look:
+                    shown = look.connection.execute(
+                        "show transaction_isolation"
+                    ).fetchone()
+                assert shown == {"transaction_isolation": "read committed"}
+        finally:
+            place.ask(f"{database} to default")
