@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.adapters.http.client import Client
 from penstock.adapters.http.source import HttpPages
-from penstock.adapters.sql.stores import stores_of
+from penstock.adapters.sql.stores import Limiter, stores_of
 from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.database import Database
 from penstock.adapters.sqlite.schema import SqliteSchema
@@ -202,7 +202,11 @@ def sqlite_stores(path: Path, settings: Settings, stack: ExitStack) -> Stores:
     database = Database(path, busy=settings.commit_timeout)
     stack.callback(database.close)
     return stores_of(
-        database, schema=SqliteSchema(database), lease=settings.lease, bell=Silence()
+        database,
+        schema=SqliteSchema(database),
+        lease=settings.lease,
+        bell=Silence(),
+        limiter=None if path is IN_MEMORY else redis_limiter(settings, stack),
     )
 
 
@@ -226,8 +230,24 @@ def postgres_stores(settings: Settings, stack: ExitStack, *, threads: int) -> St
     bell = ListeningBell(database.connections.open_one, schema=settings.schema)
     stack.callback(bell.close)
     return stores_of(
-        database, schema=PostgresSchema(database), lease=settings.lease, bell=bell
+        database,
+        schema=PostgresSchema(database),
+        lease=settings.lease,
+        bell=bell,
+        limiter=redis_limiter(settings, stack),
     )
+
+
+def redis_limiter(settings: Settings, stack: ExitStack) -> Limiter | None:
+    """Return what keeps the budgets in Redis, if the settings name one."""
+    if settings.redis is None:
+        return None
+    from penstock.adapters.redis.budgets import RedisBudgets
+    from penstock.adapters.redis.client import connect
+
+    client = connect(settings.redis)
+    stack.callback(client.close)
+    return lambda lasting: RedisBudgets(client, lasting, namespace=settings.schema)
 
 
 def facts(settings: Settings, stack: ExitStack) -> Iterator[Facts]:

@@ -1,6 +1,8 @@
 """The stores of one database, behind their ports."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from typing import TypeAlias
 
 from penstock.adapters.sql.budgets import SqlBudgets
 from penstock.adapters.sql.database import Database
@@ -8,18 +10,27 @@ from penstock.adapters.sql.imports import SqlImports
 from penstock.adapters.sql.jobs import SqlJobs
 from penstock.adapters.sql.ledger import SqlLedger
 from penstock.adapters.sql.records import SqlRecords
-from penstock.ports import Bell, Schema, Stores
+from penstock.ports import Bell, Budgets, LastingBudgets, Schema, Stores
+
+# what stands before the budgets of the database, and has it remember for it
+Limiter: TypeAlias = Callable[[LastingBudgets], Budgets]
 
 
 def stores_of(
-    database: Database, *, schema: Schema, lease: timedelta, bell: Bell
+    database: Database,
+    *,
+    schema: Schema,
+    lease: timedelta,
+    bell: Bell,
+    limiter: Limiter | None = None,
 ) -> Stores:
+    budgets = SqlBudgets(database)
     return Stores(
         schema=schema,
         imports=SqlImports(database),
         ledger=SqlLedger(database, lease=lease),
         jobs=SqlJobs(database),
-        budgets=SqlBudgets(database),
+        budgets=budgets if limiter is None else limiter(budgets),
         records=SqlRecords(database),
         bell=bell,
     )
