@@ -14,6 +14,10 @@ class Fleet:
         self._running: list[Process] = []
         self._grow(size)
 
+    def is_at_work(self) -> bool:
+        """Say whether everybody has had a job."""
+        return all(map(self._workshop.log_of, self._running))
+
     def kill_half(self) -> int:
         """Kill the older half and start as many; return how many threads died."""
         lost = len(self._running) // 2
