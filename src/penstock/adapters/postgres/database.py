@@ -18,6 +18,7 @@ from penstock.adapters.postgres.refusals import explained, refusal, unavailable
 from penstock.adapters.postgres.statements import CLOCK, NOW, statements
 from penstock.adapters.postgres.stored import StoredTable
 from penstock.adapters.postgres.tables import Table, Tables
+from penstock.adapters.postgres.tidying import Tidying
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome
 from penstock.domain.dataset import Dataset
@@ -48,6 +49,8 @@ class Transaction(sql.Transaction):
     connection: Connection
     statements: Mapping[str, str]
     tables: Tables
+    # how many rows of each table it has changed
+    changes: dict[Table, int]
 
     @override
     def execute(self, name: str, /, **given: Any) -> int:
@@ -63,7 +66,9 @@ class Transaction(sql.Transaction):
 
     @override
     def table(self, dataset: Dataset) -> StoredTable:
-        return StoredTable(self.tables.of(dataset), self.connection, self.statements)
+        return StoredTable(
+            self.tables.of(dataset), self.connection, self.statements, self.changes
+        )
 
     def _run(self, name: str, given: dict[str, Any]) -> psycopg.Cursor[DictRow]:
         return self.connection.execute(self.statements[name].encode(), given)
@@ -103,12 +108,15 @@ class Database(sql.Database):
         # a test brings an expression of its own for the time
         self._statements = statements(now=clock or NOW, clock=clock or CLOCK)
         self._tables = Tables(now=clock or NOW)
+        self._tidying = Tidying(self.connections)
 
     @override
     def write(
         self, work: Callable[[Transaction], Outcome], *, slow: bool = False
     ) -> Outcome:
-        return self._insist(lambda: self._write_once(work, slow=slow))
+        outcome, changes = self._insist(lambda: self._write_once(work, slow=slow))
+        self._tidying.note(changes)
+        return outcome
 
     @override
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
@@ -157,7 +165,7 @@ class Database(sql.Database):
         self.connections.close()
 
     def _transaction(self, connection: Connection) -> Transaction:
-        return Transaction(connection, self._statements, self._tables)
+        return Transaction(connection, self._statements, self._tables, {})
 
     def _insist(self, once: Callable[[], Outcome]) -> Outcome:
         """Do something until it is done, refused for good, or out of time."""
@@ -189,14 +197,15 @@ class Database(sql.Database):
 
     def _write_once(
         self, work: Callable[[Transaction], Outcome], *, slow: bool
-    ) -> Outcome:
+    ) -> tuple[Outcome, Mapping[Table, int]]:
         patience = float("inf") if slow else None
         with self.connections.one(patience=patience) as connection:
             xid = begun(connection)
             try:
                 if slow:
                     connection.execute("set local statement_timeout = 0")
-                outcome = work(self._transaction(connection))
+                transaction = self._transaction(connection)
+                outcome = work(transaction)
             except BaseException:
                 roll_back(connection)
                 raise
@@ -206,9 +215,9 @@ class Database(sql.Database):
             except BROKEN as error:
                 lost = error
             else:
-                return outcome
+                return outcome, transaction.changes
         if self._took_effect(xid):
-            return outcome
+            return outcome, transaction.changes
         raise lost
 
     def _took_effect(self, xid: str) -> bool:

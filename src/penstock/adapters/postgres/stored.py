@@ -26,6 +26,8 @@ class StoredTable(sql.Table):
     of: Table
     connection: Connection
     statements: Mapping[str, str]
+    # how many rows of each table the transaction has changed
+    changes: dict[Table, int]
 
     @override
     def merge(
@@ -140,6 +142,7 @@ class StoredTable(sql.Table):
         )
 
     def _advance(self, changes: int) -> int:
+        self.changes[self.of] = self.changes.get(self.of, 0) + changes
         name = self.of.dataset.name
         row = self._execute(
             self.statements["advance_dataset"], dataset=name, changes=changes

@@ -6,12 +6,16 @@ whichever comes first. An index that a declaration gains later is built at once.
 are built while others go on reading and writing, by one process at a time.
 """
 
+from contextlib import suppress
+
 from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.locks import lock_number
 from penstock.adapters.postgres.tables import Table
+from penstock.adapters.postgres.tidying import sort_in
 from penstock.adapters.sql.keys import quoted
 from penstock.domain.dataset import Dataset
+from penstock.errors import PenstockError
 
 
 class Tending:
@@ -21,13 +25,12 @@ class Tending:
         self._complete: dict[str, Dataset] = {}
 
     def __call__(self, dataset: Dataset) -> list[str]:
-        if self._complete.get(dataset.name) is dataset:
-            return []
-        missing = self._missing(dataset)
-        if not missing:
+        if self._complete.get(dataset.name) is not dataset:
+            if self._missing(dataset):
+                is_due = not self._is_being_loaded(dataset)
+                return told(self._build(dataset)) if is_due else []
             self._complete[dataset.name] = dataset
-        elif not self._is_being_loaded(dataset):
-            return told(self._build(dataset))
+        self._tidy(dataset)
         return []
 
     def due(self, dataset: Dataset) -> list[str]:
@@ -38,6 +41,19 @@ class Tending:
         return self._database.read(
             lambda look: missing_indexes(look.connection, look.table(dataset).of)
         )
+
+    def _tidy(self, dataset: Dataset) -> None:
+        """Sort in what an import has left behind that is over, and its workers gone."""
+
+        def work(look: Transaction) -> None:
+            row = look.one("is_at_rest", dataset=dataset.name)
+            if row is not None and row["is_at_rest"]:
+                sort_in(look.connection, look.table(dataset).of)
+
+        if dataset.search:
+            # whoever owns the index will do it, or the server itself
+            with suppress(PenstockError):
+                self._database.read(work)
 
     def _is_being_loaded(self, dataset: Dataset) -> bool:
         def work(transaction: Transaction) -> bool:

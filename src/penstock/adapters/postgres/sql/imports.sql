@@ -204,6 +204,12 @@ update penstock_quarantine
 set field = %(field)s, reason = %(reason)s, detail = %(detail)s
 where id = %(id)s and resolved is null;
 
+-- name: is_at_rest
+select not exists (
+    select 1 from penstock_import
+    where dataset = %(dataset)s and status in ('planning', 'running')
+) as is_at_rest;
+
 -- name: is_being_loaded
 -- Whether the first import of a dataset is at work, and has not been for long.
 select min(created_at) > {now} - interval '10 minutes'

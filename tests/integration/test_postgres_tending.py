@@ -1,0 +1,216 @@
+"""Indexes come when the first rows are in, and what they hold unsorted stays small."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from penstock.adapters.postgres.tidying import MANY
+from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.job import Mode
+from penstock.domain.page import Record
+from penstock.ports import Stores
+from tests.builders import (
+    MINUTE,
+    batch,
+    claim,
+    dataset,
+    int_field,
+    last,
+    plan,
+    record,
+    run,
+    text_field,
+    typed_field,
+)
+from tests.integration.postgres import Place, opened, own_schema
+from tests.integration.racing import in_processes
+
+FIELDS = (
+    int_field("id", required=True),
+    text_field("title"),
+    int_field("points"),
+    typed_field("lat", FieldType.FLOAT),
+    typed_field("lon", FieldType.FLOAT),
+)
+POI = dataset(fields=FIELDS, filter=("points",), search=("title",), geo=("lat", "lon"))
+SECONDARY = {"penstock:poi:points", "penstock:poi:search", "penstock:poi:place"}
+
+
+@pytest.fixture
+def place(postgres_url: str) -> Iterator[Place]:
+    with own_schema(postgres_url) as place:
+        place.stop_clock()
+        yield place
+
+
+@pytest.fixture
+def stores(place: Place) -> Iterator[Stores]:
+    with opened(place, clock=place.clock) as (stores, _):
+        stores.schema.migrate()
+        yield stores
+
+
+def poi(number: int, title: str = "town") -> Record:
+    return record(number, f"{title} {number}", number % 7, 1.5, 2.5, of=POI)
+
+
+def valid_indexes(place: Place, name: str = "poi") -> set[str]:
+    told = place.ask(
+        "select relname from pg_index join pg_class on pg_class.oid = indexrelid "
+        "where indisvalid and not indisprimary "
+        "and indrelid = to_regclass(quote_ident(%s))",
+        name,
+    )
+    return {name for (name,) in told}
+
+
+class TestBuilding:
+    def test_a_new_table_has_no_index_but_its_keys(self, stores: Stores, place):
+        stores.schema.prepare(POI)
+
+        assert list(stores.schema.tend(POI)) == []
+
+        assert valid_indexes(place) == set()
+
+    def test_they_are_built_when_the_first_import_has_ended(
+        self, stores: Stores, place
+    ):
+        import_id = plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(POI, claim(stores, POI), batch(poi(1)))
+        stores.schema.tend(POI)
+        assert valid_indexes(place) == set()
+
+        stores.ledger.commit_page(POI, lease, last(poi(2)))
+        stores.imports.close(POI, import_id, failed=None)
+        built = stores.schema.tend(POI)
+
+        assert len(built) == 3
+        assert valid_indexes(place) == SECONDARY
+
+    def test_or_when_it_takes_long(self, stores: Stores, place):
+        plan(stores, POI)
+        stores.ledger.commit_page(POI, claim(stores, POI), batch(poi(1)))
+        place.pass_time(9 * MINUTE)
+        stores.schema.tend(POI)
+        assert valid_indexes(place) == set()
+
+        place.pass_time(2 * MINUTE)
+        stores.schema.tend(POI)
+
+        assert valid_indexes(place) == SECONDARY
+
+    def test_what_a_declaration_gains_is_built_at_once(self, stores: Stores, place):
+        run(stores, POI, last(poi(1)))
+        stores.schema.tend(POI)
+        grown = replace(POI, filter=("points", "title"))
+        plan(stores, grown, mode=Mode.DELTA)
+
+        stores.schema.tend(grown)
+
+        assert valid_indexes(place) == {*SECONDARY, "penstock:poi:title"}
+
+    def test_one_that_was_not_built_to_its_end_is_built_again(
+        self, stores: Stores, place
+    ):
+        run(stores, POI, last(poi(1)))
+        stores.schema.tend(POI)
+        place.ask(
+            "update pg_index set indisvalid = false where indexrelid = to_regclass(%s)",
+            '"penstock:poi:search"',
+        )
+        assert valid_indexes(place) != SECONDARY
+
+        with opened(place, clock=place.clock) as (again, _):
+            again.schema.tend(POI)
+
+        assert valid_indexes(place) == SECONDARY
+
+    def test_two_processes_may_tend_at_once(self, stores: Stores, place):
+        run(stores, POI, last(*(poi(number) for number in range(2000))))
+
+        told = in_processes(tend, [(place,)] * 4)
+
+        assert sorted(map(len, told)) == [0, 0, 0, 3]
+        assert valid_indexes(place) == SECONDARY
+
+
+def tend(place: Place) -> list[str]:
+    with opened(place, clock=place.clock) as (stores, _):
+        return list(stores.schema.tend(POI))
+
+
+def unsorted_pages(place: Place, index: str = "penstock:poi:search") -> int:
+    place.ask("create extension if not exists pgstattuple with schema public")
+    told = place.ask("select pending_pages from pgstatginindex(%s)", f'"{index}"')
+    return int(told[0][0])
+
+
+def words(count: int, *, first: int) -> list[Record]:
+    dice = random.Random(first)
+    return [
+        poi(first + n, "".join(dice.choices("abcdefghijklmnop", k=30)))
+        for n in range(count)
+    ]
+
+
+class TestTidying:
+    @pytest.fixture
+    def searched(self, stores: Stores) -> Dataset:
+        run(stores, POI, last(poi(0)))
+        stores.schema.tend(POI)
+        return POI
+
+    def test_a_worker_sorts_in_what_it_has_written(
+        self, stores: Stores, place, searched
+    ):
+        plan(stores, searched, mode=Mode.DELTA)
+        lease = claim(stores, searched)
+        most = 0
+        for page in range(3 * MANY // 1000 - 1):
+            found = words(1000, first=1000 * (page + 1))
+            lease, _ = stores.ledger.commit_page(searched, lease, batch(*found))
+            most = max(most, unsorted_pages(place))
+
+        # a page of 8 KB holds the words of some 11 of these rows
+        assert 0 < most < MANY // 10
+        assert unsorted_pages(place) > 0
+
+        found = words(1000, first=100_000)
+        stores.ledger.commit_page(searched, lease, last(*found))
+        assert unsorted_pages(place) == 0
+
+    def test_the_end_of_an_import_sorts_in_the_rest(
+        self, stores: Stores, place, searched
+    ):
+        import_id = plan(stores, searched, mode=Mode.DELTA)
+        lease = claim(stores, searched)
+        stores.ledger.commit_page(searched, lease, last(*words(500, first=1000)))
+        stores.schema.tend(searched)
+        assert unsorted_pages(place) > 0
+
+        stores.imports.close(searched, import_id, failed=None)
+        with opened(place, clock=place.clock) as (another, _):
+            another.schema.tend(searched)
+
+        assert unsorted_pages(place) == 0
+
+    def test_what_goes_wrong_there_breaks_no_page(
+        self, stores: Stores, place, searched
+    ):
+        """An index may be missing, or be another than we think."""
+        plan(stores, searched, mode=Mode.DELTA)
+        lease = claim(stores, searched)
+        place.ask('drop index "penstock:poi:search"')
+
+        lease, counts = stores.ledger.commit_page(
+            searched, lease, batch(*words(MANY, first=1000))
+        )
+
+        assert counts.inserted == MANY
+        place.ask('create index "penstock:poi:search" on poi using btree (title)')
+        lease, counts = stores.ledger.commit_page(
+            searched, lease, batch(*words(MANY, first=50_000))
+        )
+        assert counts.inserted == MANY
