@@ -8,9 +8,10 @@ from datetime import timedelta
 import pytest
 from typing_extensions import override
 
+from penstock.adapters.sql.budgets import SqlBudgets
 from penstock.adapters.sqlite.database import Database
 from penstock.domain.axes import ListAxis, RangeAxis
-from penstock.domain.budget import Budget, Limit
+from penstock.domain.budget import LATEST_USE, Budget, Grant, Limit
 from penstock.domain.dataset import Dataset, Tolerance
 from penstock.domain.events import Event, LeaseWasLost
 from penstock.domain.job import ImportStatus, Job, JobStatus
@@ -447,6 +448,36 @@ def test_waiting_for_a_token_longer_than_allowed_snoozes_the_job(stores, clock):
     assert (job.status, job.snoozes, job.attempts) == (JobStatus.PENDING, 1, 0)
     assert job.page_seq == 1
     assert bench.source.asked == [None]
+
+
+class SlowBudgets(SqlBudgets):
+    """Answers later than a token may be used."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        super().__init__(database)
+        self._clock = clock
+
+    @override
+    def take(self, budget: Budget, *, longest: timedelta) -> Grant:
+        grant = super().take(budget, longest=longest)
+        self._clock.pass_time(2 * LATEST_USE)
+        return grant
+
+
+def test_a_budget_store_that_is_too_slow_costs_no_attempt(tmp_path, stores, clock):
+    database = Database(tmp_path / "work.db", clock=clock)
+    slow = replace(stores, budgets=SlowBudgets(database, clock))
+    bench = Bench(slow, clock, dataset())
+    plan(stores, bench.dataset)
+    for _ in range(ATTEMPTS + 1):
+        assert bench.work(page(1))()
+        clock.pass_time(timedelta(minutes=1))
+
+    job = bench.job()
+    assert (job.status, job.snoozes, job.attempts) == (JobStatus.PENDING, 4, 0)
+    assert "too slow" in job.errors[-1].message
+    assert bench.source.asked == []
+    database.close()
 
 
 def test_a_worker_with_another_declaration_finds_no_work(bench, planned):

@@ -30,7 +30,7 @@ from penstock.errors import (
     FilterIgnored,
     Interrupted,
     RequestRefused,
-    RetryLater,
+    StoreUnavailable,
     TooManyBadRows,
 )
 from penstock.ports import Emit, Host, Source, Stores
@@ -151,7 +151,8 @@ class ImportShard:
                 raise Interrupted("asked to stop")
             if self._is_timely(grant, asked):
                 return
-        raise RetryLater(
+        # it is nobody's fault: the job must not become a dead letter by it
+        raise StoreUnavailable(
             f"none of {MOST_TOKENS} tokens could be used in time: "
             "this host or the budget's store is too slow"
         )
