@@ -4,6 +4,7 @@ Identifiers are quoted; values are always parameters. Nothing else composes SQL.
 """
 
 from collections.abc import Mapping
+from hashlib import blake2b
 
 from penstock.adapters.postgres.names import own_name
 from penstock.adapters.sql.keys import quoted
@@ -52,7 +53,9 @@ class Table:
     def __init__(self, dataset: Dataset, *, now: str) -> None:
         self.dataset = dataset
         self.name = quoted(dataset.name)
-        self.incoming = quoted(own_name("penstock", "incoming", dataset.name))
+        self.incoming = quoted(
+            own_name("penstock", "incoming", shape(dataset), dataset.name)
+        )
         self.gone = quoted(own_name("penstock", "gone", dataset.name))
         self.copy_types = [
             *(COPY_TYPES[field.type] for field in dataset.columns),
@@ -205,6 +208,12 @@ select
         """Compose a key as `key_text` writes it."""
         parts = " || ',' || ".join(json_text(field) for field in self._key_fields)
         return f"'[' || {parts} || ']'"
+
+
+def shape(dataset: Dataset) -> str:
+    """Name the columns of a page, which a later declaration may have more of."""
+    told = repr([(field.name, field.type) for field in dataset.columns])
+    return blake2b(told.encode(), digest_size=4).hexdigest()
 
 
 def json_text(field: Field) -> str:
