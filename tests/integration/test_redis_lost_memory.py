@@ -23,7 +23,7 @@ from penstock.adapters.redis.scripts import MICROSECOND, Scripts, key_of
 from penstock.adapters.sql.budgets import SqlBudgets
 from penstock.adapters.sqlite.database import Database
 from penstock.adapters.sqlite.schema import SqliteSchema
-from penstock.domain.budget import Budget, Grant, Usage
+from penstock.domain.budget import MOST_AHEAD, Budget, Grant, Usage
 from penstock.errors import BudgetClosed, BudgetStopped, StoreUnavailable
 from tests.builders import (
     HOUR,
@@ -407,8 +407,9 @@ def instant(grant: Grant):
 
 
 DEEDS = st.one_of(
-    st.tuples(st.just("take"), st.one_of(SPANS, st.just(2 * DAY))),
-    st.tuples(st.just("take"), st.just(HOUR)),
+    # no store keeps a reservation further ahead
+    st.tuples(st.just("take"), st.timedeltas(timedelta(), MOST_AHEAD)),
+    st.tuples(st.just("take"), st.just(MOST_AHEAD)),
     st.tuples(st.just("wait"), SPANS),
     st.tuples(st.just("give_back"), st.integers(0, 3)),
     st.tuples(st.just("lose"), st.none()),
