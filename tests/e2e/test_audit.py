@@ -7,6 +7,7 @@ import pytest
 
 from penstock.sandbox import Sandbox, SandboxOptions
 from tests.e2e.conftest import OpenWorkshop
+from tests.e2e.stores import Kind, on
 from tests.e2e.workshop import KEY, Workshop
 
 WORLD = """\
@@ -78,6 +79,25 @@ def test_an_audit_finds_a_planted_flaw(
     assert found.code == 1
     assert found.json["complete"] is False
     assert flaw in {finding["flaw"] for finding in found.json["findings"]}
+
+
+@on(Kind.POSTGRES)
+def test_an_audit_finds_flaws_on_a_server_too(imported):
+    planted = {
+        "gap": "delete from penstock_page where page_seq = 1 and job_id = 1",
+        "unproven": "update penstock_job set proof = null where id = 3",
+        "miscount": "update penstock_import_count set seen = seen + 1",
+        "overlap": "update penstock_job set shard_key = 'country:9999' where id = 2",
+    }
+    found = set()
+    for flaw, statement in planted.items():
+        imported.tamper(statement)
+        audit = imported.penstock("audit", "poi", "--json")
+        assert audit.code == 1
+        found = {finding["flaw"] for finding in audit.json["findings"]}
+        assert flaw in found
+
+    assert set(planted) <= found
 
 
 @pytest.fixture

@@ -9,10 +9,8 @@ import pytest
 from penstock.sandbox import peak_over
 from tests.e2e.conftest import OpenWorkshop
 from tests.e2e.evidence import LATE, asked_after_commit, repeated, truth
-from tests.e2e.stores import everywhere
+from tests.e2e.stores import Kind, everywhere, on
 from tests.e2e.workshop import Workshop, happens, keyset, wait_until
-
-pytestmark = everywhere
 
 FAULTS = {
     "500": 0.02,
@@ -85,18 +83,27 @@ def check_crash_run(open_workshop: OpenWorkshop, *, seed: int, kills: int) -> No
     assert workshop.penstock("audit", "poi").code == 0
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("store", "seed"),
+    [(Kind.SQLITE, 1), (Kind.POSTGRES_AND_REDIS, 2)],
+    indirect=["store"],
+)
 def test_workers_killed_at_random_moments_lose_and_double_nothing(open_workshop, seed):
     check_crash_run(open_workshop, seed=seed, kills=5)
 
 
 @pytest.mark.slow
+@everywhere
 @pytest.mark.parametrize("seed", range(10, 30))
 def test_many_kills_lose_and_double_nothing(open_workshop, seed):
     check_crash_run(open_workshop, seed=seed, kills=15)
 
 
-@pytest.mark.parametrize("pages_before", [2, 5])
+@pytest.mark.parametrize(
+    ("store", "pages_before"),
+    [(Kind.SQLITE, 5), (Kind.POSTGRES_AND_REDIS, 2)],
+    indirect=["store"],
+)
 def test_a_worker_frozen_past_its_lease_writes_nothing_when_it_wakes(
     open_workshop, pages_before
 ):
@@ -127,6 +134,7 @@ def test_a_worker_frozen_past_its_lease_writes_nothing_when_it_wakes(
     assert workshop.penstock("audit", "poi").code == 0
 
 
+@everywhere
 def test_a_worker_that_wakes_before_its_successor_wrote_writes_nothing_either(
     open_workshop,
 ):
@@ -168,6 +176,7 @@ def events(workshop: Workshop, worker) -> str:
     return " ".join(str(entry) for entry in workshop.log_of(worker))
 
 
+@everywhere
 def test_a_worker_frozen_before_it_sends_does_not_ask_for_a_page_it_lost(open_workshop):
     # with so little allowance it waits for a token nearly all the time
     workshop = open_workshop(records=120)
@@ -190,6 +199,7 @@ def test_a_worker_frozen_before_it_sends_does_not_ask_for_a_page_it_lost(open_wo
     assert workshop.rows() == truth(workshop)
 
 
+@everywhere
 def test_sigterm_finishes_the_page_and_releases_the_job(open_workshop):
     workshop = open_workshop(records=600, latency=timedelta(milliseconds=100))
     workshop.declare(workshop.by_country(size=5))
@@ -214,6 +224,7 @@ def test_sigterm_finishes_the_page_and_releases_the_job(open_workshop):
     assert workshop.rows() == truth(workshop)
 
 
+@everywhere
 def test_a_run_after_all_workers_were_killed_goes_on_with_the_same_import(
     open_workshop,
 ):
@@ -237,7 +248,11 @@ def test_a_run_after_all_workers_were_killed_goes_on_with_the_same_import(
     assert workshop.penstock("audit", "poi").code == 0
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize(
+    ("store", "workers"),
+    [(Kind.SQLITE, "1"), (Kind.SQLITE, "2"), (Kind.POSTGRES_AND_REDIS, "2")],
+    indirect=["store"],
+)
 def test_ctrl_c_ends_a_run_after_its_page_and_says_how_to_go_on(open_workshop, workers):
     workshop = open_workshop(records=500, latency=timedelta(milliseconds=60))
     workshop.declare(workshop.by_country(size=5))
@@ -259,6 +274,7 @@ def test_ctrl_c_ends_a_run_after_its_page_and_says_how_to_go_on(open_workshop, w
     assert workshop.rows() == truth(workshop)
 
 
+@on(Kind.SQLITE, Kind.POSTGRES)
 def test_a_killed_run_leaves_no_import_that_cannot_go_on(open_workshop):
     workshop = open_workshop(records=400, latency=timedelta(milliseconds=60))
     workshop.declare(workshop.by_country(size=5), lease="3s")

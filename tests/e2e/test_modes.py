@@ -5,6 +5,7 @@ from typing import Any
 
 from penstock.domain.text import parse_instant
 from tests.e2e.evidence import truth
+from tests.e2e.stores import everywhere
 from tests.e2e.workshop import Workshop
 
 DELTA = """
@@ -30,6 +31,7 @@ def report(workshop: Workshop, *arguments: str) -> dict[str, Any]:
     return ran.json
 
 
+@everywhere
 def test_a_delta_brings_only_what_changed_by_the_providers_clock(open_workshop):
     # if the watermark were the host's time, three days of changes would be missed
     workshop = open_workshop(records=300, clock_skew=timedelta(days=-3))
@@ -58,6 +60,7 @@ def test_a_delta_brings_only_what_changed_by_the_providers_clock(open_workshop):
     assert timedelta(minutes=-4) < told - (begun - timedelta(days=3)) < timedelta(0)
 
 
+@everywhere
 def test_a_delta_after_a_delta_begins_at_its_own_watermark(open_workshop):
     workshop = open_workshop(records=120)
     workshop.declare(workshop.by_country(tables=DELTA))
@@ -75,8 +78,9 @@ def test_a_delta_after_a_delta_begins_at_its_own_watermark(open_workshop):
     assert workshop.rows() == truth(workshop)
 
 
-def watermark(workshop: Workshop) -> int:
-    return int(workshop.ask("select watermark from penstock_dataset")[0]["watermark"])
+def watermark(workshop: Workshop) -> float:
+    found = workshop.ask("select watermark from penstock_dataset")
+    return workshop.seconds(found[0]["watermark"])
 
 
 def test_a_delta_does_not_mark_what_it_did_not_see(open_workshop):
@@ -134,6 +138,7 @@ def test_a_full_import_over_time_windows_is_complete(open_workshop):
     assert workshop.penstock("audit", "poi").code == 0
 
 
+@everywhere
 def test_rows_that_vanished_are_marked_after_a_proven_full_import(open_workshop):
     workshop = open_workshop(records=300)
     workshop.declare(workshop.by_country(dataset='missing = { do = "mark" }'))
