@@ -238,9 +238,15 @@ where id = %(job)s and status = 'failed'
 returning import_id;
 
 -- name: cancel_jobs
+-- Found by the indexes of what is open. A job that is claimed or given back meanwhile
+-- is among them all the same, and none is opened: the import's row is held.
 update penstock_job
 set status = 'cancelled', finished_at = {now}, lease_owner = null, lease_until = null
-where import_id = %(import_id)s and status in ('pending', 'leased');
+where status in ('pending', 'leased') and id in (
+    select id from penstock_job where import_id = %(import_id)s and status = 'pending'
+    union all
+    select id from penstock_job where import_id = %(import_id)s and status = 'leased'
+);
 
 -- name: get_job
 select * from penstock_job where id = %(job)s;
@@ -262,7 +268,15 @@ order by job_id, page_seq
 limit %(limit)s;
 
 -- name: count_outstanding
-select count(*) as counted
+-- Two questions, because each has an index of its own.
+select coalesce(sum(
+    (
+        select count(*) from penstock_job
+        where import_id = running.id and status = 'pending'
+    ) + (
+        select count(*) from penstock_job
+        where import_id = running.id and status = 'leased'
+    )
+), 0)::bigint as counted
 from penstock_import as running
-join penstock_job on penstock_job.import_id = running.id
-where {workable} and penstock_job.status in ('pending', 'leased');
+where {workable};
