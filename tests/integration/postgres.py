@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -33,6 +33,9 @@ class Place:
     def stop_clock(self) -> None:
         self.ask(f"create table public.clock_{self.schema} (at timestamptz)")
         self.ask(f"insert into public.clock_{self.schema} values (%s)", NOON)
+
+    def set_clock(self, at: datetime) -> None:
+        self.ask(f"update public.clock_{self.schema} set at = %s", at)
 
     def pass_time(self, span: timedelta) -> None:
         self.ask(f"update public.clock_{self.schema} set at = at + %s", span)

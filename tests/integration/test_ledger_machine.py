@@ -7,7 +7,7 @@ time, and compares the whole ledger with the model after each step.
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from typing_extensions import override
 
 from penstock.adapters.sqlite.database import Database
 from penstock.domain.job import (
@@ -40,6 +41,7 @@ from penstock.domain.job import (
 )
 from penstock.domain.page import Batch, Proof
 from penstock.errors import LeaseLost, Misconfigured, PenstockError, StoreRefused
+from penstock.ports import Stores
 from tests.builders import (
     A_MOMENT,
     LEASE,
@@ -56,6 +58,7 @@ from tests.builders import (
     rejection,
     sqlite_stores,
 )
+from tests.integration.postgres import Place, opened, own_schema
 
 POI = dataset()
 OPEN = {JobStatus.PENDING, JobStatus.LEASED}
@@ -115,10 +118,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp())
-        self.clock = Clock(NOON)
-        self.database = Database(self.folder / "penstock.db", clock=self.clock)
-        self.stores = sqlite_stores(self.database)
+        self.stores, self.clock = self.open()
         self.jobs: dict[JobId, JobModel] = {}
         self.imports: dict[ImportId, ImportModel] = {}
         # what the committed pages brought
@@ -128,6 +128,13 @@ class LedgerMachine(RuleBasedStateMachine):
         self.before: dict[JobId, Job] = {}
         self.finished: dict[JobId, Job] = {}
         self.claimed: JobId | None = None
+
+    def open(self) -> tuple[Stores, Clock]:
+        """Open empty stores, and the clock by which they judge."""
+        self.folder = Path(tempfile.mkdtemp())
+        clock = Clock(NOON)
+        self.database = Database(self.folder / "penstock.db", clock=clock)
+        return sqlite_stores(self.database), clock
 
     def teardown(self) -> None:
         self.database.close()
@@ -486,10 +493,66 @@ class LongLedgerMachine(LedgerMachine):
     pass
 
 
+@dataclass
+class SharedClock(Clock):
+    """A clock that a server reads, too."""
+
+    place: Place | None = None
+
+    def pass_time(self, span: timedelta) -> None:
+        assert self.place is not None
+        super().pass_time(span)
+        self.place.pass_time(span)
+
+
+class PostgresLedgerMachine(LedgerMachine):
+    """The same on a server, whose tables are emptied between two runs."""
+
+    place: Place
+    opened: Stores
+
+    @override
+    def open(self) -> tuple[Stores, Clock]:
+        tables = self.place.ask(
+            "select string_agg(quote_ident(tablename), ', ') from pg_tables "
+            "where schemaname = %s and tablename <> 'penstock_migration'",
+            self.place.schema,
+        )
+        if tables[0][0] is not None:
+            self.place.ask(f"truncate {tables[0][0]} restart identity")
+            self.opened.schema.prepare(POI)
+            self.place.set_clock(NOON)
+        return self.opened, SharedClock(NOON, self.place)
+
+    @override
+    def teardown(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="class")
+def postgres_ledger(postgres_url: str) -> Iterator[None]:
+    with own_schema(postgres_url) as place:
+        place.stop_clock()
+        with opened(place, clock=place.clock) as (stores, _):
+            PostgresLedgerMachine.place = place
+            PostgresLedgerMachine.opened = stores
+            yield
+
+
 # a failure takes its time to be made small
 TestLedger = pytest.mark.timeout(900)(LedgerMachine.TestCase)
 TestLedger.settings = settings(
     max_examples=200,
+    stateful_step_count=30,
+    deadline=None,
+    report_multiple_bugs=False,
+)
+
+TestPostgresLedger = pytest.mark.usefixtures("postgres_ledger")(
+    pytest.mark.timeout(900)(PostgresLedgerMachine.TestCase)
+)
+TestPostgresLedger.settings = settings(
+    max_examples=60,
     stateful_step_count=30,
     deadline=None,
     report_multiple_bugs=False,
