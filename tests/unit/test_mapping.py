@@ -238,6 +238,11 @@ def test_a_timestamp_is_an_instant_in_utc(value, form, stored):
         (False, "false"),
         ([math.nan], Reason.TYPE),
         ({"a": "\ud800"}, Reason.TYPE),
+        ({"a": ["b\x00"]}, Reason.TYPE),
+        ({"a\x00": 1}, Reason.TYPE),
+        ("\\\x00", Reason.TYPE),
+        # a backslash and letters, which only look like it
+        ("\\u0000", r'"\\u0000"'),
         pytest.param(HUGE, Reason.TYPE, id="huge"),
     ],
 )

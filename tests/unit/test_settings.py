@@ -616,6 +616,60 @@ BAD_USES = {
 
 
 @pytest.mark.parametrize(
+    ("uses", "declared", "longest"),
+    [
+        ("key = 'name'", "'Name'", 600),
+        ("key = ['id', 'name']", "'Name'", 600),
+        ("key = 'id'\nfilter = ['name']", "'Name'", 600),
+        ("key = 'id'\nfilter = ['name']", "{ max_length = 20 }", 20),
+        ("key = 'id'\nfilter = ['name']", "{ max_length = 600 }", 600),
+        # one index holds them together
+        ("key = ['name', 'town']", "'Name'", 300),
+        ("key = 'town'\npartition = 'name'", "{ required = true }", 300),
+        ("key = 'id'\npartition = 'name'", "{ required = true }", 600),
+        ("key = ['name', 'town']\nfilter = ['name']", "'Name'", 300),
+        ("key = 'id'\nsearch = ['name']", "'Name'", None),
+        ("key = 'id'\nsearch = ['name']", "{ max_length = 9000 }", 9000),
+    ],
+)
+def test_a_text_is_no_longer_than_its_index_can_hold(read, uses, declared, longest):
+    text = MINIMAL.replace('key = "id"', uses).replace(
+        'name = "Name"', f"name = {declared}\ntown = 'Town'"
+    )
+
+    (name,) = [each for each in read(text).dataset("poi").fields if each.name == "name"]
+
+    assert name.max_length == longest
+
+
+@pytest.mark.parametrize(
+    ("uses", "declared", "problem"),
+    [
+        (
+            "key = 'id'\nfilter = ['name']",
+            "{ max_length = 601 }",
+            (
+                "name.max_length: 601 is more than an index holds of this text; "
+                "give at most 600, or take it out of key and filter"
+            ),
+        ),
+        ("key = ['name', 'town']", "{ max_length = 301 }", "give at most 300"),
+        (
+            "key = 'id'\nfilter = ['name']",
+            f"{{ default = '{'x' * 601}' }}",
+            "name.default: is longer than the 600 characters that an index holds",
+        ),
+    ],
+)
+def test_a_text_that_no_index_can_hold_is_refused(refuse, uses, declared, problem):
+    text = MINIMAL.replace('key = "id"', uses).replace(
+        'name = "Name"', f"name = {declared}\ntown = 'Town'"
+    )
+
+    assert [each for each in refuse(text) if problem in each]
+
+
+@pytest.mark.parametrize(
     ("old", "new", "problem"), BAD_USES.values(), ids=list(BAD_USES)
 )
 def test_a_use_of_a_field_is_held_against_its_declaration(refuse, old, new, problem):

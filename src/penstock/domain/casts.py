@@ -21,6 +21,9 @@ SMALLEST_INT, LARGEST_INT = -(2**63), 2**63 - 1
 TRUE_WORDS = frozenset({"true", "yes", "y", "t", "1"})
 FALSE_WORDS = frozenset({"false", "no", "n", "f", "0"})
 HALF = "holds half of a character (an unpaired surrogate)"
+NUL = "holds a NUL character"
+# an escaped one, unless it is the backslash itself that is escaped
+NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 class BadValue(ValueError):
@@ -118,7 +121,7 @@ def text_converter(field: Field) -> Cast:
     def convert(value: object) -> object:
         if isinstance(value, str):
             if "\x00" in value:
-                raise BadValue(Reason.TYPE, "holds a NUL character")
+                raise BadValue(Reason.TYPE, NUL)
             if not is_unicode(value):
                 raise BadValue(Reason.TYPE, HALF)
             return (value.strip() if trim else value) or None
@@ -261,6 +264,8 @@ def json_converter(field: Field) -> Cast:
             raise wrong_type(field, value) from None
         if not is_unicode(text):
             raise BadValue(Reason.TYPE, HALF)
+        if NUL_IN_JSON.search(text):
+            raise BadValue(Reason.TYPE, NUL)
         return text
 
     return convert

@@ -19,6 +19,7 @@ from penstock.domain.dataset import (
     Dataset,
     DatasetName,
     Delta,
+    Field,
     Missing,
     Tolerance,
 )
@@ -77,7 +78,10 @@ def built_dataset(name: str, table: DatasetTable) -> Dataset:
     return Dataset(
         name=DatasetName(name),
         fields=tuple(
-            built_field(each, field, is_key=each in table.key)
+            shortened(
+                built_field(each, field, is_key=each in table.key),
+                table.longest_text(each),
+            )
             for each, field in table.fields.items()
         ),
         key=tuple(table.key),
@@ -95,6 +99,13 @@ def built_dataset(name: str, table: DatasetTable) -> Dataset:
         priority=table.priority,
         region=table.region,
     )
+
+
+def shortened(field: Field, longest: int | None) -> Field:
+    """Let no text be longer than its index can hold."""
+    if longest is None:
+        return field
+    return replace(field, max_length=min(field.max_length or longest, longest))
 
 
 def built_delta(table: DeltaTable) -> Delta:

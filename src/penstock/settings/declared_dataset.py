@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from penstock.domain.dataset import WhenMissing
+from penstock.domain.dataset import FieldType, WhenMissing
 from penstock.settings.declared import (
     LARGEST_INT,
     TRANSFORM,
@@ -50,6 +50,10 @@ class DeltaTable(Declared):
     overlap: DurationOrNone = timedelta()
 
 
+# a b-tree of PostgreSQL holds 2,704 bytes of a row, and a character has up to four
+LONGEST_INDEXED = 600
+
+
 class DatasetTable(Declared):
     key: Annotated[Texts, Field(min_length=1)]
     fields: Annotated[
@@ -69,6 +73,22 @@ class DatasetTable(Declared):
     transform: Text | None = None
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
     region: Text | None = None
+
+    def longest_text(self, name: str) -> int | None:
+        """Return how much of a text field an index can hold, if there is one.
+
+        The fields of a key share one index, and so does what divides the rows.
+        """
+        divided = [] if self.partition is None else [self.partition]
+        together = [
+            each
+            for each in dict.fromkeys([*self.key, *divided])
+            if each in self.fields and self.fields[each].type is FieldType.TEXT
+        ]
+        if name in together:
+            return LONGEST_INDEXED // len(together)
+        is_text = self.fields[name].type is FieldType.TEXT
+        return LONGEST_INDEXED if is_text and name in self.filter else None
 
     def rules(self) -> Iterator[Problem]:
         if self.transform is not None and TRANSFORM.fullmatch(self.transform) is None:

@@ -88,8 +88,26 @@ def field_rules(table: DatasetTable) -> Iterator[Problem]:
             elif where == "partition" and may_be_empty(table, name):
                 told = f"{name!r} may be missing, and then a row has no partition"
                 yield (where,), f"{told}; give it required = true or a default"
+    yield from length_rules(table)
     if all(field.local for field in table.fields.values()):
         yield ("fields",), "are all local; an import needs one to write"
+
+
+def length_rules(table: DatasetTable) -> Iterator[Problem]:
+    """Refuse texts that are longer than an index can hold."""
+    for name, field in table.fields.items():
+        longest = table.longest_text(name)
+        if longest is None:
+            continue
+        if field.max_length is not None and field.max_length > longest:
+            told = f"{field.max_length} is more than an index holds of this text"
+            yield (
+                ("fields", name, "max_length"),
+                f"{told}; give at most {longest}, or take it out of key and filter",
+            )
+        elif isinstance(field.default, str) and len(field.default) > longest:
+            told = f"is longer than the {longest} characters that an index holds"
+            yield ("fields", name, "default"), told
 
 
 def may_be_empty(table: DatasetTable, name: str) -> bool:

@@ -71,7 +71,8 @@ class Transaction(sql.Transaction):
         )
 
     def _run(self, name: str, given: dict[str, Any]) -> psycopg.Cursor[DictRow]:
-        return self.connection.execute(self.statements[name].encode(), given)
+        known = {each: storable(value) for each, value in given.items()}
+        return self.connection.execute(self.statements[name].encode(), known)
 
 
 class Database(sql.Database):
@@ -252,6 +253,17 @@ class Database(sql.Database):
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
         return unavailable(error, self.place)
+
+
+def storable(value: object) -> object:
+    """Write what no text of the server can hold as a character that stands for it.
+
+    Records have none of it; what is told of an error may have.
+    """
+    if not isinstance(value, str):
+        return value
+    text = value if value.isascii() else value.encode(errors="replace").decode()
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
 
 
 def begun(connection: Connection) -> str:

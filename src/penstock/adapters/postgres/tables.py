@@ -150,6 +150,8 @@ class Table:
         values = ", ".join(f"{name}{cast[name]}" for name in self._names)
         sets = ", ".join(f"{name} = come.{name}{cast[name]}" for name in self._names)
         key = ", ".join(self._key)
+        # by the table's name: a column of the answer may have the same one
+        new = ", ".join(f"compared.{name}" for name in self._key)
         return f"""
 with compared as materialized (
     select come.*, kept._digest is null as is_new,
@@ -161,7 +163,7 @@ with compared as materialized (
     insert into {self.name}
         ({names}, _digest, _import, _created_at, _updated_at)
     select {values}, _digest, %(import_id)s, {self._now}, {self._now}
-    from compared where is_new order by {key}
+    from compared where is_new order by {new}
 ), changed as (
     update {self.name} as kept
     set {sets}, _digest = come._digest,
