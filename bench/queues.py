@@ -13,7 +13,7 @@ from bench.imports import Setup, declared, timed
 from bench.server import server
 from bench.stage import PENSTOCK, RIVALS, verdict
 
-JOBS = 20_000
+JOBS = 5_000
 PROCESSES, CONCURRENCY = 2, 4
 
 
