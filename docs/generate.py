@@ -343,8 +343,8 @@ def schema_page() -> str:
         ),
     ]
     for database, found, kept in (
-        ("SQLite", sqlite.migrations(), "`pragma user_version` holds"),
-        ("PostgreSQL", postgres.migrations(), "the table `penstock_migration` lists"),
+        ("SQLite", sqlite.MIGRATIONS, "`pragma user_version` holds"),
+        ("PostgreSQL", postgres.MIGRATIONS, "the table `penstock_migration` lists"),
     ):
         parts.append(f"## {database}\n\nHere {kept} what was applied.\n")
         for number, name, text in found:

@@ -386,9 +386,8 @@ class Remembered:
     """What is known of a budget whose fast store has lost its memory."""
 
     usage: Usage
-    # the clock by which the usage was counted, now and when it was noted
+    # the clock by which the usage was counted
     now: int
-    noted_at: int
     closed_for: timedelta | None = None
     closed_reason: str | None = None
     stopped: str | None = None
@@ -399,7 +398,7 @@ class LastingBudgets(Budgets, Protocol):
 
     @abstractmethod
     def recall(self, budget: Budget) -> Remembered | None:
-        """Return what is known of a budget, or None if it was never used."""
+        """Return what is known of a budget, or None if nothing is."""
         ...
 
     @abstractmethod

@@ -358,7 +358,7 @@ class RecordsContract:
         first, second = stores.records.quarantine(POI, after=0, limit=9)
         broken = record(2)._replace(values=(2, object()))
 
-        with pytest.raises(Exception, match="object|argument"):
+        with pytest.raises(Exception, match=r"object|argument"):
             stores.records.replay(POI, [(first, record(1)), (second, broken)])
 
         assert rows(stores, POI) == []

@@ -186,7 +186,7 @@ class TestTheFile:
         connection.execute("pragma user_version = 99")
         connection.close()
 
-        with pytest.raises(Misconfigured, match="schema version 99"):
+        with pytest.raises(Misconfigured, match="has version 99"):
             stores.schema.migrate()
 
     def test_a_folder_that_does_not_exist_is_told(self, tmp_path):

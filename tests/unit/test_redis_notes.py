@@ -32,7 +32,7 @@ WIDTH = bucket_width(per_hour(1))
 
 
 def remembered(usage: Usage, *, now: int = TODAY) -> Remembered:
-    return Remembered(usage=usage, now=now, noted_at=now)
+    return Remembered(usage=usage, now=now)
 
 
 def noted(*counts: tuple[int, int]) -> Remembered:

@@ -92,10 +92,14 @@ def work_in_threads(
         )
     for hand in hands:
         hand.start()
+    # threads may be busy for days: tidying up is for whoever waits for them
     for hand in hands:
-        # a join without timeout would keep signals from being seen
         while hand.is_alive():
+            shift.attempt(shift.sweep)
+            # a join without timeout would keep signals from being seen
             hand.join(0.2)
+    if until_idle and not halt.is_set():
+        shift.attempt(penstock.sweep)
     if shift.broken is not None:
         raise shift.broken
     return shift.worked
@@ -125,23 +129,22 @@ class Shift:
     def run(self, work: Work, until_idle: bool) -> None:  # noqa: FBT001 (a thread's)
         while not self._halt.is_set():
             rings = self._bell.rings
-            busy = self._attempt(work)
+            busy = self.attempt(work)
             if busy:
                 with self._lock:
                     self.worked += 1
                 continue
-            self._attempt(self._sweep)
-            if until_idle and self._attempt(self._is_idle):
+            if until_idle and self.attempt(self._is_idle):
                 return
             longest = LONGEST_UNTIL_IDLE if until_idle else float("inf")
-            self._attempt(partial(self._rest, work, rings, longest=longest))
+            self.attempt(partial(self._rest, work, rings, longest=longest))
 
-    def _attempt(self, action: Callable[[], bool]) -> bool:
+    def attempt(self, action: Callable[[], bool | None]) -> bool:
         """Do something that the store may fail; nothing kills a thread but a fault
         that an operator has to mend.
         """  # noqa: D205 (one sentence that needs two lines)
         try:
-            return action()
+            return bool(action())
         except Misconfigured as error:
             self.broken = error
             self._halt.set()
@@ -158,20 +161,17 @@ class Shift:
         """Sleep until something may be due, or until the bell rings."""
         longest = min(work.rest(self._bell.patience).total_seconds(), longest)
         # spread, so that those who fell asleep together do not ask together
-        spread = 0.5 + random.random()  # noqa: S311 (no secret)
+        spread = 0.5 + random.random() / 2  # noqa: S311 (no secret)
         deadline = time.monotonic() + max(longest, SHORTEST_REST) * spread
         while self._bell.rings == rings and time.monotonic() < deadline:
             if self._halt.wait(LISTEN_EVERY):
                 break
         return True
 
-    def _sweep(self) -> bool:
-        with self._lock:
-            if time.monotonic() - self._swept_at < SWEEP_EVERY:
-                return False
+    def sweep(self) -> None:
+        if time.monotonic() - self._swept_at >= SWEEP_EVERY:
             self._swept_at = time.monotonic()
-        self._penstock.sweep()
-        return True
+            self._penstock.sweep()
 
     def _is_idle(self) -> bool:
         # what waits for an operator is not waited for here

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from penstock.domain.budget import Limit
+from penstock.domain.budget import MOST_AHEAD, Limit
 from penstock.domain.source import Path, path_of
 from penstock.settings import units
 from penstock.settings.problems import Problem, Refused, Unfit
@@ -166,6 +166,9 @@ class PenstockTable(Declared):
     attempts: Annotated[int, Field(ge=1, le=1000)] = 8
 
     def rules(self) -> Iterator[Problem]:
+        if self.wait > MOST_AHEAD:
+            told = f"is longer than {units.spell_duration(MOST_AHEAD)}"
+            yield ("wait",), f"{told}, and no budget is reserved further ahead"
         is_sqlite = self.database.startswith("sqlite:")
         if is_sqlite and "schema_name" in self.model_fields_set:
             told = "SQLite has no schemas; remove it, or name a PostgreSQL database"

@@ -30,10 +30,10 @@ def ensure_partitions(
     dataset = table.dataset
     if dataset.partition is None:
         return
-    # schemas of one database may have a dataset of the same name: they wait in vain,
-    # but not for long
-    number = lock_number(f"merge:{dataset.name}")
-    connection.execute("select pg_advisory_xact_lock(%s)", (number,))
+    connection.execute(
+        "select pg_advisory_xact_lock(hashtextextended(current_schema(), %s))",
+        (lock_number(f"merge:{dataset.name}"),),
+    )
     at = dataset.column(dataset.partition)
     wanted = {record.values[at] for record in records}
     known = stored_partitions(connection, dataset.name)

@@ -1,9 +1,7 @@
 """Create and update the tables of the ledger and of every dataset, online."""
 
 import json
-import re
 from collections.abc import Sequence
-from importlib import resources
 
 from psycopg import errors as postgres
 from psycopg import sql
@@ -15,12 +13,20 @@ from penstock.adapters.postgres.locks import lock_number
 from penstock.adapters.postgres.tables import column
 from penstock.adapters.postgres.tending import Tending
 from penstock.adapters.sql.keys import quoted
+from penstock.adapters.sql.schema import (
+    REMEDY,
+    declared_types,
+    migrations,
+    missing_fields,
+    missing_migrations,
+    refuse_changes,
+)
 from penstock.domain.dataset import Dataset
 from penstock.errors import Misconfigured
 from penstock.ports import Schema
 
 OLDEST_SERVER = 15
-NUMBERED = re.compile(r"^(\d{4})_\w+\.sql$")
+MIGRATIONS = migrations("penstock.adapters.postgres")
 
 
 class PostgresSchema(Schema):
@@ -50,19 +56,17 @@ class PostgresSchema(Schema):
 
     @override
     def pending(self) -> Sequence[str]:
-        known = self._database.read(self._version)
-        files = migrations()
-        if known > len(files):
-            raise Misconfigured(
-                f"{self._database.place}: schema {self._database.schema} has version "
-                f"{known}, this penstock knows {len(files)}; use a newer one"
-            )
-        return [name for _, name, _ in files[known:]]
+        missing = missing_migrations(
+            MIGRATIONS,
+            known=self._database.read(self._version),
+            schema=f"{self._database.place}: schema {self._database.schema}",
+        )
+        return [each.name for each in missing]
 
     @override
     def migrate(self) -> Sequence[str]:
         # look before taking the lock for which others may wait
-        return self._database.write(self._migrate) if self.pending() else []
+        return self._database.write(self._migrate, slow=True) if self.pending() else []
 
     def _migrate(self, transaction: Transaction) -> Sequence[str]:
         connection = transaction.connection
@@ -71,7 +75,7 @@ class PostgresSchema(Schema):
         if not known:
             create_schema(connection, self._database.schema)
         applied = []
-        for number, name, text in migrations()[known:]:
+        for number, name, text in MIGRATIONS[known:]:
             connection.execute(text.encode())
             connection.execute(
                 "insert into penstock_migration (number, name) values (%s, %s)",
@@ -97,7 +101,9 @@ class PostgresSchema(Schema):
     def prepare(self, dataset: Dataset) -> Sequence[str]:
         if not self.unprepared(dataset):
             return []
-        return self._database.write(lambda each: self._prepare(each, dataset))
+        return self._database.write(
+            lambda each: self._prepare(each, dataset), slow=True
+        )
 
     @override
     def unprepared(self, dataset: Dataset) -> Sequence[str]:
@@ -115,15 +121,14 @@ class PostgresSchema(Schema):
         known = declared_types(transaction, dataset)
         table = transaction.table(dataset).of
         if stored:
-            refuse_changes(connection, dataset, stored, known)
+            refuse(connection, dataset, stored, known)
             # whoever waits for a table makes all others wait behind: only a moment
             connection.execute("set local lock_timeout = '1s'")
-            for field in dataset.fields:
-                if field.name not in stored:
-                    connection.execute(
-                        f"alter table {table.name} "
-                        f"add column {column(field, dataset)}".encode()
-                    )
+            for field in missing_fields(dataset, stored):
+                connection.execute(
+                    f"alter table {table.name} "
+                    f"add column {column(field, dataset)}".encode()
+                )
         else:
             connection.execute(table.create.encode())
         declared = {field.name: field.type for field in dataset.fields}
@@ -139,11 +144,10 @@ def steps(transaction: Transaction, dataset: Dataset) -> list[str]:
     known = declared_types(transaction, dataset)
     if not stored or not known:
         return [f"create table {dataset.name}"]
-    refuse_changes(transaction.connection, dataset, stored, known)
+    refuse(transaction.connection, dataset, stored, known)
     return [
         f"add column {field.name} to {dataset.name}"
-        for field in dataset.fields
-        if field.name not in stored
+        for field in missing_fields(dataset, stored)
     ]
 
 
@@ -155,20 +159,9 @@ def refuse_old(connection: Connection, place: str) -> None:
         )
 
 
-def migrations() -> list[tuple[int, str, str]]:
-    folder = resources.files("penstock.adapters.postgres") / "migrations"
-    found = []
-    for file in sorted(folder.iterdir(), key=lambda each: each.name):
-        numbered = NUMBERED.match(file.name)
-        if numbered:
-            found.append((int(numbered[1]), file.name, file.read_text("utf-8")))
-    return found
-
-
 def hold(connection: Connection, what: str) -> None:
     """Let one process at a time change the tables; the others wait for it."""
     connection.execute("set local lock_timeout = '60s'")
-    connection.execute("set local statement_timeout = 0")
     connection.execute("select pg_advisory_xact_lock(%s)", (lock_number(what),))
 
 
@@ -198,7 +191,7 @@ def create_extension(connection: Connection, place: str) -> None:
         raise Misconfigured(
             f"{told}; let a superuser run: create extension pg_trgm with schema public"
         ) from error
-    except postgres.Error as error:
+    except (postgres.FeatureNotSupported, postgres.UndefinedFile) as error:
         raise Misconfigured(
             f"{told}, which this server does not have; install its contrib package "
             "(Debian: postgresql-contrib)"
@@ -224,12 +217,6 @@ def stored_columns(connection: Connection, dataset: Dataset) -> set[str]:
     return {row["column_name"] for row in found.fetchall()}
 
 
-def declared_types(transaction: Transaction, dataset: Dataset) -> dict[str, str]:
-    """Return the type under which each field was declared when it was stored."""
-    row = transaction.one("get_dataset", dataset=dataset.name)
-    return {} if row is None else dict(row["fields"])
-
-
 def stored_key(connection: Connection, dataset: Dataset) -> list[str]:
     found = connection.execute(
         "select attname from pg_index "
@@ -253,35 +240,21 @@ def stored_partition(connection: Connection, dataset: Dataset) -> str | None:
     return None if row is None else str(row["attname"])
 
 
-def refuse_changes(
+def refuse(
     connection: Connection,
     dataset: Dataset,
     stored: set[str],
     known: dict[str, str],
 ) -> None:
-    """Refuse what would change the meaning of stored rows."""
-    remedy = "or drop the table and import again"
     partition = stored_partition(connection, dataset)
     if partition != dataset.partition:
         raise Misconfigured(
             f"datasets.{dataset.name}.partition: the stored table is partitioned by "
-            f"{partition or 'nothing'}; rename the dataset, {remedy}"
+            f"{partition or 'nothing'}; rename the dataset, {REMEDY}"
         )
     key = [
         name
         for name in stored_key(connection, dataset)
         if name != partition or partition in dataset.key
     ]
-    if key != list(dataset.key):
-        raise Misconfigured(
-            f"datasets.{dataset.name}.key: the stored table has the key "
-            f"{', '.join(key)}; rename the dataset, {remedy}"
-        )
-    for field in dataset.fields:
-        stored_type = known.get(field.name, field.type)
-        if field.name in stored and stored_type != field.type:
-            raise Misconfigured(
-                f"datasets.{dataset.name}.fields.{field.name}: the stored column has "
-                f"type {stored_type}, the declaration says {field.type}; "
-                f"rename the field, {remedy}"
-            )
+    refuse_changes(dataset, key=key, stored=stored, known=known)

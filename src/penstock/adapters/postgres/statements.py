@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from penstock.adapters.sql.statements import load
-from penstock.domain.job import MAX_ERRORS_KEPT
 
 # the time at which a statement began: leases are judged by it, and it can use an index
 NOW = "statement_timestamp()"
@@ -18,7 +17,7 @@ WORKABLE = """running.status = 'running'
     and (%(region)s::text is null or running.region is null
         or running.region = %(region)s)"""
 
-KEPT_ERRORS = f"""(case when jsonb_array_length(errors) >= {MAX_ERRORS_KEPT}
+KEPT_ERRORS = """(case when jsonb_array_length(errors) >= %(errors_kept)s
         then errors - 0 else errors end)"""
 
 
@@ -29,6 +28,7 @@ def statements(*, now: str = NOW, clock: str = CLOCK) -> Mapping[str, str]:
         "{now}": now,
         "{clock}": clock,
         "{now_in_microseconds}": microseconds,
+        "{clock_in_microseconds}": f"(extract(epoch from {clock}) * 1000000)::bigint",
         "{workable}": WORKABLE,
         "{kept_errors}": KEPT_ERRORS,
         "{fault}": f"""jsonb_build_object(

@@ -123,8 +123,8 @@ class StoredTable(sql.Table):
     ) -> None:
         """Append one row of change events.
 
-        It comes last, because it holds the dataset's row until the commit, and others
-        who commit a page wait for it.
+        It comes after the rows, because it holds the dataset's row until the commit,
+        and others who commit a page wait for it.
         """
         keys = [record.key for record in (*created, *updated)]
         if not keys:

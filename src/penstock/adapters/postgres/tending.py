@@ -3,7 +3,8 @@
 Indexes are most of the cost of storing rows, so an empty table has none but its key's,
 and gets them when its first import has ended, or ten minutes after that began,
 whichever comes first. An index that a declaration gains later is built at once. Both
-are built while others go on reading and writing, by one process at a time.
+are built by one process at a time, while others go on reading and, but for partitioned
+tables, writing.
 """
 
 from contextlib import suppress

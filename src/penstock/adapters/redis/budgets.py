@@ -12,7 +12,7 @@ loss included, no more than rate x time + one burst is sent all the same:
   bucket. With one, it begins with empty buckets and the noted quotas (see `notes`).
 - A note is written before the tokens that make it due are handed out. If it cannot be,
   they are given back and `StoreUnavailable` is raised: what the database does not know
-  is always less than a hundredth of a quota, however long it is down. Budgets without a
+  is at most a hundredth of a quota, however long it is down. Budgets without a
   quota go on, since they need the database only to begin.
 - Closures and stops are written to the database first. They reach the server even if
   the database is down; an opening does not.

@@ -128,7 +128,6 @@ class SqlBudgets(LastingBudgets):
         return Remembered(
             usage=decode_usage(row["usage"]),
             now=row["now"],
-            noted_at=row["noted_at"],
             closed_for=timedelta(microseconds=left) if left > 0 else None,
             closed_reason=row["closed_reason"] if left > 0 else None,
             stopped=row["stopped"],
@@ -146,7 +145,6 @@ class SqlBudgets(LastingBudgets):
                 "note_usage",
                 name=budget.name,
                 usage=encode_usage(noted),
-                noted_at=row["now"],
             )
 
         self._database.write(work)

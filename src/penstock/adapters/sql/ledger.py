@@ -142,6 +142,15 @@ class SqlLedger(Ledger):
         self, transaction: Transaction, dataset: Dataset, lease: Lease, batch: Batch
     ) -> Counts:
         """Write what a page brought, and count it."""
+        transaction.execute(
+            "add_page",
+            job=lease.job,
+            page_seq=lease.page_seq + 1,
+            fence=lease.fence,
+            seen=batch.seen,
+            before=cursor_mark(lease.cursor),
+            after=cursor_mark(batch.cursor),
+        )
         keep_rejections(transaction, dataset, lease, batch)
         rejected = [each.key for each in batch.rejections if each.key is not None]
         merged = transaction.table(dataset).merge(
@@ -155,15 +164,6 @@ class SqlLedger(Ledger):
             inserted=merged.inserted,
             updated=merged.updated,
             requests=lease.sent,
-        )
-        transaction.execute(
-            "add_page",
-            job=lease.job,
-            page_seq=lease.page_seq + 1,
-            fence=lease.fence,
-            seen=batch.seen,
-            before=cursor_mark(lease.cursor),
-            after=cursor_mark(batch.cursor),
         )
         provider_time = self._database.moment(batch.provider_time)
         count(transaction, lease, counts, provider_time=provider_time)

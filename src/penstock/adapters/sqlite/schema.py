@@ -1,15 +1,20 @@
 """Create and update the tables of the ledger and of every dataset."""
 
 import json
-import re
 import sqlite3
-from collections.abc import Mapping, Sequence
-from importlib import resources
+from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import override
 
 from penstock.adapters.sql.keys import quoted
+from penstock.adapters.sql.schema import (
+    declared_types,
+    migrations,
+    missing_fields,
+    missing_migrations,
+    refuse_changes,
+)
 from penstock.adapters.sqlite.database import Database, Transaction
 from penstock.adapters.sqlite.tables import COLUMN_TYPES, Table
 from penstock.domain.dataset import Dataset
@@ -18,7 +23,7 @@ from penstock.ports import Schema
 
 # "PENS", by which a file is known to be ours
 OURS = 0x50454E53
-NUMBERED = re.compile(r"^(\d{4})_\w+\.sql$")
+MIGRATIONS = migrations("penstock.adapters.sqlite")
 
 
 class SqliteSchema(Schema):
@@ -43,14 +48,12 @@ class SqliteSchema(Schema):
     def pending(self) -> Sequence[str]:
         def work(transaction: Transaction) -> Sequence[str]:
             refuse_stranger(transaction.connection, self._database.path)
-            known = schema_version(transaction.connection)
-            files = migrations()
-            if known > len(files):
-                raise Misconfigured(
-                    f"{self._database.path} has schema version {known}, this penstock "
-                    f"knows {len(files)}; use a newer one"
-                )
-            return [name for _, name, _ in files[known:]]
+            missing = missing_migrations(
+                MIGRATIONS,
+                known=schema_version(transaction.connection),
+                schema=f"{self._database.path}: the schema",
+            )
+            return [each.name for each in missing]
 
         return self._database.read(work)
 
@@ -58,7 +61,7 @@ class SqliteSchema(Schema):
         connection = transaction.connection
         applied = []
         connection.execute(f"pragma application_id = {OURS:d}")
-        for number, name, text in migrations()[schema_version(connection) :]:
+        for number, name, text in MIGRATIONS[schema_version(connection) :]:
             run_script(connection, text)
             # pragmas take no parameters; the number is our own
             connection.execute(f"pragma user_version = {number:d}")
@@ -94,12 +97,11 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence
     stored = stored_columns(connection, dataset)
     known = declared_types(transaction, dataset)
     if stored:
-        refuse_changes(dataset, stored, known)
-        types = {field.name: COLUMN_TYPES[field.type] for field in dataset.fields}
-        for name in missing(dataset, stored):
+        refuse(dataset, stored, known)
+        for field in missing_fields(dataset, stored):
             connection.execute(
                 f"alter table {quoted(dataset.name)} "
-                f"add column {quoted(name)} {types[name]}"
+                f"add column {quoted(field.name)} {COLUMN_TYPES[field.type]}"
             )
     else:
         connection.execute(table.create)
@@ -135,11 +137,14 @@ def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]
     known = declared_types(transaction, dataset)
     if not stored or not known:
         return [f"create table {dataset.name}"]
-    refuse_changes(dataset, stored, known)
+    refuse(dataset, stored, known)
     found = connection.execute(f"pragma index_list({quoted(dataset.name)})")
     indexes = {row["name"] for row in found}
     return [
-        *(f"add column {name} to {dataset.name}" for name in missing(dataset, stored)),
+        *(
+            f"add column {field.name} to {dataset.name}"
+            for field in missing_fields(dataset, stored)
+        ),
         *(f"build index {name}" for name in table.indexes if name not in indexes),
     ]
 
@@ -149,22 +154,6 @@ def stored_columns(
 ) -> dict[str, sqlite3.Row]:
     found = connection.execute(f"pragma table_info({quoted(dataset.name)})")
     return {row["name"]: row for row in found}
-
-
-def declared_types(transaction: Transaction, dataset: Dataset) -> dict[str, str]:
-    """Return the type under which each field was declared when it was stored."""
-    row = transaction.one("get_dataset", dataset=dataset.name)
-    return {} if row is None else dict(json.loads(row["fields"]))
-
-
-def migrations() -> list[tuple[int, str, str]]:
-    folder = resources.files("penstock.adapters.sqlite") / "migrations"
-    found = []
-    for file in sorted(folder.iterdir(), key=lambda each: each.name):
-        numbered = NUMBERED.match(file.name)
-        if numbered:
-            found.append((int(numbered[1]), file.name, file.read_text("utf-8")))
-    return found
 
 
 def run_script(connection: sqlite3.Connection, text: str) -> None:
@@ -177,29 +166,9 @@ def run_script(connection: sqlite3.Connection, text: str) -> None:
             statement = ""
 
 
-def refuse_changes(
+def refuse(
     dataset: Dataset, stored: dict[str, sqlite3.Row], known: dict[str, str]
 ) -> None:
-    """Refuse what would change the meaning of stored rows."""
-    key = [
-        name
-        for name, row in sorted(stored.items(), key=lambda item: item[1]["pk"])
-        if row["pk"]
-    ]
-    if key != list(dataset.key):
-        raise Misconfigured(
-            f"datasets.{dataset.name}.key: the stored table has the key "
-            f"{', '.join(key)}; rename the dataset, or drop the table and import again"
-        )
-    for field in dataset.fields:
-        stored_type = known.get(field.name, field.type)
-        if field.name in stored and stored_type != field.type:
-            raise Misconfigured(
-                f"datasets.{dataset.name}.fields.{field.name}: the stored column has "
-                f"type {stored_type}, the declaration says {field.type}; "
-                "rename the field, or drop the table and import again"
-            )
-
-
-def missing(dataset: Dataset, stored: Mapping[str, object]) -> list[str]:
-    return [field.name for field in dataset.fields if field.name not in stored]
+    by_place = sorted(stored.items(), key=lambda item: item[1]["pk"])
+    key = [name for name, row in by_place if row["pk"]]
+    refuse_changes(dataset, key=key, stored=stored, known=known)

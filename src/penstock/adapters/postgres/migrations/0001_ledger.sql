@@ -180,6 +180,5 @@ create table penstock_budget (
     taken bigint not null default 0,
     closed_until bigint not null default 0,
     closed_reason text,
-    stopped text,
-    noted_at bigint not null default 0
+    stopped text
 ) with (fillfactor = 50);

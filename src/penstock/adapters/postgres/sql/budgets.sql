@@ -2,8 +2,7 @@
 -- whole microseconds since 1970, as the domain counts them, by this database's clock.
 
 -- name: add_budget
-insert into penstock_budget (name, usage, noted_at)
-values (%(name)s, '{}', (extract(epoch from {now}) * 1000000)::bigint)
+insert into penstock_budget (name, usage) values (%(name)s, '{}')
 on conflict (name) do nothing;
 
 -- name: hold_budget
@@ -11,10 +10,10 @@ on conflict (name) do nothing;
 with held as materialized (
     select * from penstock_budget where name = %(name)s for update
 )
-select held.*, (extract(epoch from {clock}) * 1000000)::bigint as now from held;
+select held.*, {clock_in_microseconds} as now from held;
 
 -- name: get_budget
-select *, (extract(epoch from {clock}) * 1000000)::bigint as now
+select *, {clock_in_microseconds} as now
 from penstock_budget
 where name = %(name)s;
 
@@ -24,9 +23,7 @@ set usage = %(usage)s, taken = taken + %(taken)s
 where name = %(name)s;
 
 -- name: note_usage
-update penstock_budget
-set usage = %(usage)s, noted_at = %(noted_at)s
-where name = %(name)s;
+update penstock_budget set usage = %(usage)s where name = %(name)s;
 
 -- name: close_budget
 update penstock_budget

@@ -1,7 +1,7 @@
 -- The imports of the ledger, and what closing one does.
 
 -- name: now
-select (extract(epoch from {clock}) * 1000000)::bigint as now;
+select {clock_in_microseconds} as now;
 
 -- name: ring
 -- Heard when the transaction commits: once for a plan, however many jobs it has.

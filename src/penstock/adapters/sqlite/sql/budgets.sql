@@ -1,7 +1,7 @@
 -- One row a budget; what is decided about it is decided in the domain.
 
 -- name: add_budget
-insert into penstock_budget (name, usage, noted_at) values (:name, '{}', :now)
+insert into penstock_budget (name, usage) values (:name, '{}')
 on conflict (name) do nothing;
 
 -- name: hold_budget
@@ -14,7 +14,7 @@ select *, :now as now from penstock_budget where name = :name;
 update penstock_budget set usage = :usage, taken = taken + :taken where name = :name;
 
 -- name: note_usage
-update penstock_budget set usage = :usage, noted_at = :noted_at where name = :name;
+update penstock_budget set usage = :usage where name = :name;
 
 -- name: close_budget
 update penstock_budget

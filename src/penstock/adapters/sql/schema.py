@@ -1,0 +1,78 @@
+"""What is the same in every schema: numbered files, and changes that are refused."""
+
+import re
+from collections.abc import Collection, Sequence
+from importlib import resources
+from typing import NamedTuple
+
+from penstock.adapters.sql.database import Transaction
+from penstock.adapters.sql.rows import decoded
+from penstock.domain.dataset import Dataset, Field
+from penstock.errors import Misconfigured
+
+NUMBERED = re.compile(r"^(\d{4})_\w+\.sql$")
+REMEDY = "or drop the table and import again"
+
+
+class Migration(NamedTuple):
+    number: int
+    name: str
+    text: str
+
+
+def migrations(package: str) -> list[Migration]:
+    """Return the numbered files of an adapter in their order."""
+    folder = resources.files(package) / "migrations"
+    found = []
+    for file in sorted(folder.iterdir(), key=lambda each: each.name):
+        numbered = NUMBERED.match(file.name)
+        if numbered:
+            found.append(
+                Migration(int(numbered[1]), file.name, file.read_text("utf-8"))
+            )
+    return found
+
+
+def missing_migrations(
+    files: Sequence[Migration], *, known: int, schema: str
+) -> list[Migration]:
+    """Return what a schema of this version lacks; refuse one that is newer."""
+    if known > len(files):
+        raise Misconfigured(
+            f"{schema} has version {known}, this penstock knows {len(files)}; "
+            "use a newer one"
+        )
+    return list(files[known:])
+
+
+def declared_types(transaction: Transaction, dataset: Dataset) -> dict[str, str]:
+    """Return the type under which each field was declared when it was stored."""
+    row = transaction.one("get_dataset", dataset=dataset.name)
+    return {} if row is None else dict(decoded(row["fields"]))
+
+
+def missing_fields(dataset: Dataset, stored: Collection[str]) -> list[Field]:
+    return [field for field in dataset.fields if field.name not in stored]
+
+
+def refuse_changes(
+    dataset: Dataset,
+    *,
+    key: Sequence[str],
+    stored: Collection[str],
+    known: dict[str, str],
+) -> None:
+    """Refuse what would change the meaning of stored rows."""
+    if list(key) != list(dataset.key):
+        raise Misconfigured(
+            f"datasets.{dataset.name}.key: the stored table has the key "
+            f"{', '.join(key)}; rename the dataset, {REMEDY}"
+        )
+    for field in dataset.fields:
+        stored_type = known.get(field.name, field.type)
+        if field.name in stored and stored_type != field.type:
+            raise Misconfigured(
+                f"datasets.{dataset.name}.fields.{field.name}: the stored column has "
+                f"type {stored_type}, the declaration says {field.type}; "
+                f"rename the field, {REMEDY}"
+            )
