@@ -52,7 +52,12 @@ def compile_cast(field: Field) -> Cast:
             check(value)
         return value
 
-    return cast
+    def cast_unchecked(value: object) -> object:
+        if value is not None and (converted := convert(value)) is not None:
+            return converted
+        return default
+
+    return cast if checks or required else cast_unchecked
 
 
 def compile_checks(field: Field) -> Iterable[Check]:
@@ -122,7 +127,8 @@ def text_converter(field: Field) -> Cast:
         if isinstance(value, str):
             if "\x00" in value:
                 raise BadValue(Reason.TYPE, NUL)
-            if not is_unicode(value):
+            # plain letters need no second look, and most texts have no others
+            if not value.isascii() and not is_unicode(value):
                 raise BadValue(Reason.TYPE, HALF)
             return (value.strip() if trim else value) or None
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -147,6 +153,9 @@ def is_unicode(text: str) -> bool:
 
 def int_converter(field: Field) -> Cast:
     def convert(value: object) -> object:
+        # what nearly all values are comes first
+        if type(value) is int and SMALLEST_INT <= value <= LARGEST_INT:
+            return value
         if isinstance(value, str):
             value = value.strip()
             if not value:
@@ -171,6 +180,10 @@ def int_converter(field: Field) -> Cast:
 
 def float_converter(field: Field) -> Cast:
     def convert(value: object) -> object:
+        # what nearly all values are comes first; the two zeros are equal, but not as
+        # bytes
+        if type(value) is float and math.isfinite(value):
+            return value or 0.0
         if isinstance(value, str):
             value = value.strip()
             if not value:
@@ -185,7 +198,6 @@ def float_converter(field: Field) -> Cast:
             raise wrong_type(field, value) from None
         if not math.isfinite(number):
             raise BadValue(Reason.RANGE, f"{shorten(value)} is not a finite number")
-        # the two zeros are equal, but not as text
         return number or 0.0
 
     return convert

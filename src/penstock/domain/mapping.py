@@ -4,17 +4,19 @@ Nothing else can come out of a row than a record or a rejection, so a bad row ne
 stops a page.
 """
 
-import json
+import marshal
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import date
 from hashlib import blake2b
+from typing import Any
 
 from penstock.domain.casts import BadValue, compile_cast
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.page import Reason, Record, Rejection, Row
-from penstock.domain.text import format_instant
 
 DIGEST_BYTES = 16
+# the last form of marshal in which equal values are always equal bytes
+PLAIN_FORM = 2
 
 
 class Mapper:
@@ -28,6 +30,11 @@ class Mapper:
         )
         self._key = tuple(dataset.column(name) for name in dataset.key)
         self._key_casts = tuple(self._casts[index] for index in self._key)
+        self._dates = tuple(
+            place
+            for place, each in enumerate(columns)
+            if each.type in {FieldType.DATE, FieldType.TIMESTAMP}
+        )
         version = dataset.version
         self._version = None if version is None else dataset.column(version)
 
@@ -50,7 +57,7 @@ class Mapper:
             return self.reject(row, bad.reason, bad.detail, field=name)
         values = tuple(mapped)
         key = tuple([values[index] for index in self._key])
-        return Record(key, values, content_digest(values))
+        return Record(key, values, digest_of(values, self._dates))
 
     def reject(
         self, row: Row, reason: Reason, detail: str, *, field: str | None = None
@@ -93,16 +100,24 @@ class Mapper:
 
 
 def content_digest(values: Sequence[object]) -> bytes:
-    """Hash the declared fields only, the same in every process and version."""
-    text = encode_canonically(values)
-    return blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
+    """Hash the declared fields only, the same in every process."""
+    dates = [place for place, value in enumerate(values) if isinstance(value, date)]
+    return digest_of(values, dates)
 
 
-def canonical(value: object) -> str:
-    return format_instant(value) if isinstance(value, datetime) else str(value)
+def digest_of(values: Sequence[Any], dates: Sequence[int]) -> bytes:
+    """Hash values of which these places may hold a day or a time.
 
-
-# built once: json.dumps would build an encoder for every record
-encode_canonically = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":"), default=canonical
-).encode
+    Written by `marshal` in the old form that depends on nothing but the values: it is
+    an eighth of the cost of JSON, and hashing is what a record costs most.
+    """
+    if dates:
+        plain = list(values)
+        for place in dates:
+            value = plain[place]
+            if isinstance(value, date):
+                plain[place] = value.isoformat()
+        values = plain
+    return blake2b(
+        marshal.dumps(tuple(values), PLAIN_FORM), digest_size=DIGEST_BYTES
+    ).digest()

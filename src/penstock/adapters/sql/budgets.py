@@ -29,6 +29,10 @@ from penstock.errors import BudgetClosed, BudgetStopped
 from penstock.ports import LastingBudgets, Remembered
 
 
+# the slot of a token that no clock was asked about
+UNCOUNTED = 0
+
+
 class SqlBudgets(LastingBudgets):
     """What is decided about a budget is decided in the domain, on one held row."""
 
@@ -37,6 +41,9 @@ class SqlBudgets(LastingBudgets):
 
     @override
     def take(self, budget: Budget, *, longest: timedelta) -> Grant:
+        if not budget.limits:
+            return self._look_only(budget, longest)
+
         def work(transaction: Transaction) -> Grant:
             row = held(transaction, budget.name)
             refuse_stopped(row, budget.name)
@@ -58,8 +65,8 @@ class SqlBudgets(LastingBudgets):
     def confirm(self, grant: Grant) -> bool:
         row = self._look(grant.budget)
         if row is None:
-            # the store was emptied meanwhile: nothing is known of this token
-            return False
+            # either nothing was ever counted, or the store was emptied meanwhile
+            return grant.slot == UNCOUNTED
         refuse_stopped(row, grant.budget)
         left = row["closed_until"] - row["now"]
         if left > 0:
@@ -148,6 +155,19 @@ class SqlBudgets(LastingBudgets):
             )
 
         self._database.write(work)
+
+    def _look_only(self, budget: Budget, longest: timedelta) -> Grant:
+        """Grant a token where none are counted: it can only be closed or stopped."""
+        row = self._look(budget.name)
+        if row is None:
+            return reserve(budget, Usage(), now=UNCOUNTED)[1]
+        refuse_stopped(row, budget.name)
+        _, grant = reserve(
+            budget, Usage(), now=row["now"], not_before=row["closed_until"]
+        )
+        if grant.wait > longest:
+            raise BudgetClosed(budget.name, wait=grant.wait)
+        return grant
 
     def _look(self, name: str) -> Row | None:
         return self._database.read(lambda look: look.one("get_budget", name=name))
