@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.adapters.postgres.database import Database
+from penstock.adapters.postgres.database import Database, Transaction
 from penstock.domain.job import ImportStatus, JobStatus, Lease, Mode, WorkerId
 from penstock.domain.page import Counts
 from penstock.errors import BudgetClosed, LeaseLost, Misconfigured, PenstockError
@@ -426,6 +427,57 @@ class TestEndings:
             stores.imports.cancel(import_id, reason="next")
             assert orphans(place) == []
 
+    def test_a_job_that_is_planned_while_its_import_ends_is_not_stored(
+        self, opened_here: tuple[Stores, Database], place
+    ):
+        stores, database = opened_here
+        import_id = plan(stores, POI)
+        is_ending = threading.Event()
+
+        def end_slowly(transaction: Transaction) -> None:
+            transaction.one("hold_import", import_id=import_id)
+            transaction.execute(
+                "end_import",
+                import_id=import_id,
+                status="cancelled",
+                proven=False,
+                note=None,
+                deleted=0,
+            )
+            transaction.execute("cancel_jobs", import_id=import_id)
+            is_ending.set()
+            time.sleep(0.3)
+
+        def add() -> int:
+            is_ending.wait()
+            return stores.imports.add_jobs(import_id, ["late"])
+
+        assert in_threads(lambda: database.write(end_slowly), add) == [None, 0]
+        assert orphans(place) == []
+
+    def test_a_job_that_is_just_planned_ends_with_its_import(
+        self, opened_here: tuple[Stores, Database], place
+    ):
+        stores, database = opened_here
+        import_id = plan(stores, POI)
+        is_adding = threading.Event()
+
+        def add_slowly(transaction: Transaction) -> None:
+            transaction.execute(
+                "add_jobs", import_id=import_id, parent=None, shard_keys='["late"]'
+            )
+            is_adding.set()
+            time.sleep(0.3)
+
+        def cancel() -> None:
+            is_adding.wait()
+            stores.imports.cancel(import_id, reason="no")
+
+        in_threads(lambda: database.write(add_slowly), cancel)
+
+        assert len(jobs_of(stores, import_id)) == 2
+        assert orphans(place) == []
+
     def test_an_ending_and_the_first_pages_do_not_wait_in_a_circle(
         self, postgres_database
     ):
@@ -434,7 +486,7 @@ class TestEndings:
         with opened(place) as (stores, _):
             stores.schema.migrate()
             for number in range(12):
-                import_id = plan(stores, POI, *map(str, range(4)))
+                import_id = plan(stores, POI, *map(str, range(6)))
                 pages = [
                     partial(
                         stores.ledger.commit_page,
@@ -444,9 +496,14 @@ class TestEndings:
                     )
                     for shard in range(4)
                 ]
+                halves = ["a", "b"]
+                splits = [
+                    partial(stores.ledger.split, claim(stores, POI), halves)
+                    for _ in range(2)
+                ]
                 cancel = partial(stores.imports.cancel, import_id, reason="no")
 
-                in_threads(*pages, cancel)
+                in_threads(*pages, *splits, cancel)
 
         # told when its sessions have ended
         assert deadlocks(place) == 0
