@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from penstock.adapters.postgres.database import Database
-from penstock.domain.job import MAX_RESCUES
+from penstock.domain.job import MAX_ERRORS_KEPT, MAX_RESCUES
 from penstock.ports import Stores
 from tests.builders import (
     batch,
@@ -34,6 +34,7 @@ ASKED = {
     "declarations": json.dumps({"poi": "d1"}),
     "region": None,
     "max_rescues": MAX_RESCUES,
+    "errors_kept": MAX_ERRORS_KEPT,
     "import_id": 1,
     "most": 4,
     "owner": "ann",
