@@ -152,7 +152,9 @@ def test_rows_that_vanished_are_marked_after_a_proven_full_import(open_workshop)
     kinds = workshop.ask(
         "select kind, key from penstock_change where import_id = ?", done["import_id"]
     )
-    marked = workshop.ask("select id from poi where _deleted_at is not null")
+    marked = workshop.ask(
+        "select id from poi where _deleted_at is not null order by id"
+    )
     exported = workshop.penstock("export", "poi").out.splitlines()
     assert done["records"]["deleted"] == 5
     assert [row["id"] for row in marked] == vanished

@@ -43,7 +43,7 @@ def lead() -> Iterator[Lead]:
 
 
 def begin(
-    open_workshop: OpenWorkshop, store: Store, *, records: int = 1200
+    open_workshop: OpenWorkshop, store: Store, *, records: int = 900
 ) -> tuple[Workshop, Fleet]:
     workshop = open_workshop(kept_in=store, records=records, rate=RATE, burst=ALLOWED)
     workshop.declare(workshop.by_country(size=6), rate=RATE, burst=BURST)
