@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -26,6 +27,8 @@ from penstock.ports import Declarations, Ledger
 
 # how often a claim looks again because others took what it had found
 MOST_LOOKS = 10
+# by how much it waits longer before each of them, in seconds
+LOOK_REST = 0.002
 
 
 class SqlLedger(Ledger):
@@ -56,7 +59,9 @@ class SqlLedger(Ledger):
                 due = transaction.one("find_due_import", **wanted)
             return [] if due is None else self._claim(transaction, owner, due, most)
 
-        for _ in range(MOST_LOOKS):
+        for missed in range(MOST_LOOKS):
+            # whoever is just claiming has seldom longer to go than this
+            time.sleep(missed * LOOK_REST)
             # most looks find nothing, and looking must not hold up those who write
             seen = self._database.read(
                 lambda look: look.one("find_due_import", **wanted)
