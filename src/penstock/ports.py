@@ -414,6 +414,14 @@ class Source(Protocol):
     """Where the pages of one dataset come from."""
 
     @abstractmethod
+    def get_ready(self) -> None:
+        """Do what a request needs that takes time, before a token is taken for it.
+
+        Raises as `fetch` does.
+        """
+        ...
+
+    @abstractmethod
     def fetch(
         self,
         shard: Shard,

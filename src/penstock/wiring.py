@@ -79,6 +79,7 @@ class Penstock:
             declarations=self.declarations(self.settings.datasets),
             stores=self.stores,
             finish=self.finish,
+            emit=self.emit,
         )
 
     @cached_property
@@ -139,7 +140,7 @@ class Penstock:
         return {name: self._desk(dataset, host) for name, dataset in names.items()}
 
     def claims(self, worker: Worker, host: Host) -> Claims:
-        return Claims(worker, ledger=self.stores.ledger, monotonic=host.monotonic)
+        return Claims(worker, ledger=self.stores.ledger, host=host)
 
     def work(self, desks: Mapping[str, Desk], claims: Claims, host: Host) -> Work:
         terms = Terms(

@@ -141,6 +141,10 @@ class ProviderSource(Source):
         self._notice = notice
 
     @override
+    def get_ready(self) -> None:
+        """Nothing: this provider wants no signature."""
+
+    @override
     def fetch(
         self,
         shard: Shard,

@@ -153,6 +153,7 @@ class Simulation:
             declarations={self.dataset.name: "same"},
             stores=self.stores,
             finish=self.finish,
+            emit=self.emit,
         )
 
     def run(self) -> Outcome:
@@ -383,7 +384,7 @@ class Simulation:
             Claims(
                 Worker(owner=owner),
                 ledger=self.stores.ledger,
-                monotonic=host.monotonic,
+                host=host,
             ),
             desks={self.dataset.name: desk},
             stores=self.stores,

@@ -67,6 +67,10 @@ class Scripted(Source):
     asked: list[Position | None] = field(default_factory=list)
 
     @override
+    def get_ready(self) -> None:
+        """Nothing: a script is always ready."""
+
+    @override
     def fetch(self, shard: Shard, position, *, since, moved=None) -> Page | Moved:
         self.asked.append(position)
         answer = self.script.pop(0)
@@ -125,7 +129,7 @@ class Bench:
             Claims(
                 Worker(owner=owner),
                 ledger=self.stores.ledger,
-                monotonic=host.monotonic,
+                host=host,
             ),
             desks={self.dataset.name: desk},
             stores=self.stores,

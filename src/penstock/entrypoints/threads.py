@@ -20,7 +20,7 @@ from penstock.wiring import Penstock, host_of, new_worker_id
 # how often an idle thread listens for the bell, in seconds
 LISTEN_EVERY = 0.05
 # an idle thread asks no sooner than this, in seconds, whatever is said to be due
-SHORTEST_REST = 0.1
+SHORTEST_REST = 0.25
 # how long a thread rests after the store failed it
 REST = 1.0
 # whoever is to stop when nothing is left looks so often, in seconds, whether that is so

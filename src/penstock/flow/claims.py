@@ -2,11 +2,10 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.domain.job import Lease, WorkerId
-from penstock.ports import Declarations, Ledger
+from penstock.ports import Declarations, Host, Ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +30,11 @@ class Claims:
     many jobs as threads are waiting. No job is claimed that nobody is there to work.
     """
 
-    def __init__(
-        self, worker: Worker, *, ledger: Ledger, monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, worker: Worker, *, ledger: Ledger, host: Host) -> None:
         self.worker = worker
         self._ledger = ledger
-        self._monotonic = monotonic
+        self._halt = host.halt
+        self._monotonic = host.monotonic
         self._asking = threading.Lock()
         self._counting = threading.Lock()
         self._waiting = 0
@@ -50,6 +48,9 @@ class Claims:
             with self._counting:
                 self._waiting -= 1
                 others = self._waiting
+            if not self._ready and self._halt.is_set():
+                # the one before us may have waited for the ledger all this time
+                return None
             if not self._ready:
                 asked = self._monotonic()
                 leases = self._ledger.claim(

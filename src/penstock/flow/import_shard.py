@@ -128,6 +128,7 @@ class ImportShard:
         position = None if cursor is None else cursor.position
         answer: Page | Moved | None = None
         for _ in range(MOST_HOPS + 1):
+            self._source.get_ready()
             self._take_token(held)
             held.lease = dataclasses.replace(held.lease, sent=held.lease.sent + 1)
             moved = answer if isinstance(answer, Moved) else None

@@ -37,6 +37,7 @@ class Sample:
         shard = next(split(self._plan.axes(dataset), bounds), None)
         if shard is None:
             raise Misconfigured(f"dataset {dataset.name!r} has no shard")
+        source.get_ready()
         grant = self._stores.budgets.take(budget, longest=longest)
         self._host.halt.wait(grant.wait.total_seconds())
         try:

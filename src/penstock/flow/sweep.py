@@ -1,10 +1,16 @@
 """Tidy up behind workers: dead letters, imports nobody closed, indexes to build."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.events import WorkerFailed
+from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.flow.finish import Finish
-from penstock.ports import Declarations, Stores
+from penstock.ports import Declarations, Emit, Stores
+
+# after so many seconds
+TEND_AGAIN = 60.0
 
 
 class Sweep:
@@ -15,6 +21,8 @@ class Sweep:
         declarations: Declarations,
         stores: Stores,
         finish: Finish,
+        emit: Emit,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._datasets = datasets
         self._declarations = declarations
@@ -22,6 +30,10 @@ class Sweep:
         self._jobs = stores.jobs
         self._imports = stores.imports
         self._finish = finish
+        self._emit = emit
+        self._monotonic = monotonic
+        # datasets whose tables could not be tended, and when to try again
+        self._tend_at: dict[str, float] = {}
 
     def __call__(self) -> None:
         """Fail jobs that kill their workers, close what only lacks its closing, and
@@ -33,4 +45,16 @@ class Sweep:
             if self._declarations.get(known.dataset) == known.declaration:
                 self._finish(self._datasets[known.dataset], import_id)
         for dataset in self._datasets.values():
+            self._tend(dataset)
+
+    def _tend(self, dataset: Dataset) -> None:
+        """Keep a table fast; where that fails it is slow, and tried again later."""
+        now = self._monotonic()
+        if now < self._tend_at.get(dataset.name, now):
+            return
+        try:
             self._schema.tend(dataset)
+        except (StoreRefused, StoreUnavailable) as error:
+            self._tend_at[dataset.name] = now + TEND_AGAIN
+            told = f"the table of {dataset.name} could not be tended: {error}"
+            self._emit(WorkerFailed(worker="sweep", error=told))

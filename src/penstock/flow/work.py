@@ -1,6 +1,6 @@
 """Claim a job, import its shard, settle it by its error's kind."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -156,9 +156,9 @@ class Work:
                 )
             )
         except Throttled as error:
-            self._throttle(desk, held.lease, error)
+            self._throttle(desk, held, error)
         except AccessStopped as error:
-            self._stop(desk, held.lease, error)
+            self._stop(desk, held, error)
         except (BudgetClosed, BudgetStopped) as error:
             self._rest(error.budget, held.lease, None, wait=error.wait)
         except StoreUnavailable as error:
@@ -173,12 +173,14 @@ class Work:
             self._emit(WorkerFailed(worker=self._worker.owner, error=self._told(error)))
             self._retry(held.lease, error, None)
 
-    def _throttle(self, desk: Desk, lease: Lease, error: Throttled) -> None:
-        wait = closure(error.retry_after)
+    def _throttle(self, desk: Desk, held: Held, error: Throttled) -> None:
+        lease, wait = held.lease, closure(error.retry_after)
         if error.retry_after is None:
             wait += backoff(lease.snoozes, jitter=self._jitter())
         reason = self._told(error)
-        self._budgets.close(desk.budget, wait=wait, reason=reason)
+        self._insist(
+            held, lambda: self._budgets.close(desk.budget, wait=wait, reason=reason)
+        )
         self._emit(BudgetWasClosed(budget=desk.budget, wait=wait, reason=reason))
         blame = lease.snoozes >= MOST_SNOOZES
         if blame and lease.attempts + 1 >= self._terms.attempts:
@@ -186,11 +188,11 @@ class Work:
         else:
             self._rest(desk.budget, lease, self._fault(error), wait=wait, blame=blame)
 
-    def _stop(self, desk: Desk, lease: Lease, error: AccessStopped) -> None:
+    def _stop(self, desk: Desk, held: Held, error: AccessStopped) -> None:
         reason = self._told(error)
-        self._budgets.stop(desk.budget, reason=reason)
+        self._insist(held, lambda: self._budgets.stop(desk.budget, reason=reason))
         self._emit(BudgetWasStopped(budget=desk.budget, reason=reason))
-        self._rest(desk.budget, lease, self._fault(error), wait=LONGEST_REST)
+        self._rest(desk.budget, held.lease, self._fault(error), wait=LONGEST_REST)
 
     def _rest(
         self,
@@ -218,13 +220,24 @@ class Work:
         """
         rest = STORE_REST * (0.5 + self._jitter())
         self._closed[desk.budget] = self._monotonic() + rest.total_seconds()
+        self._insist(
+            held,
+            lambda: self._postpone(
+                held.lease, self._fault(error), delay=timedelta(), blame=False
+            ),
+        )
+
+    def _insist(self, held: Held, action: Callable[[], None]) -> None:
+        """Do what others have to know of, as soon as the store is back.
+
+        As long as the lease lasts: then somebody else has the job, and finds out alone.
+        """
         while True:
             try:
-                self._postpone(
-                    held.lease, self._fault(error), delay=timedelta(), blame=False
-                )
+                action()
             except StoreUnavailable:
                 now = self._monotonic()
+                rest = STORE_REST * (0.5 + self._jitter())
                 if now >= held.trusted_until or self._halt.wait(rest.total_seconds()):
                     raise
             else:

@@ -75,6 +75,10 @@ class HttpPages(Source):
         self._key_place = None if key is None else dataset.place[key]
 
     @override
+    def get_ready(self) -> None:
+        self._credentials.sign()
+
+    @override
     def fetch(
         self,
         shard: Shard,

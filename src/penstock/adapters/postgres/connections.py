@@ -40,6 +40,10 @@ def parameters(url: str, *, schema: str, limit: timedelta) -> dict[str, Any]:
         "statement_timeout": milliseconds,
         "lock_timeout": milliseconds,
         "idle_in_transaction_session_timeout": milliseconds,
+        # a worker whose machine is gone must not hold anything for hours
+        "tcp_keepalives_idle": 10,
+        "tcp_keepalives_interval": 5,
+        "tcp_keepalives_count": 3,
         "timezone": "UTC",
         # each statement sees what was committed before it, whatever the server prefers
         "default_transaction_isolation": r"read\ committed",
@@ -161,13 +165,13 @@ class Connections:
 
     def _close_idle(self, now: float) -> None:
         """Close what has not been used for long, but for one."""
-        while len(self._idle) > 1 and now - self._idle[0][1] > MAX_IDLE:
+        while len(self._idle) > 1:
             try:
                 connection, since = self._idle.popleft()
             except IndexError:
+                # others were faster
                 return
             if now - since <= MAX_IDLE:
-                # the others were taken meanwhile
                 self._idle.appendleft((connection, since))
                 return
             connection.close()

@@ -26,7 +26,12 @@ from penstock.errors import StoreRefused, StoreUnavailable
 
 BEGIN = "begin; select pg_current_xact_id()::text as xid"
 # conflicts that the server resolves by asking one side to begin anew
-CONFLICTS = (postgres.SerializationFailure, postgres.DeadlockDetected)
+CONFLICTS = (
+    postgres.SerializationFailure,
+    postgres.DeadlockDetected,
+    # of a prepared statement whose table has changed
+    postgres.FeatureNotSupported,
+)
 MOST_CONFLICTS = 10
 # the line broke, or the server is starting, stopping or full, or has ended a
 # transaction whose worker had been stopped in the middle of it
@@ -55,6 +60,12 @@ class Transaction(sql.Transaction):
     @override
     def execute(self, name: str, /, **given: Any) -> int:
         return self._run(name, given).rowcount
+
+    @override
+    def each(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
+        if given:
+            with self.connection.cursor() as cursor:
+                cursor.executemany(self.statements[name].encode(), given)
 
     @override
     def one(self, name: str, /, **given: Any) -> DictRow | None:
@@ -101,6 +112,7 @@ class Database(sql.Database):
         self.place = place
         self.schema = schema
         self._limit = limit.total_seconds()
+        self._has_answered = False
         self.connections = Connections(
             parameters(url, schema=schema, limit=limit),
             most=most_connections,
@@ -123,7 +135,12 @@ class Database(sql.Database):
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
         def once() -> Outcome:
             with self.connections.one() as connection:
-                return work(self._transaction(connection))
+                try:
+                    return work(self._transaction(connection))
+                except postgres.FeatureNotSupported:
+                    # a table has changed since the statement was prepared here
+                    connection.close()
+                    raise
 
         return self._insist(once)
 
@@ -153,11 +170,14 @@ class Database(sql.Database):
         """Use a connection without a transaction or a time limit, for slow errands."""
         with self._translated(), self.connections.one(patience=float("inf")) as one:
             one.execute("set statement_timeout = 0")
+            # an index waits for transactions that began before it, however long
+            one.execute("set lock_timeout = 0")
             try:
                 yield one
             finally:
                 if not one.closed:
                     one.execute("reset statement_timeout")
+                    one.execute("reset lock_timeout")
 
     def table(self, dataset: Dataset) -> Table:
         return self._tables.of(dataset)
@@ -168,13 +188,13 @@ class Database(sql.Database):
     def _transaction(self, connection: Connection) -> Transaction:
         return Transaction(connection, self._statements, self._tables, {})
 
-    def _insist(self, once: Callable[[], Outcome]) -> Outcome:
+    def _insist(self, once: Callable[[], Outcome]) -> Outcome:  # noqa: C901 (a line a kind)
         """Do something until it is done, refused for good, or out of time."""
         deadline = time.monotonic() + self._limit
         conflicts, rest = 0, FIRST_REST
         while True:
             try:
-                return once()
+                outcome = once()
             except CONFLICTS as error:
                 conflicts += 1
                 if conflicts >= MOST_CONFLICTS:
@@ -184,9 +204,10 @@ class Database(sql.Database):
                 raise self._unavailable(error) from error
             except TOO_MUCH as error:
                 raise self._refused(error) from error
-            except BROKEN as error:
+            except (*BROKEN, postgres.ReadOnlySqlTransaction) as error:
+                # what a server that did answer refuses now will pass: it fails over
                 told = refusal(error, self.place, self.schema)
-                if told is not None:
+                if told is not None and not self._has_answered:
                     raise told from error
                 if time.monotonic() + rest > deadline:
                     raise self._unavailable(error) from error
@@ -195,6 +216,9 @@ class Database(sql.Database):
             except psycopg.Error as error:
                 told = refusal(error, self.place, self.schema)
                 raise (told or self._refused(error)) from error
+            else:
+                self._has_answered = True
+                return outcome
 
     def _write_once(
         self, work: Callable[[Transaction], Outcome], *, slow: bool

@@ -63,7 +63,7 @@ class Table:
         ]
         self.create = creation(dataset)
         self.indexes = indexes(dataset)
-        self.search_index = own_name("penstock", dataset.name, "search")
+        self.search_index = own_name("penstock", dataset.name, "", "search")
         by_name = {field.name: field for field in dataset.fields}
         self._key = [quoted(name) for name in dataset.key]
         self._key_fields = [by_name[name] for name in dataset.key]
@@ -267,13 +267,13 @@ def indexes(dataset: Dataset) -> dict[str, str]:
             )
     if dataset.search:
         columns = ", ".join(f"{quoted(name)} gin_trgm_ops" for name in dataset.search)
-        found[own_name("penstock", dataset.name, "search")] = (
+        found[own_name("penstock", dataset.name, "", "search")] = (
             f"{table} using gin ({columns}) "
             f"with (fastupdate = on, gin_pending_list_limit = {PENDING})"
         )
     if dataset.geo is not None:
         lat, lon = map(quoted, dataset.geo)
-        found[own_name("penstock", dataset.name, "place")] = (
+        found[own_name("penstock", dataset.name, "", "place")] = (
             f"{table} using gist (point({lon}, {lat})) "
             f"where {lat} is not null and {lon} is not null"
         )

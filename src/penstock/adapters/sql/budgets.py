@@ -28,7 +28,6 @@ from penstock.domain.budget import (
 from penstock.errors import BudgetClosed, BudgetStopped
 from penstock.ports import LastingBudgets, Remembered
 
-
 # the slot of a token that no clock was asked about
 UNCOUNTED = 0
 

@@ -32,13 +32,12 @@ class Merged:
     updated: int
 
 
-class Table(Protocol):
-    """The table of one dataset, inside a transaction."""
+class Staged(Protocol):
+    """Records on their way into a dataset's table."""
 
     @abstractmethod
     def merge(
         self,
-        records: Sequence[Record],
         *,
         import_id: int,
         seen: Collection[Key] = (),
@@ -49,6 +48,15 @@ class Table(Protocol):
         With `track`, rows that were only seen are marked with the import too, so that
         the end of a full import can tell which are missing.
         """
+        ...
+
+
+class Table(Protocol):
+    """The table of one dataset, inside a transaction."""
+
+    @abstractmethod
+    def stage(self, records: Sequence[Record]) -> Staged:
+        """Bring records to the database, without holding anything others need."""
         ...
 
     @abstractmethod
@@ -87,6 +95,11 @@ class Transaction(Protocol):
     @abstractmethod
     def execute(self, name: str, /, **parameters: Any) -> int:
         """Run a statement; return how many rows it touched."""
+        ...
+
+    @abstractmethod
+    def each(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
+        """Run a statement once for each of these parameters."""
         ...
 
     @abstractmethod

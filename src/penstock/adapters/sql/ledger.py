@@ -6,10 +6,17 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from typing_extensions import override
 
-from penstock.adapters.sql.database import MICROSECOND, Database, Row, Transaction
+from penstock.adapters.sql.database import (
+    MICROSECOND,
+    Database,
+    Row,
+    Staged,
+    Transaction,
+)
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sql.rows import Rows
 from penstock.domain.dataset import Dataset
@@ -56,23 +63,31 @@ class SqlLedger(Ledger):
             due: Row | None = seen
             if seen["is_lost"]:
                 bury_lost_jobs(transaction)
-                due = transaction.one("find_due_import", **wanted)
+                due = transaction.one("find_due_import", tried="[]", **wanted)
             return [] if due is None else self._claim(transaction, owner, due, most)
 
-        for missed in range(MOST_LOOKS):
-            # whoever is just claiming has seldom longer to go than this
-            time.sleep(missed * LOOK_REST)
+        tried: list[int] = []
+        for look in range(MOST_LOOKS):
             # most looks find nothing, and looking must not hold up those who write
-            seen = self._database.read(
-                lambda look: look.one("find_due_import", **wanted)
-            )
-            if seen is None:
+            seen = self._look(tried, wanted)
+            if seen is None and not tried:
                 return []
+            if seen is None:
+                # whoever is just claiming has seldom longer to go than this
+                time.sleep(look * LOOK_REST)
+                tried.clear()
+                continue
             leases = self._database.write(partial(work, seen=seen))
             if leases:
                 return leases
-            # others were faster; another import may have jobs for us
+            # others were faster, or hold what is due; another import may have jobs
+            tried.append(seen["id"])
         return []
+
+    def _look(self, tried: Sequence[int], wanted: dict[str, Any]) -> Row | None:
+        return self._database.read(
+            lambda look: look.one("find_due_import", tried=json.dumps(tried), **wanted)
+        )
 
     def _claim(
         self, transaction: Transaction, owner: WorkerId, due: Row, most: int
@@ -119,7 +134,10 @@ class SqlLedger(Ledger):
         self, dataset: Dataset, lease: Lease, batch: Batch
     ) -> tuple[Lease, Counts]:
         def work(transaction: Transaction) -> Counts:
-            # first of all: it holds the job's row, and a lost lease ends here
+            # before anything is held: a worker may be stopped while it sends the rows
+            staged = transaction.table(dataset).stage(batch.records)
+            # first of all that is written: it holds the job's row, and a lost lease
+            # ends here
             fenced(
                 transaction,
                 "advance_job",
@@ -129,7 +147,7 @@ class SqlLedger(Ledger):
                 proof=batch.proof,
                 lease=self._lease,
             )
-            return self._keep(transaction, dataset, lease, batch)
+            return self._keep(transaction, lease, batch, staged)
 
         counts = self._database.write(work)
         following = dataclasses.replace(
@@ -144,7 +162,7 @@ class SqlLedger(Ledger):
         return following, counts
 
     def _keep(
-        self, transaction: Transaction, dataset: Dataset, lease: Lease, batch: Batch
+        self, transaction: Transaction, lease: Lease, batch: Batch, staged: Staged
     ) -> Counts:
         """Write what a page brought, and count it."""
         transaction.execute(
@@ -156,13 +174,10 @@ class SqlLedger(Ledger):
             before=cursor_mark(lease.cursor),
             after=cursor_mark(batch.cursor),
         )
-        keep_rejections(transaction, dataset, lease, batch)
+        keep_rejections(transaction, lease, batch)
         rejected = [each.key for each in batch.rejections if each.key is not None]
-        merged = transaction.table(dataset).merge(
-            batch.records,
-            import_id=lease.import_id,
-            seen=rejected,
-            track=lease.tracked,
+        merged = staged.merge(
+            import_id=lease.import_id, seen=rejected, track=lease.tracked
         )
         counts = count_page(
             batch,
@@ -265,27 +280,24 @@ def count(
     )
 
 
-def keep_rejections(
-    transaction: Transaction, dataset: Dataset, lease: Lease, batch: Batch
-) -> None:
+def keep_rejections(transaction: Transaction, lease: Lease, batch: Batch) -> None:
     """Put bad rows into quarantine, and settle older complaints about good keys."""
-    row = transaction.one("has_open_rejections", dataset=dataset.name)
+    row = transaction.one("has_open_rejections", dataset=lease.dataset)
     if batch.records and row is not None and row["are_open"]:
         keys = json.dumps([key_text(record.key) for record in batch.records])
-        transaction.execute("supersede_keys", dataset=dataset.name, keys=keys)
-    for rejection in batch.rejections:
-        transaction.execute(
-            "add_rejection",
-            dataset=dataset.name,
-            import_id=lease.import_id,
-            job=lease.job,
-            page_seq=lease.page_seq + 1,
-            **told(rejection),
-        )
+        transaction.execute("supersede_keys", dataset=lease.dataset, keys=keys)
+    transaction.each(
+        "add_rejection",
+        [described(lease, rejection) for rejection in batch.rejections],
+    )
 
 
-def told(rejection: Rejection) -> dict[str, object]:
+def described(lease: Lease, rejection: Rejection) -> dict[str, object]:
     return {
+        "dataset": lease.dataset,
+        "import_id": lease.import_id,
+        "job": lease.job,
+        "page_seq": lease.page_seq + 1,
         "position": rejection.position,
         "field": rejection.field,
         "reason": rejection.reason,

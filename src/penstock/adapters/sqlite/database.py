@@ -34,6 +34,11 @@ class Transaction(sql.Transaction):
         return self._run(name, parameters).rowcount
 
     @override
+    def each(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
+        told = [{**one, "now": self.now} for one in given]
+        self.connection.executemany(self.statements[name], told)
+
+    @override
     def one(self, name: str, /, **parameters: Any) -> sqlite3.Row | None:
         rows = self.all(name, **parameters)
         return rows[0] if rows else None

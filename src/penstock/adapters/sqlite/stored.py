@@ -22,12 +22,15 @@ class StoredTable(sql.Table):
     now: int
 
     @override
+    def stage(self, records: Sequence[Record]) -> "StagedRecords":
+        return StagedRecords(self, records)
+
     def merge(
         self,
         records: Sequence[Record],
         *,
         import_id: int,
-        seen: Collection[Key] = (),
+        seen: Collection[Key],
         track: bool,
     ) -> Merged:
         table, connection = self.of, self.connection
@@ -135,6 +138,22 @@ class StoredTable(sql.Table):
         if not rows:
             raise LookupError(f"dataset {name!r} was never prepared")
         return int(rows[0]["change_seq"]) - changes
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRecords(sql.Staged):
+    """Records in our own memory: where the database is as well."""
+
+    table: StoredTable
+    records: Sequence[Record]
+
+    @override
+    def merge(
+        self, *, import_id: int, seen: Collection[Key] = (), track: bool
+    ) -> Merged:
+        return self.table.merge(
+            self.records, import_id=import_id, seen=seen, track=track
+        )
 
 
 def is_older(record: Record, stored: Known, version: int | None) -> bool:

@@ -31,7 +31,7 @@ from penstock.entrypoints.cli.shared import (
 from penstock.entrypoints.cli.worker import Threads
 from penstock.entrypoints.crews import Crew, ProcessCrew, ThreadCrew
 from penstock.entrypoints.threads import stop_on_signals
-from penstock.errors import StoreUnavailable
+from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.ports import JobFilter
 from penstock.wiring import Penstock
 
@@ -68,7 +68,7 @@ def run(
         crew = crew_for(penstock, declared, config, workers=workers, threads=threads)
         with progress(penstock.budget(declared), quiet=as_json) as show:
             why = work(penstock, declared, planned.planned.id, crew, halt, show)
-        penstock.stores.schema.tend(declared)
+        tend(penstock, declared)
         known, shards = penstock.stores.imports.get(planned.planned.id)
         error = last_error(penstock, known)
         path = penstock.settings.sqlite_path
@@ -82,6 +82,18 @@ def run(
             typer.echo(f"penstock: {why}", err=True)
     if known.status is not ImportStatus.DONE or not known.proven:
         raise typer.Exit(1)
+
+
+def tend(penstock: Penstock, dataset: Dataset) -> None:
+    """Build the indexes that are due; without them the table is only slow."""
+    try:
+        penstock.stores.schema.tend(dataset)
+    except (StoreRefused, StoreUnavailable) as error:
+        typer.echo(
+            f"penstock: the indexes of {dataset.name} could not be built: {error}; "
+            "build them with: penstock migrate",
+            err=True,
+        )
 
 
 def crew_for(

@@ -59,6 +59,9 @@ select id, mode, since, tracked, exists (
 ) as is_lost
 from penstock_import as running
 where {workable}
+    and running.id not in (
+        select value::bigint from jsonb_array_elements_text(%(tried)s::jsonb)
+    )
     and (
         exists (
             select 1 from penstock_job

@@ -54,6 +54,7 @@ where running.status = 'running'
         where key = running.dataset and value = running.declaration
     )
     and (:region is null or running.region is null or running.region = :region)
+    and running.id not in (select value from json_each(:tried))
     and (
         exists (
             select 1 from penstock_job
