@@ -113,6 +113,7 @@ class Database(sql.Database):
         self.schema = schema
         self._limit = limit.total_seconds()
         self._has_answered = False
+        self._has_written = False
         self.connections = Connections(
             parameters(url, schema=schema, limit=limit),
             most=most_connections,
@@ -128,6 +129,7 @@ class Database(sql.Database):
         self, work: Callable[[Transaction], Outcome], *, slow: bool = False
     ) -> Outcome:
         outcome, changes = self._insist(lambda: self._write_once(work, slow=slow))
+        self._has_written = True
         self._tidying.note(changes)
         return outcome
 
@@ -205,9 +207,12 @@ class Database(sql.Database):
             except TOO_MUCH as error:
                 raise self._refused(error) from error
             except (*BROKEN, postgres.ReadOnlySqlTransaction) as error:
-                # what a server that did answer refuses now will pass: it fails over
+                # what a server did before and refuses now will pass: it fails over
+                did_so = (
+                    self._has_written if is_read_only(error) else self._has_answered
+                )
                 told = refusal(error, self.place, self.schema)
-                if told is not None and not self._has_answered:
+                if told is not None and not did_so:
                     raise told from error
                 if time.monotonic() + rest > deadline:
                     raise self._unavailable(error) from error
@@ -288,6 +293,10 @@ def storable(value: object) -> object:
         return value
     text = value if value.isascii() else value.encode(errors="replace").decode()
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+
+
+def is_read_only(error: psycopg.Error) -> bool:
+    return isinstance(error, postgres.ReadOnlySqlTransaction)
 
 
 def begun(connection: Connection) -> str:

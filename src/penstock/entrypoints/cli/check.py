@@ -1,7 +1,7 @@
 """Try what a configuration names: servers, their clocks, one request a dataset."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
@@ -11,7 +11,6 @@ from penstock.entrypoints.cli.shared import (
     counted,
     ignore,
     look,
-    prepare,
     read_settings,
 )
 from penstock.errors import PenstockError
@@ -31,16 +30,18 @@ def try_all(config: Path, *, threads: int) -> list[Fact]:
     """Try everything, whatever became of what was tried before."""
     settings = read_settings(config)
     found = list(try_servers(config, settings, threads=threads))
-    # without a store, a request is sent all the same: it needs none
-    is_sound = all(each.is_well for each in found if each.what not in MILD)
+    if not all(each.is_well for each in found if each.what not in MILD):
+        # who cannot count a request does not send it
+        told = "not asked: its request could not be counted; mend the stores first"
+        return found + [
+            Fact(what=f"datasets.{name}", is_well=False, told=told)
+            for name in settings.datasets
+        ]
     try:
-        with sampling(config, settings, is_sound=is_sound) as penstock:
-            for dataset in settings.datasets.values():
-                fact = try_sample(penstock, dataset)
-                if not is_sound and dataset.source.budget is not None:
-                    told = f"{fact.told} (not counted in its budget)"
-                    fact = Fact(what=fact.what, is_well=fact.is_well, told=told)
-                found.append(fact)
+        with look(config) as penstock:
+            found += [
+                try_sample(penstock, dataset) for dataset in settings.datasets.values()
+            ]
     except PenstockError as error:
         found.append(Fact(what="stores", is_well=False, told=str(error)))
     return found
@@ -143,18 +144,6 @@ def spelt(ahead: timedelta) -> str:
         return "within 1 s of this host"
     side = "ahead of" if seconds > 0 else "behind"
     return f"{abs(seconds):,.1f} s {side} this host"
-
-
-@contextmanager
-def sampling(config: Path, settings: Settings, *, is_sound: bool) -> Iterator[Penstock]:
-    """Open the stores that count requests, or others that forget them."""
-    if is_sound:
-        with look(config) as penstock:
-            yield penstock
-        return
-    with opened(settings, ignore, scratch=True) as penstock:
-        prepare(penstock)
-        yield penstock
 
 
 def try_sample(penstock: Penstock, dataset: Dataset) -> Fact:
