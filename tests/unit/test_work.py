@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import cast
 
 import pytest
 from typing_extensions import override
@@ -22,13 +23,14 @@ from penstock.errors import (
     BudgetStopped,
     RequestRefused,
     SourceUnavailable,
+    StoreUnavailable,
     Throttled,
 )
 from penstock.flow.claims import Claims, Worker
 from penstock.flow.finish import Finish
 from penstock.flow.import_shard import ImportShard, Patience
 from penstock.flow.work import Desk, Terms, Work
-from penstock.ports import Host, JobFilter, Source, Stores
+from penstock.ports import Budgets, Host, JobFilter, Source, Stores
 from tests.builders import (
     ANN,
     BEN,
@@ -487,3 +489,70 @@ def test_a_budget_store_that_is_too_slow_costs_no_attempt(tmp_path, stores, cloc
 def test_a_worker_with_another_declaration_finds_no_work(bench, planned):
     assert not bench.work(declaration="d2")()
     assert bench.job().fence == 0
+
+
+class Hurry(threading.Event):
+    """Time that has passed as soon as somebody waits."""
+
+    @override
+    def wait(self, timeout: float | None = None) -> bool:
+        return False
+
+
+class Absent:
+    """Calls of a store that fails a few times first."""
+
+    def __init__(self, store: object, name: str, times: int) -> None:
+        self._store, self._name, self.left = store, name, times
+
+    def __getattr__(self, name: str) -> object:
+        if name == self._name and self.left:
+            self.left -= 1
+            raise StoreUnavailable("away")
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize(
+    ("answer", "deed"),
+    [
+        (Throttled(429, retry_after=timedelta(seconds=120)), "close"),
+        (AccessStopped(403, body="no"), "stop"),
+    ],
+)
+def test_what_all_must_know_is_told_once_the_store_is_back(
+    bench, planned, answer, deed
+):
+    budgets = bench.stores.budgets
+    absent = Absent(budgets, deed, times=3)
+    bench.stores = replace(bench.stores, budgets=cast("Budgets", absent))
+    bench.halt = Hurry()
+
+    bench.work(answer)()
+
+    state = budgets.state(bench.budget)
+    assert absent.left == 0
+    assert state.closed_for is not None or state.stopped is not None
+    assert bench.job().status is JobStatus.PENDING
+
+
+def test_nobody_asks_an_absent_ledger_who_is_to_stop(bench, planned):
+    work = bench.work(page(1))
+    bench.halt.set()
+
+    assert not work()
+    assert bench.job().fence == 0
+
+
+def test_a_request_is_made_ready_before_its_token_is_taken(bench, planned, monkeypatch):
+    """What takes long then cannot make a token late."""
+    taken: list[int] = []
+    work = bench.work(page(1))
+    monkeypatch.setattr(
+        bench.source,
+        "get_ready",
+        lambda: taken.append(bench.stores.budgets.state(bench.budget).taken),
+    )
+
+    work()
+
+    assert taken == [0]
