@@ -34,6 +34,7 @@ ASKED = {
     "declarations": json.dumps({"poi": "d1"}),
     "region": None,
     "max_rescues": MAX_RESCUES,
+    "tried": "[]",
     "errors_kept": MAX_ERRORS_KEPT,
     "import_id": 1,
     "most": 4,
