@@ -400,7 +400,11 @@ class BudgetsContract:
     @settings(
         max_examples=40,
         deadline=None,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
+        suppress_health_check=[
+            HealthCheck.function_scoped_fixture,
+            # a contract is one method, run by the test class of every adapter
+            HealthCheck.differing_executors,
+        ],
     )
     def test_no_interleaving_grants_more_than_the_limits(
         self, stores: Stores, pass_time, of, deeds

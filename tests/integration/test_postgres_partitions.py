@@ -251,7 +251,7 @@ class TestTables:
             pages
             for (pages,) in place.ask(
                 "select (pgstatginindex(relid)).pending_pages "
-                "from pg_partition_tree('\"penstock:shops:search\"') where isleaf"
+                "from pg_partition_tree('\"penstock:shops::search\"') where isleaf"
             )
         } == {0}
 

@@ -65,7 +65,9 @@ class Transaction(sql.Transaction):
     def each(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
         if given:
             with self.connection.cursor() as cursor:
-                cursor.executemany(self.statements[name].encode(), given)
+                cursor.executemany(
+                    self.statements[name].encode(), [*map(storable_all, given)]
+                )
 
     @override
     def one(self, name: str, /, **given: Any) -> DictRow | None:
@@ -82,7 +84,7 @@ class Transaction(sql.Transaction):
         )
 
     def _run(self, name: str, given: dict[str, Any]) -> psycopg.Cursor[DictRow]:
-        known = {each: storable(value) for each, value in given.items()}
+        known = storable_all(given)
         return self.connection.execute(self.statements[name].encode(), known)
 
 
@@ -282,6 +284,10 @@ class Database(sql.Database):
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
         return unavailable(error, self.place)
+
+
+def storable_all(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: storable(value) for name, value in given.items()}
 
 
 def storable(value: object) -> object:
