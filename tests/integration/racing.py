@@ -1,16 +1,22 @@
-"""Let threads or processes do things at the same moment."""
+"""Let threads or processes do things at the same moment, and look at what they did."""
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
+from penstock.domain.job import ImportStatus, WorkerId
 from penstock.errors import PenstockError
+from penstock.ports import Stores
+from tests.builders import batch, claim_any, dataset, ids, last, record
 
 Told = list[Any]
+POI = dataset()
+PAGES = 4
 
 
 def in_threads(*works: Callable[[], Any]) -> list[Any]:
@@ -26,6 +32,10 @@ def in_threads(*works: Callable[[], Any]) -> list[Any]:
 
     with ThreadPoolExecutor(len(works)) as pool:
         return list(pool.map(together, works))
+
+
+def errors_in(told: Iterable[Any]) -> list[Exception]:
+    return [each for each in told if isinstance(each, Exception)]
 
 
 def in_processes(
@@ -47,9 +57,8 @@ def in_processes(
     for process in processes:
         process.join()
     told.close()
-    for each in found:
-        if isinstance(each, Exception):
-            raise each
+    for error in errors_in(found):
+        raise error
     return found
 
 
@@ -65,3 +74,36 @@ def tell(
         told.put(work(*arguments))
     except Exception as error:  # noqa: BLE001 (told to whoever started us)
         told.put(RuntimeError(repr(error)))
+
+
+def work_off(stores: Stores, worker: str) -> Told:
+    """Work until nothing is left; tell each claim, and each page committed."""
+    done: Told = []
+    while lease := claim_any(stores, {"poi": "d1"}, owner=WorkerId(worker)):
+        done.append(("claim", lease.job, lease.fence))
+        number = lease.page_seq
+        while number < PAGES:
+            number += 1
+            found = record(int(lease.shard_key) * 100 + number)
+            page = last(found) if number == PAGES else batch(found)
+            lease, _ = stores.ledger.commit_page(POI, lease, page)
+            done.append(("page", lease.job, number))
+            if number == PAGES // 2:
+                # let somebody else go on
+                stores.ledger.release(lease)
+                break
+        stores.imports.close(POI, lease.import_id, failed=None)
+    return done
+
+
+def assert_each_once(stores: Stores, done: Iterable[Any], shards: int) -> None:
+    counted = Counter(done)
+    assert set(counted.values()) == {1}
+    pages = [page for page in counted if page[0] == "page"]
+    assert len(pages) == shards * PAGES
+    expected = [n * 100 + page for n in range(shards) for page in range(1, PAGES + 1)]
+    assert ids(stores, POI) == expected
+    (ended, found), *_ = stores.imports.recent(dataset="poi", limit=1)
+    assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
+    assert (ended.counts.pages, ended.counts.inserted) == (len(pages), len(pages))
+    assert found.done == shards

@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from functools import partial
@@ -34,7 +34,14 @@ from tests.builders import (
     run,
 )
 from tests.integration.postgres import Place, opened, own_schema
-from tests.integration.racing import Told, in_processes, in_threads
+from tests.integration.racing import (
+    Told,
+    assert_each_once,
+    errors_in,
+    in_processes,
+    in_threads,
+    work_off,
+)
 
 POI = dataset()
 D1 = {"poi": "d1"}
@@ -66,38 +73,6 @@ def import_all(place: Place, worker: str) -> Told:
     """Work until nothing is left; tell each claim, and each page committed."""
     with opened(place) as (stores, _):
         return work_off(stores, worker)
-
-
-def work_off(stores: Stores, worker: str) -> Told:
-    done: Told = []
-    while lease := claim_any(stores, D1, owner=WorkerId(worker)):
-        done.append(("claim", lease.job, lease.fence))
-        number = lease.page_seq
-        while number < PAGES:
-            number += 1
-            found = record(int(lease.shard_key) * 100 + number)
-            page = last(found) if number == PAGES else batch(found)
-            lease, _ = stores.ledger.commit_page(POI, lease, page)
-            done.append(("page", lease.job, number))
-            if number == PAGES // 2:
-                # let somebody else go on
-                stores.ledger.release(lease)
-                break
-        stores.imports.close(POI, lease.import_id, failed=None)
-    return done
-
-
-def assert_each_once(stores: Stores, done: Iterable[Any], shards: int) -> None:
-    counted = Counter(done)
-    assert set(counted.values()) == {1}
-    pages = [page for page in counted if page[0] == "page"]
-    assert len(pages) == shards * PAGES
-    expected = [n * 100 + page for n in range(shards) for page in range(1, PAGES + 1)]
-    assert ids(stores, POI) == expected
-    (ended, found), *_ = stores.imports.recent(dataset="poi", limit=1)
-    assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
-    assert (ended.counts.pages, ended.counts.inserted) == (len(pages), len(pages))
-    assert found.done == shards
 
 
 class TestPages:
@@ -149,7 +124,7 @@ class TestPages:
                 held, _ = stores.ledger.commit_page(POI, held, page)
             is_over.set()
 
-        in_threads(read, write)
+        assert not errors_in(in_threads(read, write))
 
         assert {count % 10 for count in seen} == {0}
 
@@ -289,7 +264,7 @@ class TestClaims:
                 with lock:
                     order.append(lease.dataset)
 
-        in_threads(*[take] * 4)
+        assert not errors_in(in_threads(*[take] * 4))
 
         assert len(order) == 36
         # four claim at once: who is first to tell is not always who was first to claim
@@ -553,7 +528,7 @@ class TestChangeEvents:
             in_processes(import_all, [(place, f"w{n}") for n in range(PROCESSES)])
             is_over.set()
 
-        in_threads(look, work)
+        assert not errors_in(in_threads(look, work))
 
         assert gaps == []
         assert looks > 3
@@ -568,7 +543,8 @@ class TestChangeEvents:
                 page = batch(record(1, f"{who}:{number}"), record(2 + who, str(number)))
                 lease, _ = stores.ledger.commit_page(POI, lease, page)
 
-        in_threads(*(lambda n=n: commit(leases[n], n) for n in range(3)))
+        told = in_threads(*(lambda n=n: commit(leases[n], n) for n in range(3)))
+        assert not errors_in(told)
 
         # the same key was changed by all, one after the other
         found = place.ask(

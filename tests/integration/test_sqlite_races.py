@@ -1,20 +1,13 @@
 """Real threads and real processes on one SQLite file never step on each other."""
 
-import multiprocessing
 import sqlite3
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from multiprocessing.queues import SimpleQueue
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.domain.job import ImportStatus, JobStatus, Mode, WorkerId
+from penstock.domain.job import JobStatus, Mode, WorkerId
 from penstock.errors import BudgetClosed, LeaseLost
 from penstock.ports import Stores
 from tests.builders import (
@@ -34,12 +27,18 @@ from tests.builders import (
     record,
     run,
 )
+from tests.integration.racing import (
+    PAGES,
+    Told,
+    assert_each_once,
+    errors_in,
+    in_processes,
+    in_threads,
+    work_off,
+)
 
 POI = dataset()
-PAGES = 4
 PROCESSES = 4
-
-Told = list[Any]
 
 
 @pytest.fixture
@@ -55,24 +54,11 @@ def stores(path: Path) -> Stores:
 
 
 def import_all(path: Path, worker: str) -> Told:
-    """Work until nothing is left; tell each claim, and each page committed."""
-    stores = open_sqlite(path)
-    done: Told = []
-    while lease := claim_any(stores, {"poi": "d1"}, owner=WorkerId(worker)):
-        done.append(("claim", lease.job, lease.fence))
-        number = lease.page_seq
-        while number < PAGES:
-            number += 1
-            found = record(int(lease.shard_key) * 100 + number)
-            page = last(found) if number == PAGES else batch(found)
-            lease, _ = stores.ledger.commit_page(POI, lease, page)
-            done.append(("page", lease.job, number))
-            if number == PAGES // 2:
-                # let somebody else go on
-                stores.ledger.release(lease)
-                break
-        stores.imports.close(POI, lease.import_id, failed=None)
-    return done
+    return work_off(open_sqlite(path), worker)
+
+
+def workers(path: Path) -> list[tuple[Path, str]]:
+    return [(path, f"w{number}") for number in range(PROCESSES)]
 
 
 def spend(path: Path, worker: str) -> Told:
@@ -90,68 +76,11 @@ def spend(path: Path, worker: str) -> Told:
 FAST = budget(per_second(50), burst=20)
 
 
-def tell(
-    work: Callable[[Path, str], Told],
-    path: Path,
-    worker: str,
-    told: SimpleQueue[Told],
-    start: Barrier,
-) -> None:
-    # a process takes longer to start than to work
-    start.wait()
-    told.put(work(path, worker))
-
-
-def in_processes(work: Callable[[Path, str], Told], path: Path) -> list[Told]:
-    context = multiprocessing.get_context("spawn")
-    told = context.SimpleQueue()
-    start = context.Barrier(PROCESSES)
-    processes = [
-        context.Process(target=tell, args=(work, path, f"w{number}", told, start))
-        for number in range(PROCESSES)
-    ]
-    for process in processes:
-        process.start()
-    found = [told.get() for _ in processes]
-    for process in processes:
-        process.join()
-    told.close()
-    return found
-
-
-def in_threads(*works: Callable[[], Any]) -> list[Any]:
-    """Run these at the same moment; return what each returned or raised."""
-    start = threading.Barrier(len(works))
-
-    def together(work: Callable[[], Any]) -> Any:
-        start.wait()
-        try:
-            return work()
-        except LeaseLost as lost:
-            return lost
-
-    with ThreadPoolExecutor(len(works)) as pool:
-        return list(pool.map(together, works))
-
-
-def assert_each_once(stores: Stores, done: Iterator[Any], shards: int) -> None:
-    counted = Counter(done)
-    assert set(counted.values()) == {1}
-    pages = [page for page in counted if page[0] == "page"]
-    assert len(pages) == shards * PAGES
-    expected = [n * 100 + page for n in range(shards) for page in range(1, PAGES + 1)]
-    assert ids(stores, POI) == expected
-    (ended, found), *_ = stores.imports.recent(dataset="poi", limit=1)
-    assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
-    assert (ended.counts.pages, ended.counts.inserted) == (len(pages), len(pages))
-    assert found.done == shards
-
-
 def test_many_processes_commit_each_page_once(stores: Stores, path):
     shards = 40
     plan(stores, POI, *map(str, range(shards)))
 
-    told = in_processes(import_all, path)
+    told = in_processes(import_all, workers(path))
 
     assert_each_once(stores, (each for done in told for each in done), shards)
 
@@ -175,7 +104,9 @@ def test_one_store_may_be_used_by_many_threads(stores: Stores):
 
 
 def test_processes_together_stay_within_the_budget(stores: Stores, path):
-    slots = sorted(slot for told in in_processes(spend, path) for slot in told)
+    told = in_processes(spend, workers(path))
+
+    slots = sorted(slot for some in told for slot in some)
 
     period, rate, burst = 1_000_000, 50, FAST.burst
     assert len(slots) > 2 * rate
@@ -272,7 +203,7 @@ def test_a_reader_sees_whole_pages_only(stores: Stores, path):
             held, _ = stores.ledger.commit_page(POI, held, page)
         is_over.set()
 
-    in_threads(read, write)
+    assert not errors_in(in_threads(read, write))
 
     assert {count % 10 for count in seen} == {0}
 
@@ -280,7 +211,8 @@ def test_a_reader_sees_whole_pages_only(stores: Stores, path):
 def test_change_events_of_many_writers_have_no_gaps(stores: Stores, path):
     plan(stores, POI, *map(str, range(30)))
 
-    in_threads(*(lambda n=n: import_all(path, f"t{n}") for n in range(6)))
+    told = in_threads(*(lambda n=n: import_all(path, f"t{n}") for n in range(6)))
+    assert not errors_in(told)
 
     connection = sqlite3.connect(path)
     found = connection.execute("select seq from penstock_change order by seq")

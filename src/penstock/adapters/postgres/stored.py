@@ -30,27 +30,27 @@ class StoredTable(sql.Table):
     changes: dict[Table, int]
 
     @override
-    def stage(self, records: Sequence[Record]) -> "StagedRecords":
+    def stage(self, records: Sequence[Record]) -> Sequence[Record]:
         # in the order of keys, so that two pages wait for each other in one way
         ordered = sorted(records, key=lambda record: record.key)
         if ordered:
             self._copy(ordered)
-        return StagedRecords(self, ordered)
+        return ordered
 
+    @override
     def merge(
         self,
-        records: Sequence[Record],
+        staged: Sequence[Record],
         *,
         import_id: int,
-        seen: Collection[Key],
+        seen: Collection[Key] = (),
         track: bool,
     ) -> Merged:
-        """Merge what stands in the temporary table, which are these."""
         created: list[Record] = []
         updated: list[Record] = []
-        if records:
-            ensure_partitions(self.connection, self.of, records)
-            created, updated = self._compare(records, import_id)
+        if staged:
+            ensure_partitions(self.connection, self.of, staged)
+            created, updated = self._compare(staged, import_id)
             if track:
                 self._execute(self.of.touch, import_id=import_id)
         if track and seen:
@@ -164,19 +164,3 @@ class StoredTable(sql.Table):
             cursor.itersize = AT_ONCE
             cursor.execute(statement.encode())
             yield from cursor
-
-
-@dataclass(frozen=True, slots=True)
-class StagedRecords(sql.Staged):
-    """Records in the temporary table of a connection."""
-
-    table: StoredTable
-    records: Sequence[Record]
-
-    @override
-    def merge(
-        self, *, import_id: int, seen: Collection[Key] = (), track: bool
-    ) -> Merged:
-        return self.table.merge(
-            self.records, import_id=import_id, seen=seen, track=track
-        )

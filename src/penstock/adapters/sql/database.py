@@ -32,31 +32,31 @@ class Merged:
     updated: int
 
 
-class Staged(Protocol):
-    """Records on their way into a dataset's table."""
+class Table(Protocol):
+    """The table of one dataset, inside a transaction."""
+
+    @abstractmethod
+    def stage(self, records: Sequence[Record]) -> Sequence[Record]:
+        """Bring records to the database, without holding anything others need.
+
+        Returns them in the order in which `merge` must be given them.
+        """
+        ...
 
     @abstractmethod
     def merge(
         self,
+        staged: Sequence[Record],
         *,
         import_id: int,
         seen: Collection[Key] = (),
         track: bool,
     ) -> Merged:
-        """Store what is new or changed, with one change event each.
+        """Store what is new or changed of what was staged, with one change event each.
 
         With `track`, rows that were only seen are marked with the import too, so that
         the end of a full import can tell which are missing.
         """
-        ...
-
-
-class Table(Protocol):
-    """The table of one dataset, inside a transaction."""
-
-    @abstractmethod
-    def stage(self, records: Sequence[Record]) -> Staged:
-        """Bring records to the database, without holding anything others need."""
         ...
 
     @abstractmethod

@@ -10,13 +10,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from penstock.adapters.sql.database import (
-    MICROSECOND,
-    Database,
-    Row,
-    Staged,
-    Transaction,
-)
+from penstock.adapters.sql.database import MICROSECOND, Database, Row, Transaction
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sql.rows import Rows
 from penstock.domain.dataset import Dataset
@@ -135,7 +129,8 @@ class SqlLedger(Ledger):
     ) -> tuple[Lease, Counts]:
         def work(transaction: Transaction) -> Counts:
             # before anything is held: a worker may be stopped while it sends the rows
-            staged = transaction.table(dataset).stage(batch.records)
+            table = transaction.table(dataset)
+            staged = table.stage(batch.records)
             # first of all that is written: it holds the job's row, and a lost lease
             # ends here
             fenced(
@@ -147,7 +142,22 @@ class SqlLedger(Ledger):
                 proof=batch.proof,
                 lease=self._lease,
             )
-            return self._keep(transaction, lease, batch, staged)
+            note_page(transaction, lease, batch)
+            merged = table.merge(
+                staged,
+                import_id=lease.import_id,
+                seen=[each.key for each in batch.rejections if each.key is not None],
+                track=lease.tracked,
+            )
+            counts = count_page(
+                batch,
+                inserted=merged.inserted,
+                updated=merged.updated,
+                requests=lease.sent,
+            )
+            provider_time = self._database.moment(batch.provider_time)
+            count(transaction, lease, counts, provider_time=provider_time)
+            return counts
 
         counts = self._database.write(work)
         following = dataclasses.replace(
@@ -160,34 +170,6 @@ class SqlLedger(Ledger):
             sent=0,
         )
         return following, counts
-
-    def _keep(
-        self, transaction: Transaction, lease: Lease, batch: Batch, staged: Staged
-    ) -> Counts:
-        """Write what a page brought, and count it."""
-        transaction.execute(
-            "add_page",
-            job=lease.job,
-            page_seq=lease.page_seq + 1,
-            fence=lease.fence,
-            seen=batch.seen,
-            before=cursor_mark(lease.cursor),
-            after=cursor_mark(batch.cursor),
-        )
-        keep_rejections(transaction, lease, batch)
-        rejected = [each.key for each in batch.rejections if each.key is not None]
-        merged = staged.merge(
-            import_id=lease.import_id, seen=rejected, track=lease.tracked
-        )
-        counts = count_page(
-            batch,
-            inserted=merged.inserted,
-            updated=merged.updated,
-            requests=lease.sent,
-        )
-        provider_time = self._database.moment(batch.provider_time)
-        count(transaction, lease, counts, provider_time=provider_time)
-        return counts
 
     @override
     def postpone(
@@ -280,8 +262,19 @@ def count(
     )
 
 
-def keep_rejections(transaction: Transaction, lease: Lease, batch: Batch) -> None:
-    """Put bad rows into quarantine, and settle older complaints about good keys."""
+def note_page(transaction: Transaction, lease: Lease, batch: Batch) -> None:
+    """Note the page itself, put its bad rows into quarantine, and settle older
+    complaints about its good ones.
+    """  # noqa: D205 (one sentence that needs two lines)
+    transaction.execute(
+        "add_page",
+        job=lease.job,
+        page_seq=lease.page_seq + 1,
+        fence=lease.fence,
+        seen=batch.seen,
+        before=cursor_mark(lease.cursor),
+        after=cursor_mark(batch.cursor),
+    )
     row = transaction.one("has_open_rejections", dataset=lease.dataset)
     if batch.records and row is not None and row["are_open"]:
         keys = json.dumps([key_text(record.key) for record in batch.records])

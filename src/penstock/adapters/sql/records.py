@@ -102,5 +102,5 @@ def replay_one(
     if not transaction.execute("resolve_rejection", id=row.id, resolved=resolved):
         return None
     if not is_newer:
-        table.stage([record]).merge(import_id=row.import_id, track=False)
+        table.merge(table.stage([record]), import_id=row.import_id, track=False)
     return resolved

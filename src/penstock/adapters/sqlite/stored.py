@@ -22,23 +22,25 @@ class StoredTable(sql.Table):
     now: int
 
     @override
-    def stage(self, records: Sequence[Record]) -> "StagedRecords":
-        return StagedRecords(self, records)
+    def stage(self, records: Sequence[Record]) -> Sequence[Record]:
+        # the database is in this very process
+        return records
 
+    @override
     def merge(
         self,
-        records: Sequence[Record],
+        staged: Sequence[Record],
         *,
         import_id: int,
-        seen: Collection[Key],
+        seen: Collection[Key] = (),
         track: bool,
     ) -> Merged:
         table, connection = self.of, self.connection
         dataset = table.dataset
-        known = table.known(connection, [record.key for record in records])
+        known = table.known(connection, [record.key for record in staged])
         created, changed, untouched = [], [], []
         version = None if dataset.version is None else dataset.column(dataset.version)
-        for record in records:
+        for record in staged:
             stored = known.get(tuple(table.stored(record.key)))
             if stored is None:
                 created.append(record)
@@ -138,22 +140,6 @@ class StoredTable(sql.Table):
         if not rows:
             raise LookupError(f"dataset {name!r} was never prepared")
         return int(rows[0]["change_seq"]) - changes
-
-
-@dataclass(frozen=True, slots=True)
-class StagedRecords(sql.Staged):
-    """Records in our own memory: where the database is as well."""
-
-    table: StoredTable
-    records: Sequence[Record]
-
-    @override
-    def merge(
-        self, *, import_id: int, seen: Collection[Key] = (), track: bool
-    ) -> Merged:
-        return self.table.merge(
-            self.records, import_id=import_id, seen=seen, track=track
-        )
 
 
 def is_older(record: Record, stored: Known, version: int | None) -> bool:
