@@ -115,7 +115,8 @@ class Proxy:
             # or it was accepted just when the line was cut
             if self._listener is not None:
                 await link.run()
-        except* (OSError, ReplyLost):
+        except* (OSError, ReplyLost, asyncio.CancelledError):
+            # the last is how a line is cut
             pass
         finally:
             link.reset()

@@ -165,8 +165,9 @@ def test_a_bad_line_to_postgresql_loses_and_doubles_nothing(
 
     disturb(line, workshop)
 
-    # a cut and a silence that lasted longer than a commit may
-    check_the_end(workshop, fleet, cost=2 * IN_HAND)
+    # a cut, a silence that lasted longer than a commit may, and lines that lay idle
+    # then: they look alive until a commit tries them
+    check_the_end(workshop, fleet, cost=3 * IN_HAND)
 
 
 def test_a_bad_line_to_redis_loses_and_doubles_nothing(

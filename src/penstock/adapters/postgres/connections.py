@@ -161,17 +161,19 @@ class Connections:
                 if now > deadline:
                     self._deadlines.pop(connection, None)
                     hang_up(connection)
+                    # the line is the same for those that wait to be used
+                    self._close_idle(now, longest=0)
             self._close_idle(now)
 
-    def _close_idle(self, now: float) -> None:
-        """Close what has not been used for long, but for one."""
+    def _close_idle(self, now: float, *, longest: float = MAX_IDLE) -> None:
+        """Close what has not been used for so long, but for one."""
         while len(self._idle) > 1:
             try:
                 connection, since = self._idle.popleft()
             except IndexError:
                 # others were faster
                 return
-            if now - since <= MAX_IDLE:
+            if now - since <= longest:
                 self._idle.appendleft((connection, since))
                 return
             connection.close()
