@@ -1,30 +1,30 @@
 """Write the served rows of a dataset to a file: `export`."""
 
-import csv
-import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from enum import StrEnum
-from itertools import islice
+from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, TypeAlias
 
 import typer
 
-from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.dataset import Dataset
+from penstock.entrypoints.cli.out import standard_output, whole_file
 from penstock.entrypoints.cli.plan import Name
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
+    counted,
     look,
-    plain,
     print_json,
 )
+from penstock.entrypoints.forms.as_csv import write_csv
+from penstock.entrypoints.forms.as_jsonl import write_jsonl
+from penstock.entrypoints.forms.as_parquet import write_parquet
 from penstock.errors import Misconfigured
 
-ROWS_A_GROUP = 20_000
+Write: TypeAlias = Callable[[Dataset, Iterator[tuple[object, ...]], IO[bytes]], int]
 
 
 class Format(StrEnum):
@@ -35,118 +35,54 @@ class Format(StrEnum):
 
 def export(
     dataset: Name,
-    form: Annotated[Format, typer.Option("--format", help="The form to write.")] = (
-        Format.JSONL
-    ),
+    form: Annotated[
+        Format | None,
+        typer.Option(
+            "--format",
+            help="The form to write; without, the ending of --out says it, or jsonl.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="A file; standard output without.")
     ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="CSV to be imported again: put no apostrophe before text that "
+            "a spreadsheet would run as a formula.",
+        ),
+    ] = False,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
     """Write the live rows, streamed, ordered by key."""
+    form = form or form_of(out)
     if out is None and (as_json or form is Format.PARQUET):
         asked = "--json" if as_json else "--format parquet"
         raise Misconfigured(f"{asked} needs a file: add --out FILE")
     with look(config) as penstock:
         declared = penstock.settings.dataset(dataset)
         rows = penstock.stores.records.rows(declared)
-        if form is Format.PARQUET:
-            written = write_parquet(declared, rows, out or Path(dataset))
-        else:
-            write = write_jsonl if form is Format.JSONL else write_csv
-            with text_file(out) as file:
-                written = write(declared, rows, file)
+        with standard_output() if out is None else whole_file(out) as file:
+            written = writer(form, raw=raw)(declared, rows, file)
     if as_json:
         print_json({"dataset": dataset, "rows": written, "file": str(out)})
     elif out is not None:
-        typer.echo(f"Wrote {written:,} rows to {out}.")
+        typer.echo(f"Wrote {counted(written, 'row')} to {out}.")
 
 
-@contextmanager
-def text_file(out: Path | None) -> Iterator[IO[str]]:
-    if out is None:
-        sys.stdout.reconfigure(encoding="utf-8", newline="")  # type: ignore[union-attr]
-        yield sys.stdout
-        sys.stdout.flush()
-        return
-    try:
-        with out.open("w", encoding="utf-8", newline="") as file:
-            yield file
-    except OSError as error:
-        raise Misconfigured(f"--out {out}: {error.strerror}") from error
+def form_of(out: Path | None) -> Format:
+    """Return the form that the name of a file asks for."""
+    ending = "" if out is None else out.suffix.lower().removeprefix(".")
+    return Format(ending) if ending in {*Format} else Format.JSONL
 
 
-def write_jsonl(
-    dataset: Dataset, rows: Iterator[tuple[object, ...]], file: IO[str]
-) -> int:
-    names = [field.name for field in dataset.fields]
-    # stored JSON is text already: it is set in as it is
-    nested = {f.name for f in dataset.fields if f.type is FieldType.JSON}
-    written = 0
-    for row in rows:
-        document = {
-            name: json.loads(value)
-            if name in nested and isinstance(value, str)
-            else value
-            for name, value in zip(names, row, strict=True)
-        }
-        file.write(json.dumps(document, ensure_ascii=False, default=plain) + "\n")
-        written += 1
-    return written
-
-
-def write_csv(
-    dataset: Dataset, rows: Iterator[tuple[object, ...]], file: IO[str]
-) -> int:
-    writer = csv.writer(file)
-    writer.writerow([field.name for field in dataset.fields])
-    written = 0
-    for row in rows:
-        writer.writerow([cell(value) for value in row])
-        written += 1
-    return written
-
-
-def cell(value: object) -> object:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None or isinstance(value, str | int | float):
-        return value
-    return plain(value)
-
-
-def write_parquet(
-    dataset: Dataset, rows: Iterator[tuple[object, ...]], out: Path
-) -> int:
-    try:
-        import pyarrow as pa
-        from pyarrow import parquet
-    except ImportError as error:
-        raise Misconfigured(
-            "--format parquet needs pyarrow: pip install 'penstock[parquet]'"
-        ) from error
-    types: dict[FieldType, Any] = {
-        FieldType.TEXT: pa.string(),
-        FieldType.INT: pa.int64(),
-        FieldType.FLOAT: pa.float64(),
-        FieldType.BOOL: pa.bool_(),
-        FieldType.DATE: pa.date32(),
-        FieldType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-        FieldType.JSON: pa.string(),
-    }
-    schema = pa.schema([(each.name, types[each.type]) for each in dataset.fields])
-    written = 0
-    try:
-        with parquet.ParquetWriter(out, schema) as writer:
-            while some := list(islice(rows, ROWS_A_GROUP)):
-                columns = list(zip(*some, strict=True))
-                arrays = [
-                    pa.array(column, type=field.type)
-                    for column, field in zip(columns, schema, strict=True)
-                ]
-                writer.write_table(pa.table(arrays, schema=schema))
-                written += len(some)
-    except OSError as error:
-        raise Misconfigured(f"--out {out}: {error}") from error
-    return written
+def writer(form: Format, *, raw: bool) -> Write:
+    match form:
+        case Format.JSONL:
+            return write_jsonl
+        case Format.CSV:
+            return partial(write_csv, raw=raw)
+        case Format.PARQUET:
+            return write_parquet

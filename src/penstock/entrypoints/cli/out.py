@@ -1,0 +1,83 @@
+"""Where a command writes: to standard output, or a file that is whole or not there."""
+
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, NoReturn
+
+from penstock.errors import Misconfigured
+
+ENDED_BY_SIGTERM = 128 + signal.SIGTERM
+
+
+@contextmanager
+def standard_output() -> Iterator[IO[bytes]]:
+    """Write to standard output; raises `OSError` once, and not again at exit."""
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+    except OSError:
+        # what is still held could only fail once more when Python ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
+
+
+@contextmanager
+def whole_file(out: Path) -> Iterator[IO[bytes]]:
+    """Write beside a file, and take its place at the end.
+
+    Whoever reads `out` finds what was there before, or all of the new content.
+    """
+    # a link stays, and what it points to is replaced
+    target = Path(os.path.realpath(out))
+    if target.exists() and not target.is_file():
+        # the place of a pipe or a device cannot be taken
+        with naming(out), opened(target, "wb", out) as file:
+            yield file
+        return
+    beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    with naming(out), ended_politely():
+        try:
+            with opened(beside, "xb", out) as file:
+                yield file
+                file.flush()
+                # or a power cut could leave the name without the content
+                os.fsync(file.fileno())
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def opened(path: Path, mode: str, out: Path) -> IO[bytes]:
+    try:
+        return path.open(mode)
+    except OSError as error:
+        raise Misconfigured(f"--out {out}: {error.strerror}") from error
+
+
+@contextmanager
+def naming(out: Path) -> Iterator[None]:
+    """Say which file an error is about: the system does not while one is written."""
+    try:
+        yield
+    except OSError as error:
+        told = error.strerror or str(error)
+        raise OSError(error.errno, told, f"--out {out}") from error
+
+
+@contextmanager
+def ended_politely() -> Iterator[None]:
+    """Let SIGTERM clean up as Ctrl-C does."""
+
+    def end(*_: object) -> NoReturn:
+        sys.exit(ENDED_BY_SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,83 @@
+"""Exports as a user meets them: whole files, full disks, missing libraries."""
+
+import resource
+import subprocess
+from pathlib import Path
+
+from tests.e2e.workshop import PENSTOCK
+
+# enough for what SQLite keeps beside its file, and too little for the rows
+SMALL_DISK = 40_000
+FULL_DEVICE = Path("/dev/full")
+
+
+def limit_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_DISK, SMALL_DISK))
+
+
+def test_an_export_that_finds_no_room_leaves_the_file_as_it_was(imported):
+    (imported.folder / "poi.jsonl").write_text("old")
+
+    done = subprocess.run(
+        [*PENSTOCK, "export", "poi", "--out", "poi.jsonl"],
+        cwd=imported.folder,
+        env=imported.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limit_files,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr == "penstock: --out poi.jsonl: File too large\n"
+    assert (imported.folder / "poi.jsonl").read_text() == "old"
+    assert not [*imported.folder.glob(".*.part")]
+
+
+def test_a_full_disk_behind_standard_output_is_told_once(imported):
+    with FULL_DEVICE.open("wb") as full:
+        done = subprocess.run(
+            [*PENSTOCK, "export", "poi", "--format", "csv"],
+            cwd=imported.folder,
+            env=imported.environ,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert done.stderr == "penstock: output: No space left on device\n"
+
+
+def test_without_pyarrow_parquet_is_refused_with_the_remedy(imported):
+    (imported.folder / "pyarrow.py").write_text("raise ImportError('not here')")
+
+    told = imported.penstock(
+        "export", "poi", "--out", "poi.parquet", PYTHONPATH=str(imported.folder)
+    )
+
+    assert told.code == 2
+    assert told.err == (
+        "penstock: --format parquet needs pyarrow: pip install 'penstock[parquet]'\n"
+    )
+    assert not (imported.folder / "poi.parquet").exists()
+
+
+def test_the_name_of_a_file_says_its_form(imported):
+    imported.penstock("export", "poi", "--out", "poi.csv")
+
+    header, *rows = (imported.folder / "poi.csv").read_text("utf-8").splitlines()
+    assert header == "id,title,town,country_id,lat,lon,points,updated_at"
+    assert len(rows) == len(imported.rows())
+
+
+def test_formulas_are_marked_for_spreadsheets_and_not_for_programs(imported):
+    imported.tamper("update poi set town = ?", "=1+1")
+
+    shown = imported.penstock("export", "poi", "--format", "csv").out
+    raw = imported.penstock("export", "poi", "--format", "csv", "--raw").out
+
+    assert ",'=1+1," in shown
+    assert ",=1+1," in raw
+    assert raw == shown.replace("'=1+1", "=1+1")

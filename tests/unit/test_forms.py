@@ -1,0 +1,246 @@
+"""What is exported can be imported again, and gives equal rows."""
+
+import csv
+import io
+import json
+import re
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.domain.dataset import FieldType
+from penstock.domain.mapping import Mapper
+from penstock.domain.page import Record, Row
+from penstock.entrypoints.cli.export import Format, form_of
+from penstock.entrypoints.forms.as_csv import write_csv
+from penstock.entrypoints.forms.as_jsonl import write_jsonl
+from penstock.entrypoints.forms.as_parquet import ROWS_AT_ONCE, write_parquet
+from tests.builders import dataset, int_field, text_field, typed_field
+
+EVERY = dataset(
+    fields=(
+        int_field("id", required=True),
+        text_field("title"),
+        text_field("padded", trim=False),
+        typed_field("share", FieldType.FLOAT),
+        typed_field("open", FieldType.BOOL),
+        typed_field("day", FieldType.DATE),
+        typed_field("at", FieldType.TIMESTAMP),
+        typed_field("doc", FieldType.JSON),
+    )
+)
+KINDS = [field.type for field in EVERY.fields]
+MAP = Mapper(EVERY)
+
+# the last four are the full-width forms of the first
+FORMULA_BEGINS = set("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+# as the how-to says it
+MARK = re.compile(f"^'(?='*[{re.escape(''.join(FORMULA_BEGINS))}])")
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
+hostile = st.sampled_from(
+    [
+        "=1+1",
+        "'=1",
+        "''-2",
+        "+49 30",
+        "-",
+        "@a",
+        "\t=",
+        "\r=",
+        "\uff1d1",
+        '"',
+        ",",
+        "a\r\nb",
+    ]
+)
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+    max_leaves=5,
+).filter(lambda document: "\\u0000" not in json.dumps(document))
+zones = st.sampled_from([UTC, timezone(timedelta(hours=-5)), timezone.max])
+raw_rows = st.tuples(
+    st.integers(-(2**63), 2**63 - 1),
+    st.none() | texts | hostile,
+    st.none() | texts | hostile,
+    st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    st.none() | st.booleans(),
+    st.none() | st.dates().map(date.isoformat),
+    st.none() | st.datetimes(timezones=zones).map(datetime.isoformat),
+    documents.filter(lambda document: document is None or is_finite(document)),
+)
+ODD = (1, "=1", " '=1 ", 5e-324, False, "0001-01-01", "9999-12-31T23:59:59Z", "-1")
+
+
+def is_finite(document):
+    return "Infinity" not in json.dumps(document)
+
+
+def mapped(values):
+    record = MAP(Row(values, b"", 0))
+    assert isinstance(record, Record)
+    return record
+
+
+def exported(write, *records, **options):
+    file = io.BytesIO()
+    assert write(EVERY, (each.values for each in records), file, **options) == len(
+        records
+    )
+    return file.getvalue()
+
+
+def cells(written):
+    return list(csv.reader(io.StringIO(written.decode(), newline=""), strict=True))
+
+
+def as_row(line):
+    """Read cells as a CSV source does: nothing is null, and JSON is text."""
+    return tuple(
+        None if cell == "" else json.loads(cell) if kind is FieldType.JSON else cell
+        for cell, kind in zip(line, KINDS, strict=True)
+    )
+
+
+@given(raw_rows)
+@example(ODD)
+def test_a_row_that_went_through_json_lines_is_the_same(values):
+    record = mapped(values)
+
+    (line,) = exported(write_jsonl, record).split(b"\n")[:-1]
+
+    assert mapped(tuple(json.loads(line).values())) == record
+
+
+@given(raw_rows)
+@example(ODD)
+def test_a_row_that_went_through_raw_csv_is_the_same(values):
+    record = mapped(values)
+
+    header, line = cells(exported(write_csv, record, raw=True))
+
+    assert header == [field.name for field in EVERY.fields]
+    assert mapped(as_row(line)) == record
+
+
+@given(raw_rows)
+@example(ODD)
+def test_a_row_that_went_through_parquet_is_the_same(values):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    record = mapped(values)
+
+    written = exported(write_parquet, record)
+
+    (row,) = parquet.read_table(io.BytesIO(written)).to_pylist()
+    assert tuple(row.values()) == record.values
+
+
+@given(texts | hostile)
+def test_no_text_of_a_csv_is_a_formula_unless_raw(text):
+    _, line = cells(exported(write_csv, mapped((1, None, text, *[None] * 5))))
+
+    assert line[2][:1] not in FORMULA_BEGINS
+
+
+@given(texts | hostile)
+def test_taking_one_mark_away_gives_the_text_back(text):
+    record = mapped((1, None, text, *[None] * 5))
+
+    _, line = cells(exported(write_csv, record))
+
+    assert MARK.sub("", line[2]) == (record.values[2] or "")
+
+
+def test_numbers_are_no_formulas():
+    record = mapped((-5, None, None, -0.5, None, None, None, None))
+
+    assert exported(write_csv, record).splitlines()[1] == b"-5,,,-0.5,,,,"
+
+
+def test_null_is_nothing_and_empty_text_is_quoted():
+    record = Record((1,), (1, "", None, None, None, None, None, None), b"")
+
+    assert exported(write_csv, record).splitlines()[1] == b'1,"",,,,,,'
+
+
+def test_the_values_of_a_csv_have_one_plain_form():
+    record = mapped(
+        (
+            1,
+            'a "b", c',
+            None,
+            1e22,
+            True,
+            "2026-02-28",
+            "2026-02-28T02:00:00+01:00",
+            [1],
+        )
+    )
+
+    line = exported(write_csv, record).split(b"\r\n")[1].decode()
+
+    assert line == '1,"a ""b"", c",,1e+22,true,2026-02-28,2026-02-28T01:00:00Z,[1]'
+
+
+def test_no_rows_are_a_header_or_nothing():
+    assert exported(write_jsonl) == b""
+    assert exported(write_csv).count(b"\r\n") == 1
+
+
+def test_parquet_is_written_in_groups_of_bounded_size():
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = 2 * ROWS_AT_ONCE + 1
+    records = [mapped((number, *[None] * 7)) for number in range(rows)]
+
+    in_small = exported(write_parquet, *records, bytes_a_group=1)
+    in_large = exported(write_parquet, *records)
+
+    small = parquet.ParquetFile(io.BytesIO(in_small))
+    large = parquet.ParquetFile(io.BytesIO(in_large))
+    assert row_groups(small) == [ROWS_AT_ONCE, ROWS_AT_ONCE, 1]
+    assert row_groups(large) == [rows]
+    assert small.read()["id"].to_pylist() == [*range(rows)]
+
+
+def row_groups(file):
+    described = file.metadata
+    return [
+        described.row_group(number).num_rows
+        for number in range(described.num_row_groups)
+    ]
+
+
+def test_parquet_has_a_type_for_each_of_ours():
+    parquet = pytest.importorskip("pyarrow.parquet")
+
+    schema = parquet.ParquetFile(io.BytesIO(exported(write_parquet))).schema_arrow
+
+    assert [str(field.type) for field in schema] == [
+        "int64",
+        "string",
+        "string",
+        "double",
+        "bool",
+        "date32[day]",
+        "timestamp[us, tz=UTC]",
+        "string",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        (None, Format.JSONL),
+        ("poi.csv", Format.CSV),
+        ("POI.CSV", Format.CSV),
+        ("poi.parquet", Format.PARQUET),
+        ("poi.jsonl", Format.JSONL),
+        ("poi.txt", Format.JSONL),
+        ("poi", Format.JSONL),
+    ],
+)
+def test_the_ending_of_a_file_says_its_form(name, form, tmp_path):
+    assert form_of(None if name is None else tmp_path / name) is form

@@ -1,0 +1,109 @@
+"""A file that a command writes is whole, or as it was before."""
+
+import os
+import signal
+import stat
+import threading
+
+import pytest
+
+from penstock.entrypoints.cli.out import whole_file
+from penstock.errors import Misconfigured
+
+
+@pytest.fixture
+def out(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"old")
+    return path
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_new_content_is_seen_when_it_is_whole(out):
+    with whole_file(out) as file:
+        file.write(b"new")
+        file.flush()
+        during = out.read_bytes()
+
+    assert during == b"old"
+    assert out.read_bytes() == b"new"
+    assert names(out.parent) == ["rows.csv"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_what_was_there(out, number):
+    with pytest.raises((SystemExit, KeyboardInterrupt)):
+        be_ended_in(out, number)
+
+    assert out.read_bytes() == b"old"
+    assert names(out.parent) == ["rows.csv"]
+
+
+def be_ended_in(out, number):
+    with whole_file(out) as file:
+        file.write(b"new")
+        os.kill(os.getpid(), number)
+
+
+def test_an_error_names_the_file_and_leaves_what_was_there(out):
+    full = OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left on device: '--out"):
+        fail_in(out, full)
+
+    assert out.read_bytes() == b"old"
+    assert names(out.parent) == ["rows.csv"]
+
+
+def fail_in(out, error):
+    with whole_file(out) as file:
+        file.write(b"new")
+        raise error
+
+
+def test_a_link_stays_and_its_file_is_replaced(out):
+    link = out.with_name("link.csv")
+    link.symlink_to(out)
+
+    with whole_file(link) as file:
+        file.write(b"new")
+
+    assert link.is_symlink()
+    assert out.read_bytes() == b"new"
+
+
+def test_a_pipe_stays_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+
+    with whole_file(pipe) as file:
+        file.write(b"new")
+    reader.join()
+
+    assert read == [b"new"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_new_file_may_be_read_by_whom_the_host_says(tmp_path):
+    beside, out = tmp_path / "beside", tmp_path / "out"
+    beside.touch()
+
+    with whole_file(out):
+        pass
+
+    assert out.stat().st_mode == beside.stat().st_mode
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/rows.csv", "."])
+def test_a_place_that_cannot_be_written_is_told(tmp_path, name):
+    with (
+        pytest.raises(Misconfigured, match=r"--out .*: (No such file|Is a directory)"),
+        whole_file(tmp_path / name),
+    ):
+        pytest.fail("it was opened")
