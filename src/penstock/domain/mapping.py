@@ -6,17 +6,21 @@ stops a page.
 
 import marshal
 from collections.abc import Iterable, Sequence
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
 from penstock.domain.casts import BadValue, compile_cast
+from penstock.domain.columns import compile_column
 from penstock.domain.dataset import Dataset, FieldType
-from penstock.domain.page import Reason, Record, Rejection, Row
+from penstock.domain.page import Key, Reason, Record, Rejection, Row
+from penstock.domain.sheet import Columns, Sheet
 
 DIGEST_BYTES = 16
 # the last form of marshal in which equal values are always equal bytes
 PLAIN_FORM = 2
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 
 class Mapper:
@@ -27,6 +31,9 @@ class Mapper:
         self._casts = tuple(
             (each.name, dataset.place[each.path], compile_cast(each))
             for each in columns
+        )
+        self._column_casts = tuple(
+            (dataset.place[each.path], compile_column(each)) for each in columns
         )
         self._key = tuple(dataset.column(name) for name in dataset.key)
         self._key_casts = tuple(self._casts[index] for index in self._key)
@@ -57,7 +64,20 @@ class Mapper:
             return self.reject(row, bad.reason, bad.detail, field=name)
         values = tuple(mapped)
         key = tuple([values[index] for index in self._key])
-        return Record(key, values, digest_of(values, self._dates))
+        return Record(key, values, digest_of(plain(values, self._dates)))
+
+    def map_all(self, raw: Columns) -> Sheet | None:
+        """Map rows by column, if all of them are good."""
+        try:
+            columns = [cast(raw[place]) for place, cast in self._column_casts]
+        except BadValue:
+            return None
+        keys = [*zip(*(columns[index] for index in self._key), strict=True)]
+        hashed = list(columns)
+        for place in self._dates:
+            hashed[place] = [*map(plain_time, columns[place])]
+        digests = [*map(digest_of, zip(*hashed, strict=True))]
+        return Sheet(keys, columns, digests)
 
     def reject(
         self, row: Row, reason: Reason, detail: str, *, field: str | None = None
@@ -72,7 +92,7 @@ class Mapper:
             key=self.key_of(row),
         )
 
-    def key_of(self, row: Row) -> tuple[object, ...] | None:
+    def key_of(self, row: Row) -> Key | None:
         """Read the key of a row that may be bad elsewhere."""
         if row.unreadable is not None:
             return None
@@ -81,43 +101,58 @@ class Mapper:
         except BadValue:
             return None
 
-    def resolve(self, records: Iterable[Record]) -> list[Record]:
+    def resolve(self, records: Iterable[Record]) -> Sheet:
         """Keep one record of each key: the newest version, else the last."""
-        kept: dict[tuple[object, ...], Record] = {}
-        for record in records:
-            known = kept.get(record.key)
-            if known is None or not self._is_older(record, known):
-                kept[record.key] = record
-        return list(kept.values())
+        sheet = Sheet.of(records)
+        if len(set(sheet.keys)) == len(sheet):
+            return sheet
+        kept: dict[Key, int] = {}
+        for place, key in enumerate(sheet.keys):
+            known = kept.get(key)
+            if known is None or not self._is_older(sheet, place, known):
+                kept[key] = place
+        return sheet.at([*kept.values()])
 
-    def _is_older(self, record: Record, known: Record) -> bool:
+    def _is_older(self, sheet: Sheet, place: int, known: int) -> bool:
         if self._version is None:
             return False
-        mine, theirs = record.values[self._version], known.values[self._version]
+        versions = sheet.columns[self._version]
+        mine, theirs = versions[place], versions[known]
         if mine is None or theirs is None:
             return mine is None and theirs is not None
-        return bool(mine < theirs)  # type: ignore[operator]
+        return bool(mine < theirs)
 
 
 def content_digest(values: Sequence[object]) -> bytes:
     """Hash the declared fields only, the same in every process."""
-    dates = [place for place, value in enumerate(values) if isinstance(value, date)]
-    return digest_of(values, dates)
+    return digest_of(plain(values, range(len(values))))
 
 
-def digest_of(values: Sequence[Any], dates: Sequence[int]) -> bytes:
-    """Hash values of which these places may hold a day or a time.
+def plain(values: Sequence[object], dates: Sequence[int]) -> tuple[object, ...]:
+    """Return values of which these places may hold a day or a time, without either."""
+    if not dates:
+        return tuple(values)
+    known = list(values)
+    for place in dates:
+        known[place] = plain_time(known[place])
+    return tuple(known)
+
+
+def plain_time(value: Any) -> object:
+    """Return a number for a time or a day, and anything else as it is."""
+    if isinstance(value, datetime):
+        return (value - EPOCH) // MICROSECOND
+    if isinstance(value, date):
+        return value.toordinal()
+    return value
+
+
+def digest_of(values: tuple[Any, ...]) -> bytes:
+    """Hash plain values.
 
     Written by `marshal` in the old form that depends on nothing but the values: it is
     an eighth of the cost of JSON, and hashing is what a record costs most.
     """
-    if dates:
-        plain = list(values)
-        for place in dates:
-            value = plain[place]
-            if isinstance(value, date):
-                plain[place] = value.isoformat()
-        values = plain
     return blake2b(
-        marshal.dumps(tuple(values), PLAIN_FORM), digest_size=DIGEST_BYTES
+        marshal.dumps(values, PLAIN_FORM), digest_size=DIGEST_BYTES
     ).digest()

@@ -12,6 +12,7 @@ from penstock.errors import CursorUnreadable, PageRepeats
 
 # where a source goes on: its own words, kept by us unread
 Position: TypeAlias = Mapping[str, object]
+Key: TypeAlias = tuple[object, ...]
 
 
 class Proof(StrEnum):
@@ -59,7 +60,7 @@ class Moved:
 class Record(NamedTuple):
     """One mapped row: values in column order, its key and its content hash."""
 
-    key: tuple[object, ...]
+    key: Key
     values: tuple[object, ...]
     digest: bytes
 
@@ -87,7 +88,7 @@ class Rejection:
     raw: bytes
     field: str | None = None
     # known where the key itself could be read
-    key: tuple[object, ...] | None = None
+    key: Key | None = None
 
 
 # six bytes a key: whole pages are compared, so a chance match of one key is harmless

@@ -22,7 +22,15 @@ from penstock.domain.page import (
     Trail,
 )
 from penstock.domain.scope import told_since
-from penstock.domain.shard import Outside, Shard, divide, parse_key, predicate
+from penstock.domain.shard import (
+    Outside,
+    Shard,
+    divide,
+    never_outside,
+    parse_key,
+    predicate,
+)
+from penstock.domain.sheet import RawSheet, Sheet
 from penstock.errors import (
     BudgetClosed,
     BudgetStopped,
@@ -257,8 +265,22 @@ def batch_of(page: Page, cursor: Cursor | None, mapped: Mapped) -> Batch:
     )
 
 
+def map_sheet(mapper: Mapper, page: Page, outside: Outside) -> Sheet | None:
+    """Map all rows at once, as nearly every page can be; else it goes row by row."""
+    if not isinstance(page.rows, RawSheet):
+        return None
+    columns = page.rows.columns
+    is_checked = outside is not never_outside
+    if is_checked and any(map(outside, zip(*columns, strict=True))):
+        return None
+    return mapper.map_all(columns)
+
+
 def map_page(mapper: Mapper, page: Page, outside: Outside, *, shard: str) -> Mapped:
     """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
+    sheet = map_sheet(mapper, page, outside)
+    if sheet is not None:
+        return mapper.resolve(sheet), ()
     records: list[Record] = []
     rejections: list[Rejection] = []
     strangers, why = 0, ""

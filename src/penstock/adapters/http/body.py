@@ -1,4 +1,4 @@
-"""Cut the body of an answer into raw records; what is not whole JSON is no data."""
+"""Read the rows out of the body of an answer; what is not whole JSON is no data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import msgspec
 
 from penstock.adapters.http import lenient
-from penstock.adapters.http.decode import is_index, kind
+from penstock.adapters.http.decode import RowReader, is_index, kind
 from penstock.adapters.http.hiding import Hiding
 from penstock.adapters.http.lenient import WrongKind
+from penstock.domain.page import Row
 from penstock.domain.source import Path
 from penstock.errors import Misconfigured, SourceUnavailable
 
@@ -21,9 +22,9 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Body:
-    """The raw records of one answer, and what it names as next."""
+    """The rows of one answer, and what it names as next."""
 
-    records: Sequence[bytes] = ()
+    rows: Sequence[Row] = ()
     next: object = None
     # the place of the next page is there, whatever it holds
     names_next: bool = True
@@ -59,7 +60,9 @@ LENIENT = Cutter(lenient.items, lenient.members)
 class BodyReader:
     """The reader of bodies whose list of records stands at one path."""
 
-    def __init__(self, records: Path, following: Path | None, hiding: Hiding) -> None:
+    def __init__(
+        self, records: Path, following: Path | None, *, rows: RowReader, hiding: Hiding
+    ) -> None:
         if following is not None and not records:
             raise Misconfigured(
                 "source.pages.next names a place in the body, but the body is the list",
@@ -67,10 +70,11 @@ class BodyReader:
             )
         self._records = records
         self._following = following
+        self._rows = rows
         self._hiding = hiding
 
     def read(self, body: bytes, *, content_type: str | None) -> Body:
-        """Return the records of a body, or raise `SourceUnavailable`."""
+        """Return what stands in a body, or raise `SourceUnavailable`."""
         text = body.removeprefix(BYTE_ORDER_MARK)
         if not text.strip():
             raise SourceUnavailable("the answer is empty, where JSON was expected")
@@ -93,15 +97,19 @@ class BodyReader:
         if found is None:
             raise WrongKind("nothing")
         try:
-            records = cutter.items(found)
+            rows = self._read_rows(found, cutter)
         except WrongKind:
             raise WrongKind(name_kind(found)) from None
         if top is None or self._following is None:
-            return Body(records=records)
+            return Body(rows=rows)
         following = descend(top, self._following, cutter)
         if following is None:
-            return Body(records=records, names_next=False)
-        return Body(records=records, next=msgspec.json.decode(following))
+            return Body(rows=rows, names_next=False)
+        return Body(rows=rows, next=msgspec.json.decode(following))
+
+    def _read_rows(self, text: bytes, cutter: Cutter) -> Sequence[Row]:
+        sheet = self._rows.read_sheet(text, lambda: cutter.items(text))
+        return self._rows.read_all(cutter.items(text)) if sheet is None else sheet
 
     def _no_data(
         self, told: str, body: bytes, content_type: str | None

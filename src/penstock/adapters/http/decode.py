@@ -5,13 +5,14 @@ passed over without building objects. What does not fit that type is read untype
 walked, which gives the same values; what is not a JSON object is said to be unreadable.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
 
 from penstock.domain.page import Row
+from penstock.domain.sheet import RawSheet
 from penstock.domain.source import Path
 
 # the steps of a path that are attributes of the type, and the steps that are walked
@@ -31,13 +32,16 @@ class RowReader:
         self._nothing = (None,) * len(paths)
         cuts = cut_paths(paths)
         self._decode: Callable[[bytes], object]
+        self._decode_list: Callable[[bytes], list[Any]] | None = None
         self._rests = tuple(
             (index, rest) for index, (_, rest) in enumerate(cuts) if rest
         )
         stems = [stem for stem, _ in cuts]
         if stems and all(stems):
             tree = grow(stems)
-            self._decode = msgspec.json.Decoder(struct_type(tree)).decode
+            record = struct_type(tree)
+            self._decode = msgspec.json.Decoder(record).decode
+            self._decode_list = msgspec.json.Decoder(list[record]).decode  # type: ignore[valid-type]
             self._places = tuple(attribute_names(tree, stem) for stem in stems)
             self._pick = picker(self._places)
         else:
@@ -45,6 +49,20 @@ class RowReader:
             self._decode = msgspec.json.Decoder(dict[str, Any]).decode
             self._places = ()
             self._pick = self._walk_all
+
+    def read_sheet(
+        self, text: bytes, raws: Callable[[], Sequence[bytes]]
+    ) -> RawSheet | None:
+        """Read the list of records of a page at once, if all fit the type."""
+        if self._decode_list is None:
+            return None
+        try:
+            rows = [*map(self._pick, self._decode_list(text))]
+        except (ValueError, RecursionError, AttributeError):
+            return None
+        if self._rests:
+            rows = [*map(self._walk_rests, rows)]
+        return RawSheet([*zip(*rows, strict=True)], raws) if rows else None
 
     def read_all(self, raws: Iterable[bytes]) -> list[Row]:
         """Read the records of a page, in order."""

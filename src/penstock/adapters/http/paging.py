@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeGuard
 
 from penstock.domain.axes import RangeAxis
-from penstock.domain.page import Position, Proof
+from penstock.domain.page import Position, Proof, Row
 from penstock.domain.parts import Span
 from penstock.domain.shard import Shard
+from penstock.domain.sheet import RawSheet
 from penstock.domain.source import End, Pages, Paging
 from penstock.domain.text import parse_instant
 from penstock.errors import CursorUnreadable, PageRepeats, Rejected, SourceUnavailable
@@ -172,7 +173,10 @@ def follow_link(seen: Seen) -> Step:
 def last_key(pages: Pages, seen: Seen, after: object) -> int | float | str:
     """Return the last key of a page that is in order, and above what was asked for."""
     name = ".".join(pages.field or ())
-    numbers = [each for each in seen.keys if is_number(each)]
+    if are_ints(seen.keys):
+        numbers: Sequence[int | float] = seen.keys
+    else:
+        numbers = [each for each in seen.keys if is_number(each)]
     texts = [each for each in seen.keys if isinstance(each, str) and each]
     if numbers and not isinstance(after, str):
         check_numbers(name, numbers, after if is_number(after) else None)
@@ -195,6 +199,8 @@ def last_key(pages: Pages, seen: Seen, after: object) -> int | float | str:
 def check_numbers(name: str, keys: Sequence[int | float], after: float | None) -> None:
     if after is not None and max(keys) <= after:
         raise PageRepeats(repeats(name, after))
+    if sorted(keys) == list(keys) and (after is None or keys[0] > after):
+        return
     lowest = after
     for index, key in enumerate(keys):
         # neighbours may be equal: providers do send a record twice
@@ -236,9 +242,27 @@ def reaches_end(last: object, reach: Reach) -> bool:
     return reach.end is not None and is_number(last) and last >= reach.end - 1
 
 
+def within(rows: Sequence[Row], keys: Sequence[object], reach: Reach) -> Sequence[Row]:
+    """Return the rows that do not belong to a later shard."""
+    if reach.end is None or (are_ints(keys) and max(keys) < reach.end):
+        return rows
+    behind = [is_behind(key, reach) for key in keys]
+    if True not in behind:
+        return rows
+    first = behind.index(True)
+    if isinstance(rows, RawSheet) and all(behind[first:]):
+        return rows.upto(first)
+    return [row for row, is_late in zip(rows, behind, strict=True) if not is_late]
+
+
 def is_behind(key: object, reach: Reach) -> bool:
     """Tell a record that belongs to a later shard."""
     return reach.end is not None and is_number(key) and key >= reach.end
+
+
+def are_ints(values: Sequence[object]) -> TypeGuard[Sequence[int]]:
+    """Tell what nearly all keys are, without a look at each."""
+    return set(map(type, values)) == {int}
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

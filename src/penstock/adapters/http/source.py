@@ -1,6 +1,6 @@
 """Fetch the pages of one dataset over HTTP."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
@@ -20,13 +20,14 @@ from penstock.adapters.http.links import (
     resolve,
     without,
 )
-from penstock.adapters.http.paging import Reach, Seen, follow, is_behind, reach_of
+from penstock.adapters.http.paging import Reach, Seen, follow, reach_of, within
 from penstock.adapters.http.request import RequestWriter
 from penstock.adapters.http.statuses import judge, parse_date
 from penstock.adapters.http.transform import RowTransform, Transform
 from penstock.domain.dataset import Dataset
 from penstock.domain.page import Moved, Page, Position, Row
 from penstock.domain.shard import Shard
+from penstock.domain.sheet import column
 from penstock.domain.source import Paging
 from penstock.errors import PenstockError, RequestRefused, SourceUnavailable
 from penstock.ports import Redact, Source
@@ -66,8 +67,10 @@ class HttpPages(Source):
             timeout=source.timeout / 2,
             hiding=self._hiding,
         )
-        self._bodies = BodyReader(source.records, source.pages.next, self._hiding)
         self._rows = RowReader(dataset.paths)
+        self._bodies = BodyReader(
+            source.records, source.pages.next, rows=self._rows, hiding=self._hiding
+        )
         self._transform = (
             None if transform is None else RowTransform(dataset, transform)
         )
@@ -171,10 +174,10 @@ class HttpPages(Source):
         reach: Reach,
     ) -> Page:
         body = self._body(answer)
-        originals = self._rows.read_all(body.records)
-        keys: list[object] = []
+        originals = body.rows
+        keys: Sequence[object] = ()
         if self._key_place is not None:
-            keys = [row.values[self._key_place] for row in originals]
+            keys = column(originals, self._key_place)
         seen = Seen(
             rows=len(originals),
             keys=keys,
@@ -185,9 +188,7 @@ class HttpPages(Source):
             else answer.headers.get("Link") is not None,
         )
         step = follow(self._source.pages, position, seen, reach)
-        if reach.end is not None:
-            pairs = zip(originals, keys, strict=True)
-            originals = [row for row, key in pairs if not is_behind(key, reach)]
+        originals = within(originals, keys, reach)
         rows = originals
         if self._transform is not None:
             changed = map(self._transform, originals)

@@ -1,0 +1,101 @@
+"""Rows and records by column: what is done to all of them is done at once."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, overload
+
+from typing_extensions import override
+
+from penstock.domain.page import Key, Record, Row
+
+Columns = Sequence[Sequence[Any]]
+
+
+class RawSheet(Sequence[Row]):
+    """Raw rows that are columns until somebody asks for one of them."""
+
+    def __init__(self, columns: Columns, raws: Callable[[], Sequence[bytes]]) -> None:
+        self.columns = columns
+        # cutting the answer into the bytes of its rows is only for the bad ones
+        self._raws = raws
+
+    def upto(self, end: int) -> "RawSheet":
+        """Return the first rows only."""
+        return RawSheet([column[:end] for column in self.columns], self._raws)
+
+    @override
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Row]: ...
+    @override
+    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
+        return list(self)[place]
+
+    @override
+    def __iter__(self) -> Iterator[Row]:
+        values = zip(*self.columns, strict=True)
+        for position, (row, raw) in enumerate(zip(values, self._raws(), strict=False)):
+            yield Row(row, raw, position)
+
+
+def column(rows: Sequence[Row], place: int) -> Sequence[Any]:
+    """Return the values of all rows at one place."""
+    if isinstance(rows, RawSheet):
+        return rows.columns[place]
+    return [row.values[place] for row in rows]
+
+
+class Sheet(Sequence[Record]):
+    """Records of different keys, by column."""
+
+    def __init__(
+        self, keys: Sequence[Key], columns: Columns, digests: Sequence[bytes]
+    ) -> None:
+        self.keys = keys
+        self.columns = columns
+        self.digests = digests
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> "Sheet":
+        if isinstance(records, Sheet):
+            return records
+        known = list(records)
+        columns = [*zip(*(record.values for record in known), strict=True)]
+        keys = [record.key for record in known]
+        return cls(keys, columns, [record.digest for record in known])
+
+    def at(self, places: Sequence[int]) -> "Sheet":
+        """Return the records at some places, in their order."""
+
+        def chosen(column: Sequence[Any]) -> list[Any]:
+            return [column[place] for place in places]
+
+        columns = [chosen(column) for column in self.columns]
+        return Sheet(chosen(self.keys), columns, chosen(self.digests))
+
+    def by_key(self) -> "Sheet":
+        """Return the same records in the order of their keys."""
+        # the records of a page are in order already where they come by key
+        keys: Sequence[Any] = self.keys
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        return self if order == [*range(len(keys))] else self.at(order)
+
+    @override
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @overload
+    def __getitem__(self, place: int) -> Record: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Record]: ...
+    @override
+    def __getitem__(self, place: int | slice) -> Record | Sequence[Record]:
+        return list(self)[place]
+
+    @override
+    def __iter__(self) -> Iterator[Record]:
+        values = zip(*self.columns, strict=True)
+        return map(Record, self.keys, values, self.digests)

@@ -1,0 +1,125 @@
+"""A column as a whole gives what its values give one by one."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.domain.casts import BadValue, compile_cast
+from penstock.domain.columns import compile_column
+from penstock.domain.dataset import Field, FieldType
+from penstock.domain.mapping import Mapper
+from penstock.domain.page import Record, Row
+from penstock.domain.sheet import RawSheet, Sheet
+from tests.builders import dataset, int_field, text_field, typed_field
+
+RAW = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(
+        [
+            *("", " ", " x ", "7", "-7", "+7", "007", " 7 ", "1_000", "٣", "7.0"),
+            *("1e5", ".5", "5.", "-0.0", "1e400", "nan", "inf", "1e", "9" * 19),
+            *("true", "no", "2026-02-28", "2026-02-30", " 2026-02-28 "),
+            *("2026-02-28T12:00:00Z", "2026-02-28T12:00:00+02:00", "20260228"),
+            *("2026-02-28T12:00:00", "0001-01-01T00:00:00+14:00", "a\x00b", "\ud800"),
+            *(0.0, -0.0, 2**63, -(2**63), 10**400),
+        ]
+    ),
+    st.lists(st.integers(), max_size=2),
+)
+KINDS = st.sampled_from([*FieldType])
+# most columns hold one kind of value, and those take the short way
+COLUMNS = st.one_of(
+    st.lists(RAW, max_size=6),
+    st.lists(st.integers(), max_size=6),
+    st.lists(st.floats(), max_size=6),
+    st.lists(st.integers(0, 99).map(str), max_size=6),
+    st.lists(st.floats(allow_nan=False).map(str), max_size=6),
+    st.lists(st.datetimes().map(lambda at: at.isoformat() + "Z"), max_size=6),
+    st.lists(st.dates().map(str) | st.none(), max_size=6),
+    st.lists(st.sampled_from(["a", "b ", None, "ccc"]), max_size=6),
+)
+
+
+def rules(kind: FieldType) -> st.SearchStrategy[dict[str, object]]:
+    fitting: dict[str, st.SearchStrategy[object]] = {"required": st.booleans()}
+    if kind is FieldType.TEXT:
+        fitting |= {
+            "trim": st.booleans(),
+            "max_length": st.sampled_from([None, 2, 9]),
+            "pattern": st.sampled_from([None, "^[a-z]+$"]),
+            "choices": st.sampled_from([None, ("a", "b")]),
+            "default": st.sampled_from([None, "d"]),
+        }
+    if kind in {FieldType.INT, FieldType.FLOAT}:
+        fitting |= {
+            "min": st.sampled_from([None, -5, 0]),
+            "max": st.sampled_from([None, 5, 1e9]),
+            "default": st.sampled_from([None, 0]),
+        }
+    return st.fixed_dictionaries(fitting)
+
+
+@st.composite
+def fields(draw) -> Field:
+    kind = draw(KINDS)
+    return Field(name="it", path=("it",), type=kind, **draw(rules(kind)))
+
+
+def written(values) -> list[str]:
+    """Tell 1 from 1.0 and True, and the two zeros from each other."""
+    return [f"{type(each).__name__} {each!r}" for each in values]
+
+
+@given(field=fields(), column=COLUMNS)
+@example(field=Field(name="it", type=FieldType.FLOAT), column=[0.5, -0.0])
+@example(field=Field(name="it", type=FieldType.FLOAT), column=["1_0", "2"])
+@example(field=Field(name="it", type=FieldType.INT), column=["٣", "4"])
+@example(field=Field(name="it", type=FieldType.INT), column=["", "4"])
+@example(field=Field(name="it", required=True), column=["a", None])
+@example(field=Field(name="it"), column=["a", "\x00"])
+@example(field=Field(name="it"), column=["ä", "\ud800"])
+def test_a_column_gives_what_its_values_give(field, column):
+    try:
+        expected = [*map(compile_cast(field), column)]
+    except BadValue:
+        with pytest.raises(BadValue):
+            compile_column(field)(column)
+        return
+
+    assert written(compile_column(field)(column)) == written(expected)
+
+
+PAIR = dataset(
+    fields=(int_field("id"), text_field("name"), typed_field("at", FieldType.TIMESTAMP))
+)
+
+
+def test_rows_by_column_give_the_records_of_rows():
+    rows = [(1, "a", "2026-02-28T12:00:00Z"), (2, None, None), (3, "ä", None)]
+    mapper = Mapper(PAIR)
+
+    sheet = mapper.map_all([*zip(*rows, strict=True)])
+
+    assert sheet is not None
+    assert list(sheet) == [mapper(Row(row, b"", 0)) for row in rows]
+
+
+def test_one_bad_row_takes_the_page_from_the_short_way():
+    assert Mapper(PAIR).map_all([(1, "x"), ("a", "b"), (None, None)]) is None
+
+
+def test_a_sheet_is_ordered_by_key():
+    records = [Record((key,), (key,), bytes([key])) for key in (2, 1, 3)]
+
+    assert list(Sheet.of(records).by_key()) == sorted(records)
+
+
+def test_rows_are_made_of_columns_only_when_asked_for():
+    sheet = RawSheet([(1, 2, 3), ("a", "b", "c")], lambda: [b"1", b"2", b"3"])
+
+    assert sheet[1] == Row((2, "b"), b"2", 1)
+    assert [row.raw for row in sheet.upto(2)] == [b"1", b"2"]
