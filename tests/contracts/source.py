@@ -73,7 +73,7 @@ class SourceContract:
         ]
         assert isinstance(again[0], Page)
         assert isinstance(again[1], Page)
-        assert again[0].rows == again[1].rows
+        assert list(again[0].rows) == list(again[1].rows)
         assert again[0].next == again[1].next
 
     def test_a_position_survives_the_ledger(self, provided: Provided):

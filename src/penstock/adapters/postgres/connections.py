@@ -16,6 +16,8 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
+from penstock.adapters.postgres.arrays import teach
+
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
 # a server that does not answer a connection attempt for so long, in seconds, is away
@@ -47,8 +49,11 @@ def parameters(url: str, *, schema: str, limit: timedelta) -> dict[str, Any]:
         "timezone": "UTC",
         # each statement sees what was committed before it, whatever the server prefers
         "default_transaction_isolation": r"read\ committed",
-        # rows are found by key: a plan made for an empty table must hold for a full one
+        # rows are found by key: a plan for an empty table must hold for a full one,
+        # and a page must not read the whole of a young table because it is small yet
         "plan_cache_mode": "force_custom_plan",
+        "enable_hashjoin": "off",
+        "enable_mergejoin": "off",
     }
     return {
         "connect_timeout": CONNECT_TIMEOUT,
@@ -86,7 +91,9 @@ class Connections:
 
     def open_one(self) -> Connection:
         """Open a connection of its own, or say why none can be had."""
-        return psycopg.connect(**self.how, autocommit=True, row_factory=dict_row)
+        connection = psycopg.connect(**self.how, autocommit=True, row_factory=dict_row)
+        teach(connection)
+        return connection
 
     @contextmanager
     def one(self, *, patience: float | None = None) -> Iterator[Connection]:

@@ -78,6 +78,17 @@ class Transaction(sql.Transaction):
         return self._run(name, given).fetchall()
 
     @override
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        try:
+            with self.connection.pipeline():
+                yield
+        except psycopg.Error:
+            # the driver takes for prepared what the server has passed over
+            self.connection.close()
+            raise
+
+    @override
     def table(self, dataset: Dataset) -> StoredTable:
         return StoredTable(
             self.tables.of(dataset), self.connection, self.statements, self.changes

@@ -7,7 +7,7 @@ value has changed is moved by a plain update, and no key is ever stored twice. F
 and mapping still go on side by side.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 
 from psycopg import sql
@@ -16,16 +16,14 @@ from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.locks import lock_number
 from penstock.adapters.postgres.names import own_name
 from penstock.adapters.postgres.tables import FILL, Table
-from penstock.domain.page import Record
+from penstock.domain.sheet import Sheet
 
 # beyond so many, the rows of further values share one partition
 MOST = 256
 OTHERS = "others"
 
 
-def ensure_partitions(
-    connection: Connection, table: Table, records: Sequence[Record]
-) -> None:
+def ensure_partitions(connection: Connection, table: Table, sheet: Sheet) -> None:
     """Hold the dataset's merge lock, and make the partitions that these rows need."""
     dataset = table.dataset
     if dataset.partition is None:
@@ -35,7 +33,7 @@ def ensure_partitions(
         (lock_number(f"merge:{dataset.name}"),),
     )
     at = dataset.column(dataset.partition)
-    wanted = {record.values[at] for record in records}
+    wanted = set(sheet.columns[at])
     known = stored_partitions(connection, dataset.name)
     missing = {
         name: value for name, value in named(dataset.name, wanted) if name not in known

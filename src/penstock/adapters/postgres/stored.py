@@ -1,4 +1,4 @@
-"""A dataset's table inside a transaction: copy, compare, write only changes."""
+"""A dataset's table inside a transaction: compare by hash, write only changes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,15 @@ from psycopg import errors as postgres
 from psycopg.rows import tuple_row
 from typing_extensions import override
 
+from penstock.adapters.postgres.arrays import ARRAYS, BYTES
 from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.partitions import ensure_partitions
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql import database as sql
-from penstock.adapters.sql.database import Key, Merged, counted
+from penstock.adapters.sql.database import Merged, counted
 from penstock.adapters.sql.keys import key_text, plain_value
-from penstock.domain.page import Record
+from penstock.domain.page import Key, Record
+from penstock.domain.sheet import Sheet
 
 # rows fetched at a time where all of them are read
 AT_ONCE = 2_000
@@ -30,59 +32,93 @@ class StoredTable(sql.Table):
     changes: dict[Table, int]
 
     @override
-    def stage(self, records: Sequence[Record]) -> Sequence[Record]:
-        # in the order of keys, so that two pages wait for each other in one way
-        ordered = sorted(records, key=lambda record: record.key)
-        if ordered:
-            self._copy(ordered)
-        return ordered
-
-    @override
     def merge(
         self,
-        staged: Sequence[Record],
+        records: Sequence[Record],
         *,
         import_id: int,
         seen: Collection[Key] = (),
         track: bool,
     ) -> Merged:
-        created: list[Record] = []
-        updated: list[Record] = []
-        if staged:
-            ensure_partitions(self.connection, self.of, staged)
-            created, updated = self._compare(staged, import_id)
-            if track:
-                self._execute(self.of.touch, import_id=import_id)
-        if track and seen:
-            columns = zip(*seen, strict=True)
-            keys = {f"key_{index}": [*each] for index, each in enumerate(columns)}
-            self._execute(self.of.touch_keys, import_id=import_id, **keys)
-        self._note_changes(created, updated, import_id=import_id)
-        return Merged(inserted=len(created), updated=len(updated))
+        # in the order of keys, so that two pages wait for each other in one way
+        sheet = Sheet.of(records).by_key()
+        merged = Merged()
+        if sheet:
+            ensure_partitions(self.connection, self.of, sheet)
+            page = self._page(sheet, import_id)
+            merged = self._insert(sheet, page) or self._compare(sheet, page)
+        if track:
+            self._touch([*sheet.keys, *seen], import_id=import_id)
+        return merged
 
-    def _copy(self, records: Sequence[Record]) -> None:
-        self.connection.execute(self.of.stage.encode())
-        with (
-            self.connection.cursor() as cursor,
-            cursor.copy(self.of.copy.encode()) as copy,
-        ):
-            copy.set_types(self.of.copy_types)
-            for place, record in enumerate(records):
-                copy.write_row((*record.values, record.digest, place))
+    def _page(self, sheet: Sheet, import_id: int) -> dict[str, object]:
+        arrays = {
+            f"column_{at}": ARRAYS[field.type](column)
+            for at, (field, column) in enumerate(
+                zip(self.of.dataset.columns, sheet.columns, strict=True)
+            )
+        }
+        return {**arrays, "digests": BYTES(sheet.digests), "import_id": import_id}
 
-    def _compare(
-        self, records: Sequence[Record], import_id: int
-    ) -> tuple[list[Record], list[Record]]:
+    def _insert(self, sheet: Sheet, page: dict[str, object]) -> Merged | None:
+        """Store a page as it is where the one before was new as a whole.
+
+        It is two thirds of the work of comparing first. A row that is known takes all
+        of it back. Keys are unique within a partition only, so there it cannot be told.
+        """
+        if not self.of.grows or self.of.dataset.partition is not None:
+            return None
+        self._execute("savepoint page")
         try:
-            found = self._execute(self.of.merge, import_id=import_id).fetchone()
+            self._execute(self.of.insert, **page)
+        except postgres.UniqueViolation:
+            self._execute("rollback to savepoint page")
+            self.of.grows = False
+            return None
+        return Merged(created=sheet.keys)
+
+    def _compare(self, sheet: Sheet, page: dict[str, object]) -> Merged:
+        try:
+            found = self._execute(self.of.merge, **page).fetchone()
         except postgres.UniqueViolation as error:
             told = "a row was stored by others meanwhile"
             raise postgres.SerializationFailure(told) from error
         if found is None:
             raise LookupError("a merge did not tell what it did")
         created = (found["created"] or []) + (found["revived"] or [])
-        updated = found["updated"] or []
-        return [records[at] for at in created], [records[at] for at in updated]
+        self.of.grows = len(created) == len(sheet)
+        return Merged(
+            created=[sheet.keys[place - 1] for place in created],
+            updated=[sheet.keys[place - 1] for place in found["updated"] or []],
+        )
+
+    def _touch(self, keys: Sequence[Key], *, import_id: int) -> None:
+        """Mark rows as seen by an import."""
+        if not keys:
+            return
+        dataset = self.of.dataset
+        columns = zip(dataset.key, zip(*keys, strict=True), strict=True)
+        types = [dataset.columns[dataset.column(name)].type for name in dataset.key]
+        arrays = {
+            f"key_{at}": ARRAYS[kind](column)
+            for at, (kind, (_, column)) in enumerate(zip(types, columns, strict=True))
+        }
+        self._execute(self.of.touch, import_id=import_id, **arrays)
+
+    @override
+    def note(self, merged: Merged, *, import_id: int) -> None:
+        keys = [*merged.created, *merged.updated]
+        if not keys:
+            return
+        self.changes[self.of] = self.changes.get(self.of, 0) + len(keys)
+        self._execute(
+            self.statements["add_changes"],
+            dataset=self.of.dataset.name,
+            created=len(merged.created),
+            updated=len(merged.updated),
+            keys=key_text(keys),
+            import_id=import_id,
+        )
 
     @override
     def rows(self) -> Iterator[tuple[object, ...]]:
@@ -122,29 +158,6 @@ class StoredTable(sql.Table):
                 self.of.note_missing, dataset=name, before=before, import_id=import_id
             )
         return gone
-
-    def _note_changes(
-        self, created: Sequence[Record], updated: Sequence[Record], *, import_id: int
-    ) -> None:
-        """Append one row of change events.
-
-        It comes after the rows, because it holds the dataset's row until the commit,
-        and others who commit a page wait for it.
-        """
-        keys = [record.key for record in (*created, *updated)]
-        if not keys:
-            return
-        last = self._advance(len(keys))
-        self._execute(
-            self.statements["add_changes"],
-            dataset=self.of.dataset.name,
-            first=last - len(keys) + 1,
-            last=last,
-            created=len(created),
-            updated=len(updated),
-            keys=key_text(keys),
-            import_id=import_id,
-        )
 
     def _advance(self, changes: int) -> int:
         self.changes[self.of] = self.changes.get(self.of, 0) + changes

@@ -4,7 +4,6 @@ Identifiers are quoted; values are always parameters. Nothing else composes SQL.
 """
 
 from collections.abc import Mapping
-from hashlib import blake2b
 
 from penstock.adapters.postgres.names import own_name
 from penstock.adapters.sql.keys import quoted
@@ -20,17 +19,6 @@ COLUMN_TYPES: Mapping[FieldType, str] = {
     # not jsonb: what the provider sent is kept as it was
     FieldType.JSON: "json",
 }
-# how values travel: JSON is text already
-COPY_TYPES: Mapping[FieldType, str] = {
-    FieldType.TEXT: "text",
-    FieldType.INT: "int8",
-    FieldType.FLOAT: "float8",
-    FieldType.BOOL: "bool",
-    FieldType.DATE: "date",
-    FieldType.TIMESTAMP: "timestamptz",
-    FieldType.JSON: "text",
-}
-
 # our own columns, beside the declared ones
 OURS = (
     "_digest bytea not null",
@@ -41,8 +29,8 @@ OURS = (
 )
 # room for changed rows beside their old form, so that indexes need not be touched
 FILL = 80
-# a page finds its rows by key: the planner would rather read a whole young table
-BY_KEY = "set local enable_hashjoin = off; set local enable_mergejoin = off"
+# what of them is written with a new row
+WRITTEN = "_digest, _import, _created_at, _updated_at"
 # what a search index may hold unsorted, in kilobytes, before a writer has to sort it
 PENDING = 16_384
 
@@ -53,14 +41,9 @@ class Table:
     def __init__(self, dataset: Dataset, *, now: str) -> None:
         self.dataset = dataset
         self.name = quoted(dataset.name)
-        self.incoming = quoted(
-            own_name("penstock", "incoming", shape(dataset), dataset.name)
-        )
         self.gone = quoted(own_name("penstock", "gone", dataset.name))
-        self.copy_types = [
-            *(COPY_TYPES[field.type] for field in dataset.columns),
-            *("bytea", "int4"),
-        ]
+        # whether the last page that was stored was new as a whole
+        self.grows = True
         self.create = creation(dataset)
         self.indexes = indexes(dataset)
         self.search_index = own_name("penstock", dataset.name, "", "search")
@@ -68,19 +51,14 @@ class Table:
         self._key = [quoted(name) for name in dataset.key]
         self._key_fields = [by_name[name] for name in dataset.key]
         self._names = [quoted(field.name) for field in dataset.columns]
+        self._cast = [
+            quoted(field.name) + ("::json" if field.type is FieldType.JSON else "")
+            for field in dataset.columns
+        ]
         self._now = now
-        self.stage = self._stage()
-        self.copy = (
-            f"copy pg_temp.{self.incoming} ({', '.join(self._names)}, _digest, _place) "
-            "from stdin (format binary)"
-        )
+        self.insert = self._insert()
         self.merge = self._merge()
-        self.touch = (
-            f"update {self.name} as kept set _import = %(import_id)s "
-            f"from pg_temp.{self.incoming} as come "
-            f"where {self._same('kept', 'come')} and kept._import < %(import_id)s"
-        )
-        self.touch_keys = self._touch_keys()
+        self.touch = self._touch()
         shown = ", ".join(readable(field) for field in dataset.fields)
         self.rows = (
             f"select {shown} from {self.name} where _deleted_at is null "
@@ -124,17 +102,12 @@ class Table:
             f"where _deleted_at is null and {name} is not null order by {name}"
         )
 
-    def _stage(self) -> str:
-        """Compose the table into which a page is copied, empty after every commit."""
-        columns = [
-            f"{quoted(field.name)} {COPY_TYPES[field.type]}{collation(field)}"
-            for field in self.dataset.columns
-        ]
-        return (
-            f"create temp table if not exists {self.incoming} "
-            f"({', '.join(columns)}, _digest bytea, _place int4) "
-            f"on commit delete rows; {BY_KEY}"
-        )
+    def _insert(self) -> str:
+        """Compose the statement for pages of which every row is thought to be new."""
+        return f"""
+insert into {self.name} ({", ".join(self._names)}, {WRITTEN})
+select {self._values()}, _digest, %(import_id)s, {self._now}, {self._now}
+from {self._incoming()}"""
 
     def _merge(self) -> str:
         """Compose the one statement that compares by hash and writes only changes.
@@ -142,34 +115,27 @@ class Table:
         A row that another transaction stores at the same moment violates the key: the
         caller begins anew, and finds it.
         """
-        json = {
-            quoted(f.name) for f in self.dataset.columns if f.type is FieldType.JSON
-        }
-        cast = {name: "::json" if name in json else "" for name in self._names}
-        names = ", ".join(self._names)
-        values = ", ".join(f"{name}{cast[name]}" for name in self._names)
-        sets = ", ".join(f"{name} = come.{name}{cast[name]}" for name in self._names)
-        key = ", ".join(self._key)
-        # by the table's name: a column of the answer may have the same one
-        new = ", ".join(f"compared.{name}" for name in self._key)
+        sets = ", ".join(
+            f"{name} = come.{value}"
+            for name, value in zip(self._names, self._cast, strict=True)
+        )
         return f"""
 with compared as materialized (
     select come.*, kept._digest is null as is_new,
         kept._deleted_at is not null as is_revived
-    from pg_temp.{self.incoming} as come
+    from {self._incoming()}
     left join {self.name} as kept on {self._same("kept", "come")}
     where kept._digest is null or {self._differs()}
 ), stored as (
-    insert into {self.name}
-        ({names}, _digest, _import, _created_at, _updated_at)
-    select {values}, _digest, %(import_id)s, {self._now}, {self._now}
-    from compared where is_new order by {new}
+    insert into {self.name} ({", ".join(self._names)}, {WRITTEN})
+    select {self._values()}, _digest, %(import_id)s, {self._now}, {self._now}
+    from compared where is_new order by _place
 ), changed as (
     update {self.name} as kept
     set {sets}, _digest = come._digest,
         _import = greatest(kept._import, %(import_id)s),
         _updated_at = {self._now}, _deleted_at = null
-    from (select * from compared where not is_new order by {key}) as come
+    from (select * from compared where not is_new order by _place) as come
     where {self._same("kept", "come")} and ({self._differs()})
     returning come._place, come.is_revived
 )
@@ -178,6 +144,17 @@ select
     (select array_agg(_place order by _place) from changed where is_revived) as revived,
     (select array_agg(_place order by _place) from changed where not is_revived)
         as updated"""
+
+    def _incoming(self) -> str:
+        """Compose a page as rows; its arrays are numbered parameters."""
+        arrays = ", ".join(f"%(column_{at})s" for at in range(len(self._names)))
+        return (
+            f"unnest({arrays}, %(digests)s) with ordinality "
+            f"as come ({', '.join(self._names)}, _digest, _place)"
+        )
+
+    def _values(self) -> str:
+        return ", ".join(self._cast)
 
     def _differs(self) -> str:
         """Compose what makes a row a change.
@@ -195,11 +172,8 @@ select
     def _same(self, one: str, other: str) -> str:
         return " and ".join(f"{one}.{name} = {other}.{name}" for name in self._key)
 
-    def _touch_keys(self) -> str:
-        arrays = ", ".join(
-            f"%(key_{index})s::{COPY_TYPES[field.type]}[]"
-            for index, field in enumerate(self._key_fields)
-        )
+    def _touch(self) -> str:
+        arrays = ", ".join(f"%(key_{index})s" for index in range(len(self._key)))
         return (
             f"update {self.name} as kept set _import = %(import_id)s "
             f"from unnest({arrays}) as come ({', '.join(self._key)}) "
@@ -210,12 +184,6 @@ select
         """Compose a key as `key_text` writes it."""
         parts = " || ',' || ".join(json_text(field) for field in self._key_fields)
         return f"'[' || {parts} || ']'"
-
-
-def shape(dataset: Dataset) -> str:
-    """Name the columns of a page, which a later declaration may have more of."""
-    told = repr([(field.name, field.type) for field in dataset.columns])
-    return blake2b(told.encode(), digest_size=4).hexdigest()
 
 
 def json_text(field: Field) -> str:

@@ -5,12 +5,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.page import Record
+from penstock.domain.page import Key, Record
 
-Key: TypeAlias = tuple[object, ...]
 Outcome = TypeVar("Outcome")
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,35 +27,34 @@ class Row(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    inserted: int
-    updated: int
+    """The keys of the rows that a page has changed."""
+
+    created: Sequence[Key] = ()
+    updated: Sequence[Key] = ()
 
 
 class Table(Protocol):
     """The table of one dataset, inside a transaction."""
 
     @abstractmethod
-    def stage(self, records: Sequence[Record]) -> Sequence[Record]:
-        """Bring records to the database, without holding anything others need.
-
-        Returns them in the order in which `merge` must be given them.
-        """
-        ...
-
-    @abstractmethod
     def merge(
         self,
-        staged: Sequence[Record],
+        records: Sequence[Record],
         *,
         import_id: int,
         seen: Collection[Key] = (),
         track: bool,
     ) -> Merged:
-        """Store what is new or changed of what was staged, with one change event each.
+        """Store what is new or changed.
 
         With `track`, rows that were only seen are marked with the import too, so that
         the end of a full import can tell which are missing.
         """
+        ...
+
+    @abstractmethod
+    def note(self, merged: Merged, *, import_id: int) -> None:
+        """Append a change event for each row that was stored."""
         ...
 
     @abstractmethod
@@ -107,6 +105,11 @@ class Transaction(Protocol):
 
     @abstractmethod
     def all(self, name: str, /, **parameters: Any) -> Sequence[Row]: ...
+
+    @abstractmethod
+    def together(self) -> AbstractContextManager[object]:
+        """Send statements in one go; none of them is asked for an answer."""
+        ...
 
     @abstractmethod
     def table(self, dataset: Dataset) -> Table: ...

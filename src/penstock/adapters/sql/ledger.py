@@ -128,35 +128,39 @@ class SqlLedger(Ledger):
         self, dataset: Dataset, lease: Lease, batch: Batch
     ) -> tuple[Lease, Counts]:
         def work(transaction: Transaction) -> Counts:
-            # before anything is held: a worker may be stopped while it sends the rows
             table = transaction.table(dataset)
-            staged = table.stage(batch.records)
-            # first of all that is written: it holds the job's row, and a lost lease
-            # ends here
-            fenced(
+            # first of all: it holds the job's row, and a lost lease ends here
+            job = fenced(
                 transaction,
                 "advance_job",
                 lease,
+                dataset=lease.dataset,
                 page_seq=lease.page_seq,
                 cursor=batch.cursor,
                 proof=batch.proof,
                 lease=self._lease,
             )
-            note_page(transaction, lease, batch)
             merged = table.merge(
-                staged,
+                batch.records,
                 import_id=lease.import_id,
                 seen=[each.key for each in batch.rejections if each.key is not None],
                 track=lease.tracked,
             )
             counts = count_page(
                 batch,
-                inserted=merged.inserted,
-                updated=merged.updated,
+                inserted=len(merged.created),
+                updated=len(merged.updated),
                 requests=lease.sent,
             )
             provider_time = self._database.moment(batch.provider_time)
-            count(transaction, lease, counts, provider_time=provider_time)
+            with transaction.together():
+                note_page(transaction, lease, batch)
+                if job["has_open_rejections"]:
+                    settle_complaints(transaction, lease, batch)
+                add_rejections(transaction, lease, batch)
+                count(transaction, lease, counts, provider_time=provider_time)
+                # last, because others who commit a page wait for what it holds
+                table.note(merged, import_id=lease.import_id)
             return counts
 
         counts = self._database.write(work)
@@ -230,21 +234,21 @@ class SqlLedger(Ledger):
 
 def fenced(
     transaction: Transaction, name: str, held: Lease, /, **parameters: object
-) -> int:
-    """Run a statement that a lost lease turns into nothing; return the page."""
+) -> Row:
+    """Run a statement that a lost lease turns into nothing; return the job."""
     row = transaction.one(name, job=held.job, fence=held.fence, **parameters)
     if row is None:
         raise LeaseLost(held.job, fence=held.fence)
-    return int(row["page_seq"])
+    return row
 
 
 def let_go(
     transaction: Transaction, name: str, held: Lease, /, **parameters: object
 ) -> None:
     """Give the job up, and count what was sent for it since its last page."""
-    page_seq = fenced(transaction, name, held, **parameters)
+    job = fenced(transaction, name, held, **parameters)
     # a commit that took effect though its worker never heard has counted it already
-    if page_seq == held.page_seq and held.sent:
+    if job["page_seq"] == held.page_seq and held.sent:
         count(transaction, held, Counts(requests=held.sent), provider_time=None)
 
 
@@ -263,9 +267,6 @@ def count(
 
 
 def note_page(transaction: Transaction, lease: Lease, batch: Batch) -> None:
-    """Note the page itself, put its bad rows into quarantine, and settle older
-    complaints about its good ones.
-    """  # noqa: D205 (one sentence that needs two lines)
     transaction.execute(
         "add_page",
         job=lease.job,
@@ -275,10 +276,17 @@ def note_page(transaction: Transaction, lease: Lease, batch: Batch) -> None:
         before=cursor_mark(lease.cursor),
         after=cursor_mark(batch.cursor),
     )
-    row = transaction.one("has_open_rejections", dataset=lease.dataset)
-    if batch.records and row is not None and row["are_open"]:
+
+
+def settle_complaints(transaction: Transaction, lease: Lease, batch: Batch) -> None:
+    """Settle older complaints about the rows that are good now."""
+    if batch.records:
         keys = json.dumps([key_text(record.key) for record in batch.records])
         transaction.execute("supersede_keys", dataset=lease.dataset, keys=keys)
+
+
+def add_rejections(transaction: Transaction, lease: Lease, batch: Batch) -> None:
+    """Put the bad rows of a page into quarantine."""
     transaction.each(
         "add_rejection",
         [described(lease, rejection) for rejection in batch.rejections],

@@ -102,5 +102,6 @@ def replay_one(
     if not transaction.execute("resolve_rejection", id=row.id, resolved=resolved):
         return None
     if not is_newer:
-        table.merge(table.stage([record]), import_id=row.import_id, track=False)
+        merged = table.merge([record], import_id=row.import_id, track=False)
+        table.note(merged, import_id=row.import_id)
     return resolved

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -46,6 +46,11 @@ class Transaction(sql.Transaction):
     @override
     def all(self, name: str, /, **parameters: Any) -> Sequence[sqlite3.Row]:
         return self._run(name, parameters).fetchall()
+
+    @override
+    def together(self) -> AbstractContextManager[object]:
+        # the database is in this very process
+        return nullcontext()
 
     @override
     def table(self, dataset: Dataset) -> StoredTable:

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing_extensions import override
 
 from penstock.adapters.sql import database as sql
-from penstock.adapters.sql.database import EPOCH, MICROSECOND, Key, Merged, instant
+from penstock.adapters.sql.database import EPOCH, MICROSECOND, Merged, instant
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sqlite.tables import Known, Table
-from penstock.domain.page import Record
+from penstock.domain.page import Key, Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,9 @@ class StoredTable(sql.Table):
     now: int
 
     @override
-    def stage(self, records: Sequence[Record]) -> Sequence[Record]:
-        # the database is in this very process
-        return records
-
-    @override
     def merge(
         self,
-        staged: Sequence[Record],
+        records: Sequence[Record],
         *,
         import_id: int,
         seen: Collection[Key] = (),
@@ -37,10 +32,10 @@ class StoredTable(sql.Table):
     ) -> Merged:
         table, connection = self.of, self.connection
         dataset = table.dataset
-        known = table.known(connection, [record.key for record in staged])
+        known = table.known(connection, [record.key for record in records])
         created, changed, untouched = [], [], []
         version = None if dataset.version is None else dataset.column(dataset.version)
-        for record in staged:
+        for record in records:
             stored = known.get(tuple(table.stored(record.key)))
             if stored is None:
                 created.append(record)
@@ -57,22 +52,29 @@ class StoredTable(sql.Table):
             table.touch(
                 connection, [*(r.key for r in untouched), *seen], import_id=import_id
             )
-        revived = {
-            r.key for r in changed if known[tuple(table.stored(r.key))].is_deleted
-        }
-        self._note_changes(
+        revived: list[Key] = []
+        updated: list[Key] = []
+        for record in changed:
+            stored = known[tuple(table.stored(record.key))]
+            (revived if stored.is_deleted else updated).append(record.key)
+        return Merged(created=[*(r.key for r in created), *revived], updated=updated)
+
+    @override
+    def note(self, merged: Merged, *, import_id: int) -> None:
+        changes = [
+            *(("created", key) for key in merged.created),
+            *(("updated", key) for key in merged.updated),
+        ]
+        if not changes:
+            return
+        before = self._reserve_changes(len(changes))
+        name, now = self.of.dataset.name, self.now
+        self.connection.executemany(
+            self.statements["add_change"],
             [
-                *(("created", r.key) for r in created),
-                *(
-                    ("created" if r.key in revived else "updated", r.key)
-                    for r in changed
-                ),
+                (name, seq, kind, key_text(key), import_id, now)
+                for seq, (kind, key) in enumerate(changes, start=before + 1)
             ],
-            import_id=import_id,
-        )
-        return Merged(
-            inserted=len(created) + len(revived),
-            updated=len(changed) - len(revived),
         )
 
     @override
@@ -111,22 +113,6 @@ class StoredTable(sql.Table):
             now=self.now,
         )
         return missing
-
-    def _note_changes(
-        self, changes: Sequence[tuple[str, Key]], *, import_id: int
-    ) -> None:
-        """Append change events in their order."""
-        if not changes:
-            return
-        before = self._reserve_changes(len(changes))
-        name, now = self.of.dataset.name, self.now
-        self.connection.executemany(
-            self.statements["add_change"],
-            [
-                (name, seq, kind, key_text(key), import_id, now)
-                for seq, (kind, key) in enumerate(changes, start=before + 1)
-            ],
-        )
 
     def _reserve_changes(self, changes: int) -> int:
         """Return the number after which so many events of this transaction stand.

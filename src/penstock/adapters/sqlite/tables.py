@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import NamedTuple
 
-from penstock.adapters.sql.database import Key
 from penstock.adapters.sql.keys import plain_value, quoted
 from penstock.domain.dataset import Dataset, Field, FieldType
-from penstock.domain.page import Record
+from penstock.domain.page import Key, Record
 
 COLUMN_TYPES: Mapping[FieldType, str] = {
     FieldType.TEXT: "text",

@@ -141,11 +141,21 @@ where name = %(dataset)s
 returning change_seq;
 
 -- name: add_changes
+-- It comes after the rows, because it holds the dataset's row until the commit, and
+-- others who commit a page wait for it. The numbers are taken and used in one
+-- transaction, so they have no gaps and rise in the order of commits.
+with advanced as (
+    update penstock_dataset
+    set generation = generation + 1,
+        change_seq = change_seq + %(created)s + %(updated)s
+    where name = %(dataset)s
+    returning change_seq
+)
 insert into penstock_change_page
     (dataset, first_seq, last_seq, created, updated, keys, import_id, at)
-values
-    (%(dataset)s, %(first)s, %(last)s, %(created)s, %(updated)s, %(keys)s::json,
-    %(import_id)s, {now});
+select %(dataset)s, change_seq - %(created)s - %(updated)s + 1, change_seq,
+    %(created)s, %(updated)s, %(keys)s::json, %(import_id)s, {now}
+from advanced;
 
 -- name: add_rejection
 insert into penstock_quarantine
@@ -158,11 +168,6 @@ values
 -- A proven full import has read everything anew: older complaints are settled.
 update penstock_quarantine set resolved = 'superseded'
 where dataset = %(dataset)s and resolved is null and import_id < %(import_id)s;
-
--- name: has_open_rejections
-select exists (
-    select 1 from penstock_quarantine where dataset = %(dataset)s and resolved is null
-) as are_open;
 
 -- name: supersede_keys
 -- A good record of the same key has come since: what is in quarantine is history.

@@ -160,7 +160,9 @@ set page_seq = page_seq + 1,
     snoozes = 0
 where id = %(job)s and fence = %(fence)s and status = 'leased'
     and page_seq = %(page_seq)s
-returning page_seq;
+returning page_seq, exists (
+    select 1 from penstock_quarantine where dataset = %(dataset)s and resolved is null
+) as has_open_rejections;
 
 -- name: count_page
 update penstock_job

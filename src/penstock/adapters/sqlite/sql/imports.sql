@@ -144,11 +144,6 @@ values
 update penstock_quarantine set resolved = 'superseded'
 where dataset = :dataset and resolved is null and import_id < :import_id;
 
--- name: has_open_rejections
-select exists (
-    select 1 from penstock_quarantine where dataset = :dataset and resolved is null
-) as are_open;
-
 -- name: supersede_keys
 -- A good record of the same key has come since: what is in quarantine is history.
 update penstock_quarantine set resolved = 'superseded'

@@ -156,7 +156,9 @@ set page_seq = page_seq + 1,
     rescues = 0,
     snoozes = 0
 where id = :job and fence = :fence and status = 'leased' and page_seq = :page_seq
-returning page_seq;
+returning page_seq, exists (
+    select 1 from penstock_quarantine where dataset = :dataset and resolved is null
+) as has_open_rejections;
 
 -- name: count_page
 update penstock_job

@@ -1,0 +1,148 @@
+"""Columns as the server's binary arrays: a page is one parameter a column.
+
+The driver writes arrays value by value in Python. Here a column is written by functions
+that walk it in C, which takes a fifth of the time.
+"""
+
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import chain
+from typing import Any, TypeAlias
+
+from psycopg import Connection
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+from typing_extensions import override
+
+from penstock.domain.dataset import FieldType
+
+Column: TypeAlias = Sequence[Any]
+
+# one dimension, whether it has nulls, the type of its elements, how many, from which
+HEAD = struct.Struct("!iiiii")
+LENGTH = struct.Struct("!i")
+NULL = LENGTH.pack(-1)
+# the lengths that most texts have, written once
+LENGTHS = [LENGTH.pack(length) for length in range(1024)]
+LONG, DOUBLE, INTEGER = struct.Struct("!iq"), struct.Struct("!id"), struct.Struct("!ii")
+TRUTHS = {True: b"\0\0\0\1\1", False: b"\0\0\0\1\0"}
+# the server counts from here
+EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+FIRST_DAY = date(2000, 1, 1).toordinal()
+MICROSECOND = timedelta(microseconds=1)
+
+
+class Encoded(bytes):
+    """An array as it travels; its class tells the driver the type."""
+
+    __slots__ = ()
+
+
+class EncodedDumper(Dumper):
+    format = Format.BINARY
+
+    @override
+    def dump(self, obj: Encoded) -> bytes:
+        return obj
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A type of columns: how they are written, and what the server calls them."""
+
+    element: int
+    write: Callable[[Column], bytes]
+    encoded: type[Encoded]
+    dumper: type[EncodedDumper]
+
+    def __call__(self, column: Column) -> Encoded:
+        head = HEAD.pack(1, None in column, self.element, len(column), 1)
+        return self.encoded(head + self.write(column))
+
+
+def array_type(
+    name: str, element: int, oid: int, write: Callable[[Column], bytes]
+) -> ArrayType:
+    dumper = type(f"{name}Dumper", (EncodedDumper,), {"oid": oid})
+    return ArrayType(element, write, type(name, (Encoded,), {}), dumper)
+
+
+def fixed(kind: str, one: struct.Struct) -> Callable[[Column], bytes]:
+    """Return how eight-byte values are written, each with its length before it."""
+
+    def write(column: Column) -> bytes:
+        if None in column:
+            pack, size = one.pack, one.size - LENGTH.size
+            return b"".join([NULL if v is None else pack(size, v) for v in column])
+        values = array(kind, column)
+        if sys.byteorder == "little":
+            values.byteswap()
+        halves = array("i", values.tobytes())
+        written = array("i", LENGTH.pack(8)) * (3 * len(column))
+        written[1::3] = halves[0::2]
+        written[2::3] = halves[1::2]
+        return written.tobytes()
+
+    return write
+
+
+write_ints = fixed("q", LONG)
+
+
+def write_times(column: Column) -> bytes:
+    return write_ints(
+        [None if at is None else (at - EPOCH) // MICROSECOND for at in column]
+    )
+
+
+def write_days(column: Column) -> bytes:
+    pack = INTEGER.pack
+    return b"".join(
+        [
+            NULL if day is None else pack(4, day.toordinal() - FIRST_DAY)
+            for day in column
+        ]
+    )
+
+
+def write_truths(column: Column) -> bytes:
+    return b"".join([TRUTHS.get(each, NULL) for each in column])
+
+
+def write_texts(column: Column) -> bytes:
+    if None in column:
+        return write_pieces([None if v is None else v.encode() for v in column])
+    return write_pieces([*map(str.encode, column)])
+
+
+def write_pieces(pieces: Column) -> bytes:
+    try:
+        lengths = [*map(LENGTHS.__getitem__, map(len, pieces))]
+    except (TypeError, IndexError):
+        lengths = [NULL if p is None else LENGTH.pack(len(p)) for p in pieces]
+        pieces = [p or b"" for p in pieces]
+    return b"".join(chain.from_iterable(zip(lengths, pieces, strict=True)))
+
+
+TEXTS = array_type("Texts", 25, 1009, write_texts)
+BYTES = array_type("Bytes", 17, 1001, write_pieces)
+ARRAYS: Mapping[FieldType, ArrayType] = {
+    FieldType.TEXT: TEXTS,
+    FieldType.INT: array_type("Ints", 20, 1016, write_ints),
+    FieldType.FLOAT: array_type("Floats", 701, 1022, fixed("d", DOUBLE)),
+    FieldType.BOOL: array_type("Truths", 16, 1000, write_truths),
+    FieldType.DATE: array_type("Days", 1082, 1182, write_days),
+    FieldType.TIMESTAMP: array_type("Times", 1184, 1185, write_times),
+    # JSON is text already
+    FieldType.JSON: TEXTS,
+}
+
+
+def teach(connection: Connection[Any]) -> None:
+    """Tell a connection what the encoded arrays are."""
+    for kind in {*ARRAYS.values(), BYTES}:
+        connection.adapters.register_dumper(kind.encoded, kind.dumper)
