@@ -12,6 +12,7 @@ from penstock.entrypoints.cli import (
     demo,
     export,
     imports,
+    init,
     jobs,
     plan,
     quarantine,
@@ -53,7 +54,7 @@ def root(
     """Import rate-limited APIs completely, once, with many workers, and prove it."""
 
 
-app.command("init")(setup.init)
+app.command("init")(init.init)
 app.command("check")(setup.check)
 app.command("migrate")(setup.migrate)
 app.command("plan")(plan.plan)

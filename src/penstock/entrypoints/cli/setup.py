@@ -1,4 +1,4 @@
-"""Write, check and prepare: `init`, `check`, `migrate`."""
+"""Check and prepare: `check`, `migrate`."""
 
 from typing import Annotated
 
@@ -14,29 +14,8 @@ from penstock.entrypoints.cli.shared import (
     print_json,
     read_settings,
 )
-from penstock.errors import Misconfigured
-from penstock.settings import STARTER, Settings
+from penstock.settings import Settings
 from penstock.wiring import Penstock, load_transform, opened
-
-
-def init(
-    config: Config = DEFAULT_CONFIG,
-    force: Annotated[
-        bool, typer.Option("--force", help="Overwrite an existing file.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Write a commented starter penstock.toml."""
-    if config.exists() and not force:
-        raise Misconfigured(f"{config} exists; use --force to overwrite it")
-    try:
-        config.write_text(STARTER, encoding="utf-8")
-    except OSError as error:
-        raise Misconfigured(f"{config}: {error.strerror}") from error
-    if as_json:
-        print_json({"written": str(config)})
-    else:
-        typer.echo(f"Wrote {config}. Edit it, then: penstock check")
 
 
 def check(

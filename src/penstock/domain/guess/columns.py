@@ -1,0 +1,98 @@
+"""The columns of a file as fields, with what their values tell of them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from penstock.domain.guess.guessed import Guessed
+from penstock.domain.guess.kinds import Kind, guess_kind
+from penstock.domain.guess.layout import Table
+from penstock.domain.guess.names import field_names
+
+# what no text means by itself; "NA" is a country, and "-" may be a value
+NULL_WORDS = ("NULL", "null", "\\N", "N/A", "n/a", "#N/A", "NaN", "nan")
+# PostgreSQL holds 1,600 columns, SQLite 2,000
+MOST_COLUMNS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column that becomes a field."""
+
+    name: str
+    column: str
+    kind: Kind
+    rows: int
+    # as they stand in the file, without those that mean nothing
+    values: tuple[str, ...]
+    distinct: int
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether no row lacks a value."""
+        return self.rows == len(self.values)
+
+    @property
+    def is_unique(self) -> bool:
+        return self.is_filled and self.distinct == self.rows
+
+    @property
+    def longest(self) -> int:
+        return max(map(len, self.values), default=0)
+
+
+def guess_null(table: Table) -> Guessed[tuple[str, ...]]:
+    """Find the words that stand for nothing."""
+    seen = {cell.strip() for row in table.rows for cell in row}
+    words = [word for word in NULL_WORDS if word in seen]
+    told = " and ".join(words)
+    reason = f"empty, and {told}, which stand in it" if words else "empty is null"
+    return Guessed(("", *words), reason)
+
+
+def guess_columns(
+    table: Table, *, null: Sequence[str]
+) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """Return the columns that become fields, and why the others do not."""
+    kept: list[int] = []
+    left_out: list[str] = []
+    first: dict[str, int] = {}
+    for place, column in enumerate(table.columns):
+        number = place + 1
+        if not column.strip():
+            left_out.append(f"column {number} has no name")
+        elif column in first:
+            told = f"column {number} has the name of column {first[column] + 1}"
+            left_out.append(f"{told}: {column!r}")
+        elif len(kept) == MOST_COLUMNS:
+            rest = len(table.columns) - place
+            left_out.append(f"{rest} more columns: a table holds {MOST_COLUMNS} here")
+            break
+        else:
+            kept.append(place)
+        first.setdefault(column, place)
+    names = field_names(table.columns[place] for place in kept)
+    found = (
+        column_of(name, place, table, null)
+        for name, place in zip(names, kept, strict=True)
+    )
+    return tuple(found), tuple(left_out)
+
+
+def column_of(name: str, place: int, table: Table, null: Sequence[str]) -> Column:
+    values = tuple(filled(table, place, null))
+    return Column(
+        name=name,
+        column=table.columns[place],
+        kind=guess_kind(name, values),
+        rows=len(table.rows),
+        values=values,
+        distinct=len(set(values)),
+    )
+
+
+def filled(table: Table, place: int, null: Sequence[str]) -> Iterator[str]:
+    nothing = frozenset(null)
+    for row in table.rows:
+        value = row[place].strip()
+        if value not in nothing:
+            yield value

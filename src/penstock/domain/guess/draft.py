@@ -1,0 +1,59 @@
+"""Put the guesses about a table together."""
+
+from dataclasses import dataclass, replace
+
+from penstock.domain.dataset import FieldType
+from penstock.domain.guess.columns import Column, guess_columns, guess_null
+from penstock.domain.guess.guessed import Guessed
+from penstock.domain.guess.kinds import Kind
+from penstock.domain.guess.layout import NotATable, Table
+from penstock.domain.guess.roles import (
+    guess_filter,
+    guess_geo,
+    guess_key,
+    guess_search,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """A dataset as it might be declared."""
+
+    columns: tuple[Column, ...]
+    # why a column of the file is none of these
+    left_out: tuple[str, ...]
+    null: Guessed[tuple[str, ...]]
+    key: Guessed[tuple[str, ...]]
+    geo: Guessed[tuple[str, str]] | None
+    search: tuple[Guessed[str], ...]
+    filter: tuple[Guessed[str], ...]
+
+
+def guess_dataset(table: Table) -> Draft:
+    """Guess fields and their roles; raises `NotATable` if no column has a name."""
+    null = guess_null(table)
+    columns, left_out = guess_columns(table, null=null.value)
+    if not columns:
+        raise NotATable("line 1: no column has a name")
+    key = guess_key(columns)
+    geo = guess_geo(columns)
+    degrees = () if geo is None else geo.value
+    # key and place are found by themselves
+    search = guess_search(columns, (*key.value, *degrees))
+    searched = [each.value for each in search]
+    return Draft(
+        columns=tuple(
+            with_degrees(each) if each.name in degrees else each for each in columns
+        ),
+        left_out=left_out,
+        null=null,
+        key=key,
+        geo=geo,
+        search=search,
+        filter=guess_filter(columns, (*key.value, *degrees, *searched)),
+    )
+
+
+def with_degrees(column: Column) -> Column:
+    """Declare a place as it must be, also if all of the seen degrees are whole."""
+    return replace(column, kind=Kind(type=FieldType.FLOAT, reason="degrees"))

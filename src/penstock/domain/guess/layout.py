@@ -1,0 +1,141 @@
+"""Guess how a text is cut into rows and cells, and cut it."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from penstock.domain.dataset import FieldType
+from penstock.domain.guess.guessed import Guessed
+from penstock.domain.guess.kinds import fits
+from penstock.domain.text import shorten
+
+DELIMITERS = (",", ";", "\t", "|")
+JUDGED_ROWS = 200
+MOST_ROWS = 20_000
+# what is looked at is smaller, so that no cell of it is refused for its size
+LARGEST_CELL = 2**22
+LONGEST_COLUMN = 1_000
+# rows that do not fit this well come from a piece that was cut inside a cell
+MOST = 0.5
+
+
+class NotATable(ValueError):
+    """A text that cannot be read as rows and cells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    delimiter: Guessed[str]
+    header: Guessed[bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What was read of a file: all rows have a cell for each column."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    # rows with more or fewer cells
+    odd: int = 0
+
+
+def guess_layout(text: str) -> Layout:
+    """Look at the beginning of a file; raises `NotATable`."""
+    delimiter = guess_delimiter(text)
+    rows = [*islice(cut(text, delimiter.value), JUDGED_ROWS)]
+    if not rows:
+        raise NotATable("there is nothing but blank lines")
+    return Layout(delimiter=delimiter, header=guess_header(rows[0], rows[1:]))
+
+
+def guess_delimiter(text: str) -> Guessed[str]:
+    """Take what cuts most rows, the first of them too, into the same many cells."""
+    best = (False, 0.0, 1)
+    guess = Guessed(",", "one column: no comma, semicolon, tab or bar cuts it evenly")
+    for delimiter in DELIMITERS:
+        rows = [*islice(cut(text, delimiter), JUDGED_ROWS)]
+        if not rows:
+            break
+        (width, times), *_ = Counter(map(len, rows)).most_common(1)
+        # decimal commas cut every row evenly, but not the header
+        score = (len(rows[0]) == width, round(times / len(rows), 2), width)
+        if width > 1 and score > best:
+            best = score
+            told = f"gives {width} columns in {times} of the first {len(rows)} lines"
+            guess = Guessed(delimiter, told)
+    return guess
+
+
+def guess_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Guessed[bool]:
+    """Tell names from values, by what stands below them."""
+    # files that were joined repeat their header
+    others = [row for row in rows if row != first]
+    below = [
+        [row[place].strip() for row in others if place < len(row)]
+        for place in range(len(first))
+    ]
+    cells = [(cell.strip(), below[place]) for place, cell in enumerate(first)]
+    if not others:
+        return Guessed(value=True, reason="there is no other line")
+    for cell, under in cells:
+        if cell and not is_value(cell) and are_values(under):
+            told = f"{shorten(cell, 30)} is no value, and all below are"
+            return Guessed(value=True, reason=told)
+    for place, (cell, under) in enumerate(cells, start=1):
+        told = f"column {place} of the first line holds"
+        if cell and is_value(cell) and are_values(under):
+            return Guessed(value=False, reason=f"{told} a value, no name")
+        if cell and cell in under:
+            return Guessed(value=False, reason=f"{told} what stands below, too")
+    return Guessed(value=True, reason="the first line holds what stands nowhere below")
+
+
+def are_values(cells: Iterable[str]) -> bool:
+    filled = [cell for cell in cells if cell]
+    return bool(filled) and all(map(is_value, filled))
+
+
+def is_value(cell: str) -> bool:
+    return any(
+        fits(kind, [cell])
+        for kind in (FieldType.FLOAT, FieldType.DATE, FieldType.TIMESTAMP)
+    )
+
+
+def read_table(pieces: Sequence[str], layout: Layout, *, is_whole: bool) -> Table:
+    """Cut pieces of a file, the first of which is its beginning, or all of it.
+
+    Raises `NotATable`.
+    """
+    delimiter = layout.delimiter.value
+    begin, *others = ([*islice(cut(each, delimiter), MOST_ROWS)] for each in pieces)
+    if layout.header.value:
+        columns, begin = tuple(begin[0]), begin[1:]
+    else:
+        columns = tuple(f"column_{place + 1}" for place in range(len(begin[0])))
+    if max(map(len, columns)) > LONGEST_COLUMN:
+        raise NotATable("line 1: a name goes on and on; is a quote never closed?")
+    if not is_whole:
+        # the last one may be cut off
+        begin = begin[:-1]
+    rows = [row for row in begin if len(row) == len(columns)]
+    odd = len(begin) - len(rows)
+    for piece in others:
+        good = [row for row in piece if len(row) == len(columns)]
+        if len(good) >= MOST * len(piece):
+            rows += good
+    return Table(columns=columns, rows=tuple(map(tuple, rows)), odd=odd)
+
+
+def cut(text: str, delimiter: str) -> Iterator[list[str]]:
+    if csv.field_size_limit() < LARGEST_CELL:
+        csv.field_size_limit(LARGEST_CELL)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        # a blank line is no row
+        yield from filter(None, reader)
+    except csv.Error as error:
+        raise NotATable(f"line {reader.line_num}: {error}") from error

@@ -1,0 +1,234 @@
+"""What `penstock init --from` thinks of columns."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.domain.casts import compile_cast
+from penstock.domain.dataset import Field, FieldType
+from penstock.domain.guess.draft import guess_dataset
+from penstock.domain.guess.kinds import guess_kind
+from penstock.domain.guess.layout import NotATable, Table, guess_layout, read_table
+from penstock.domain.guess.names import LONGEST_NAME, field_names
+from penstock.settings.declared import as_own_name
+
+
+def draft_of(text):
+    layout = guess_layout(text)
+    return guess_dataset(read_table([text], layout, is_whole=True))
+
+
+def table(columns, *rows):
+    return Table(columns=tuple(columns), rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "form", "why"),
+    [
+        (["1", "-2"], "int", None, "whole numbers"),
+        (["0", "1"], "int", None, "maybe a bool"),
+        (["1", "2.5", "1e3"], "float", None, "numbers"),
+        (["007", "8"], "text", None, "a first zero would be lost"),
+        (["+49", "8"], "text", None, "a plus would be lost"),
+        (["9" * 20, "1"], "text", None, "more digits"),
+        (["1,5", "1.000,25"], "text", None, "decimal comma"),
+        (["yes", "no"], "bool", None, "only no and yes"),
+        (["TRUE"], "bool", None, "only true"),
+        (["y", "n"], "bool", None, "only n and y"),
+        (["n"], "text", None, "up to 1 characters"),
+        (["2026-01-31"], "date", None, "ISO 8601"),
+        (["2026-01-31T10:00:00Z"], "timestamp", None, "ISO 8601 times"),
+        (["2026-01-31 10:00"], "timestamp", None, "without a zone it is UTC"),
+        (["2026-01-31", "2026-01-31 10:00"], "timestamp", None, "ISO 8601"),
+        (["31.01.2026", "1.2.2026"], "date", "%d.%m.%Y", "this format"),
+        (["31/01/2026", "01/02/2026"], "date", "%d/%m/%Y", "this format"),
+        (["01/31/2026", "01/02/2026"], "date", "%m/%d/%Y", "this format"),
+        (["01/02/2026"], "text", None, "day and month look alike"),
+        (["31.01.2026 10:00"], "timestamp", "%d.%m.%Y %H:%M", "UTC"),
+        (['{"a": 1}', "[]"], "json", None, "JSON"),
+        (["{a}", "[]"], "text", None, "up to 3 characters"),
+        (["1"] * 9 + ["NA"], "text", None, "most are numbers, but 'NA' is not"),
+        (["2026-01-31"] * 9 + ["?"], "text", None, "most are dates, but '?' is not"),
+        ([], "text", None, "empty in all rows"),
+    ],
+)
+def test_a_type_is_guessed_from_the_values(values, kind, form, why):
+    guess = guess_kind("it", values)
+
+    assert (guess.type, guess.format) == (FieldType(kind), form)
+    assert why in guess.reason
+
+
+@pytest.mark.parametrize("name", ["phone", "home_phone", "zip", "plz", "ean"])
+def test_digits_that_name_something_stay_text(name):
+    assert guess_kind(name, ["12345"]).type is FieldType.TEXT
+
+
+@given(st.lists(st.text(min_size=1).map(str.strip).filter(bool), max_size=5))
+def test_what_is_guessed_is_accepted_by_an_import(values):
+    kind = guess_kind("it", values)
+    field = Field(name="it", type=kind.type, format=kind.format)
+
+    for value in values if kind.type not in {FieldType.TEXT, FieldType.JSON} else ():
+        assert compile_cast(field)(value) is not None
+
+
+@given(st.lists(st.text(max_size=60)))
+def test_every_column_gets_a_name_of_its_own(columns):
+    names = [*field_names(columns)]
+
+    assert len(set(names)) == len(names) == len(columns)
+    assert all(as_own_name(name) == name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [
+        ("Name", "name"),
+        ("CountryID", "country_id"),
+        ("URLPath", "url_path"),
+        ("Straße / Nr.", "strasse_nr"),
+        ("Größe", "grosse"),
+        ("2019", "c_2019"),
+        ("penstock_id", "c_penstock_id"),
+        ("名前", "column_1"),
+        ("", "column_1"),
+        ("x" * 90, "x" * LONGEST_NAME),
+    ],
+)
+def test_a_name_is_made_of_what_a_column_is_called(column, name):
+    assert [*field_names([column])] == [name]
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter", "columns"),
+    [
+        ("a,b\n1,2\n", ",", 2),
+        ("a;b;c\n1,5;2,5;3,5\n1,5;2,5;3,5\n", ";", 3),
+        ("a\tb\n1\t2\n", "\t", 2),
+        ("a|b\n1|2\n", "|", 2),
+        ("a,b\nx;y;z,2\nx;y;z,2\n", ",", 2),
+        ('a,b\n"x,y\nz",2\n', ",", 2),
+        ("a\r1\r2\r", ",", 1),
+        ("a\nx, y\nz\n", ",", 1),
+    ],
+)
+def test_the_delimiter_is_what_cuts_evenly(text, delimiter, columns):
+    layout = guess_layout(text)
+
+    assert layout.delimiter.value == delimiter
+    assert len(read_table([text], layout, is_whole=True).columns) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "has_header"),
+    [
+        ("id,name\n1,a\n2,b\n", True),
+        ("1,a\n2,b\n", False),
+        ("a,2026-01-01\nb,2026-01-02\n", False),
+        ("ann,berlin\nben,paris\ncid,berlin\n", False),
+        ("name,town\nben,paris\ncid,berlin\n", True),
+        ("id,2019,2020\n1,5,6\n", True),
+        ("name,town\nben,paris\nname,town\ncid,rome\n", True),
+        ("name,town\n", True),
+    ],
+)
+def test_a_header_holds_names_and_no_values(text, has_header):
+    assert guess_layout(text).header.value is has_header
+
+
+def test_pieces_that_were_cut_inside_a_cell_are_not_looked_at():
+    begin, good, bad = "a,b\n1,2\n", "3,4\n", "x\n5,6,7\n8\n"
+    layout = guess_layout(begin)
+
+    read = read_table([begin, good, bad], layout, is_whole=True)
+
+    assert read.rows == (("1", "2"), ("3", "4"))
+
+
+def test_a_quote_that_is_never_closed_is_told():
+    text = '"a,b\n' + "1,2\n" * 500
+    with pytest.raises(NotATable, match="is a quote never closed"):
+        draft_of(text)
+
+
+def test_rows_of_another_width_are_counted():
+    layout = guess_layout("a,b\n1,2\n3\n4,5,6\n7,8\n")
+
+    assert read_table(["a,b\n1,2\n3\n4,5,6\n"], layout, is_whole=True).odd == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "why"),
+    [
+        ("name,shop_id\na,1\nb,2\n", ("shop_id",), "its name says so"),
+        ("x,y\na,1\nb,1\n", ("x",), "never twice"),
+        ("x,y\na,1\na,2\n", ("y",), "never twice"),
+        ("x,y\na,1\na,2\nb,1\n", ("x", "y"), "both together"),
+        ("x,y\na,1\na,1\n", ("x",), "WRONG AS IT IS"),
+        ("id,y\n,1\n2,2\n", ("y",), "never twice"),
+        ("day,nr\n2026-01-01,5\n2026-01-02,6\n", ("nr",), "its name says so"),
+        ("a,b,id\n", ("id",), "no rows"),
+        ("a,b\n", ("a",), "the first column"),
+        ("share\n0.5\n", ("share",), "WRONG AS IT IS"),
+    ],
+)
+def test_the_key_is_what_tells_rows_apart(text, key, why):
+    guess = draft_of(text).key
+
+    assert guess.value == key
+    assert why in guess.reason
+
+
+def test_columns_are_given_their_use():
+    names = ["id", "name", "note", "region", "phone", "site", "seen", "lat", "lng"]
+    rows = [
+        (
+            str(number),
+            f"Shop {number}",
+            f"some words of {number}",
+            ["North", "South"][number % 2],
+            f"+49 {number}",
+            f"https://example.org/{number}",
+            f"2026-01-{number + 1:02}",
+            str(50 + number % 3),
+            "8.5",
+        )
+        for number in range(20)
+    ]
+
+    draft = guess_dataset(table(names, *rows))
+
+    assert [each.value for each in draft.search] == ["name", "note"]
+    assert [each.value for each in draft.filter] == ["region", "phone", "seen"]
+    assert draft.geo is not None
+    assert draft.geo.value == ("lat", "lng")
+    types = {column.name: column.kind.type for column in draft.columns}
+    assert types["lat"] is types["lng"] is FieldType.FLOAT
+
+
+def test_degrees_beyond_the_globe_are_no_place():
+    assert guess_dataset(table(["lat", "lon"], ("91", "8"))).geo is None
+
+
+def test_words_for_nothing_are_null_and_no_text():
+    draft = guess_dataset(table(["id", "n"], ("1", "NULL"), ("2", "3"), ("3", "\\N")))
+
+    assert draft.null.value == ("", "NULL", "\\N")
+    assert draft.columns[1].kind.type is FieldType.INT
+
+
+def test_columns_that_cannot_be_told_apart_are_left_out():
+    draft = guess_dataset(table(["a", "a", " ", "b"], ("1", "2", "3", "4")))
+
+    assert [column.column for column in draft.columns] == ["a", "b"]
+    assert len(draft.left_out) == 2
+
+
+def test_thousands_of_columns_become_as_many_fields_as_a_table_holds():
+    columns = [f"c{number}" for number in range(5000)]
+
+    draft = guess_dataset(table(columns, tuple(map(str, range(5000)))))
+
+    assert len(draft.columns) == 1000
+    assert draft.left_out == ("4000 more columns: a table holds 1000 here",)

@@ -1,0 +1,226 @@
+"""Any file becomes a declaration that holds, or a sentence that says why not."""
+
+import gzip
+import tomllib
+from contextlib import suppress
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.entrypoints.cli.init import look_at
+from penstock.entrypoints.cli.peek import BEGINNING, peek
+from penstock.errors import Misconfigured
+from penstock.settings.declared import as_own_name
+from penstock.settings.declared_dataset import DatasetTable
+from penstock.settings.drafted import write_draft
+from penstock.settings.rules import field_rules
+
+
+def declared(folder, content, name="shops.csv"):
+    """Look at a file; return the dataset that was drafted, held against the rules."""
+    path = folder / name
+    path.write_bytes(content)
+    text = write_draft(look_at(path, beside=folder / "penstock.toml"))
+    ((dataset, table),) = tomllib.loads(text)["datasets"].items()
+    assert as_own_name(dataset) == dataset
+    hold_rules(table)
+    return table
+
+
+def hold_rules(table):
+    """Read it as a dataset of another source, since columns are no path."""
+    fields = {
+        name: {key: value for key, value in field.items() if key != "column"}
+        for name, field in table["fields"].items()
+    }
+    source = {"url": "https://example.org/"}
+    read = DatasetTable.model_validate({**table, "fields": fields, "source": source})
+    assert [*field_rules(read)] == []
+
+
+def test_a_plain_file_is_declared(tmp_path):
+    content = b"uid,name,region,points\n" + b"".join(
+        b"u%d,Shop %d,%s,%d\n" % (n, n, [b"n", b"s"][n % 2], n % 3) for n in range(30)
+    )
+
+    table = declared(tmp_path, content)
+
+    assert table == {
+        "key": "uid",
+        "search": ["name"],
+        "filter": ["region", "points"],
+        "source": {
+            "type": "csv",
+            "files": "shops.csv",
+            "encoding": "utf-8",
+            "delimiter": ",",
+            "header": True,
+            "null": [""],
+        },
+        "fields": {
+            "uid": {"column": "uid", "required": True},
+            "name": {"column": "name"},
+            "region": {"column": "region"},
+            "points": {"column": "points", "type": "int"},
+        },
+    }
+
+
+def test_every_guess_has_its_reason(tmp_path):
+    path = tmp_path / "shops.csv"
+    path.write_text("uid,name,region\n" + "".join(f"u{n},a b,n\n" for n in range(9)))
+
+    text = write_draft(look_at(path, beside=tmp_path / "penstock.toml"))
+
+    guesses = [line for line in text.splitlines() if "=" in line and line[0] != "#"]
+    without = [line for line in guesses if "  # " not in line]
+    assert without == ["search = [", 'type = "csv"']
+
+
+def test_what_people_wrote_is_not_copied_into_comments(tmp_path):
+    path = tmp_path / "shops.csv"
+    path.write_text("Ann Doe,+49 30 1,01234\nBen Roe,+49 30 2,00001\nAnn Doe,+1,0\n")
+
+    text = write_draft(look_at(path, beside=tmp_path / "penstock.toml"))
+
+    assert not any(value in text for value in ("Ann", "Ben", "+49", "0123"))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty"),
+        (b" \r\n\n ", "is empty"),
+        (b"\xef\xbb\xbf", "is empty"),
+        (b"\x7fELF\0\0\0", "is no text"),
+        (b"PK\x03\x04rest", "save the sheet as CSV"),
+        (b"\x1f\x8bnot really", "cannot be unpacked"),
+        (gzip.compress(b"a,b\n1,2\n" * 99)[:-9], "cannot be unpacked"),
+        (b"a," * BEGINNING, "its first line is longer than 1 MiB"),
+        (b'"a,b\n' + b"1,2\n" * 999, "is a quote never closed"),
+        (b",,\n1,2,3\n", "no column has a name"),
+    ],
+    ids=str,
+)
+def test_what_is_no_table_is_told(tmp_path, content, told):
+    with pytest.raises(Misconfigured, match=told):
+        declared(tmp_path, content)
+
+
+@pytest.mark.parametrize("name", [".", "nosuch.csv"])
+def test_what_is_no_file_is_told(tmp_path, name):
+    with pytest.raises(Misconfigured, match=r"is no file|No such file"):
+        look_at(tmp_path / name, beside=tmp_path / "penstock.toml")
+
+
+def test_a_header_alone_is_declared_as_text(tmp_path):
+    table = declared(tmp_path, b"name,id\n")
+
+    assert table["key"] == "id"
+    assert table["fields"]["name"] == {"column": "name"}
+
+
+def test_a_file_without_a_header_has_its_columns_listed(tmp_path):
+    table = declared(tmp_path, b"1,ann\n2,ben\n")
+
+    assert table["source"]["header"] is False
+    assert table["source"]["columns"] == ["column_1", "column_2"]
+    assert table["fields"]["column_1"]["column"] == "column_1"
+
+
+def test_odd_names_are_kept_as_they_stand(tmp_path):
+    header = '"a ""b""","c\nd","${HOME}","\x7f\t","名前","1st"'
+    row = "1,2,3,4,5,6"
+
+    table = declared(tmp_path, f"{header}\n{row}\n".encode())
+
+    columns = [field["column"] for field in table["fields"].values()]
+    # what would be filled from the environment is written so that it is not
+    assert columns == ['a "b"', "c\nd", "$${HOME}", "\x7f\t", "名前", "1st"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "written"),
+    [
+        ("utf-8", "utf-8"),
+        ("utf-8-sig", "utf-8"),
+        ("utf-16", "utf-16"),
+        ("cp1252", "cp1252"),
+    ],
+)
+def test_the_encoding_is_found(tmp_path, encoding, written):
+    table = declared(tmp_path, "id,größe\n1,ä\n".encode(encoding))
+
+    assert table["source"]["encoding"] == written
+    assert table["fields"]["grosse"]["column"] == "größe"
+
+
+def test_packed_files_are_looked_into(tmp_path):
+    table = declared(tmp_path, gzip.compress(b"id;b\n1;2\n"), name="shops.csv.gz")
+
+    assert table["source"]["files"] == "shops.csv.gz"
+    assert list(table["fields"]) == ["id", "b"]
+
+
+def test_a_huge_cell_is_text_like_any_other(tmp_path):
+    table = declared(tmp_path, b"id,text\n1," + b"x" * 500_000 + b"\n2,y\n")
+
+    assert list(table["fields"]) == ["id", "text"]
+
+
+def test_thousands_of_columns_are_cut_to_what_a_table_holds(tmp_path):
+    names = ",".join(f"c{number}" for number in range(5000))
+
+    assert len(declared(tmp_path, f"{names}\n".encode())["fields"]) == 1000
+
+
+def test_the_middle_and_the_end_are_looked_at_too(tmp_path):
+    rows = [f"{number},{number % 7}\n" for number in range(100_000, 500_000)]
+    rows[len(rows) // 2 + 2000] = "200001,middle\n"
+    rows[-1] = "499999,end\n"
+
+    path = tmp_path / "shops.csv"
+    path.write_text("id,n\n" + "".join(rows))
+    seen = peek(path)
+    text = write_draft(look_at(path, beside=tmp_path / "penstock.toml"))
+
+    assert path.stat().st_size > 3 * BEGINNING
+    assert "the beginning, the middle and the end" in text
+    assert "but 'middle' is not" in text
+    assert "499999,end" in seen.pieces[-1]
+
+
+@pytest.mark.parametrize(
+    ("file", "config", "written"),
+    [
+        ("data/a.csv", "penstock.toml", "data/a.csv"),
+        ("a [1].csv", "penstock.toml", "a [[]1].csv"),
+        ("a.csv", "conf/penstock.toml", None),
+    ],
+)
+def test_the_file_is_named_as_seen_from_the_configuration(
+    tmp_path, file, config, written
+):
+    path, beside = tmp_path / file, tmp_path / config
+    for each in (path, beside):
+        each.parent.mkdir(exist_ok=True)
+    path.write_text("id\n1\n")
+
+    drafted = look_at(path, beside=beside)
+
+    assert drafted.file == (written or path.as_posix())
+
+
+cells = st.text(st.sampled_from("a1ü \"',;|\t\n\r\x00\x1f\x7f\x85=${}#.-0"), max_size=6)
+lines = st.lists(st.lists(cells, max_size=4).map(",".join), max_size=6)
+contents = st.binary() | lines.map("\n".join).map(str.encode)
+
+
+@given(contents)
+@example(b"\xff\xfe")
+@example(b"\xff\xfea")
+@example(b"\r\r\n")
+def test_any_bytes_are_declared_or_refused(tmp_path_factory, content):
+    with suppress(Misconfigured):
+        declared(tmp_path_factory.mktemp("any"), content)
