@@ -4,7 +4,10 @@ import resource
 import subprocess
 from pathlib import Path
 
-from tests.e2e.workshop import PENSTOCK
+import pytest
+
+from tests.e2e.stores import Kind
+from tests.e2e.workshop import PENSTOCK, Workshop
 
 # enough for what SQLite keeps beside its file, and too little for the rows
 SMALL_DISK = 40_000
@@ -81,3 +84,15 @@ def test_formulas_are_marked_for_spreadsheets_and_not_for_programs(imported):
     assert ",'=1+1," in shown
     assert ",=1+1," in raw
     assert raw == shown.replace("'=1+1", "=1+1")
+
+
+@pytest.mark.parametrize("store", [Kind.POSTGRES], indirect=True)
+def test_a_server_hands_out_the_same_rows_as_a_file(imported, tmp_path_factory):
+    beside = Workshop(tmp_path_factory.mktemp("file"), imported.sandbox)
+    beside.declare(beside.by_country())
+    assert beside.penstock("run", "poi").code == 0
+
+    for form in ("jsonl", "csv"):
+        of_server = imported.penstock("export", "poi", "--format", form)
+        of_file = beside.penstock("export", "poi", "--format", form)
+        assert of_server.out == of_file.out

@@ -1,6 +1,7 @@
 """Any file becomes a declaration that holds, or a sentence that says why not."""
 
 import gzip
+import io
 import tomllib
 from contextlib import suppress
 
@@ -8,13 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.domain.dataset import FieldType
 from penstock.entrypoints.cli.init import look_at
 from penstock.entrypoints.cli.peek import BEGINNING, peek
+from penstock.entrypoints.forms.as_csv import write_csv
 from penstock.errors import Misconfigured
 from penstock.settings.declared import as_own_name
 from penstock.settings.declared_dataset import DatasetTable
 from penstock.settings.drafted import write_draft
 from penstock.settings.rules import field_rules
+from tests.builders import NOON, dataset, int_field, typed_field
 
 
 def declared(folder, content, name="shops.csv"):
@@ -99,7 +103,8 @@ def test_what_people_wrote_is_not_copied_into_comments(tmp_path):
         (gzip.compress(b"a,b\n1,2\n" * 99)[:-9], "cannot be unpacked"),
         (b"a," * BEGINNING, "its first line is longer than 1 MiB"),
         (b'"a,b\n' + b"1,2\n" * 999, "is a quote never closed"),
-        (b",,\n1,2,3\n", "no column has a name"),
+        (b",,\n1,2,3\n", "no column has a name of its own"),
+        (b"a,a\n1,2\n", "no column has a name of its own"),
     ],
     ids=str,
 )
@@ -137,7 +142,7 @@ def test_odd_names_are_kept_as_they_stand(tmp_path):
 
     columns = [field["column"] for field in table["fields"].values()]
     # what would be filled from the environment is written so that it is not
-    assert columns == ['a "b"', "c\nd", "$${HOME}", "\x7f\t", "名前", "1st"]
+    assert columns == ['a "b"', "c\nd", "$${HOME}", "\x7f", "名前", "1st"]
 
 
 @pytest.mark.parametrize(
@@ -154,6 +159,26 @@ def test_the_encoding_is_found(tmp_path, encoding, written):
 
     assert table["source"]["encoding"] == written
     assert table["fields"]["grosse"]["column"] == "größe"
+
+
+def test_an_export_is_drafted_as_what_it_was(tmp_path):
+    kinds = {kind.value: kind for kind in FieldType}
+    exported = dataset(
+        fields=(
+            int_field("id", required=True),
+            *(typed_field(f"a_{name}", kind) for name, kind in kinds.items()),
+        )
+    )
+    values = ("x", -7, 0.1, True, NOON.date(), NOON, '{"a":[1]}')
+    file = io.BytesIO()
+    write_csv(exported, ((number, *values) for number in range(3)), file, raw=True)
+
+    table = declared(tmp_path, file.getvalue())
+
+    assert table["key"] == "id"
+    assert {
+        name: field.get("type", "text") for name, field in table["fields"].items()
+    } == {"id": "int"} | {f"a_{name}": name for name in kinds}
 
 
 def test_packed_files_are_looked_into(tmp_path):

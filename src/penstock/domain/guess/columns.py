@@ -1,5 +1,6 @@
 """The columns of a file as fields, with what their values tell of them."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from penstock.domain.guess.guessed import Guessed
 from penstock.domain.guess.kinds import Kind, guess_kind
 from penstock.domain.guess.layout import Table
 from penstock.domain.guess.names import field_names
+from penstock.domain.text import shorten
 
 # what no text means by itself; "NA" is a country, and "-" may be a value
 NULL_WORDS = ("NULL", "null", "\\N", "N/A", "n/a", "#N/A", "NaN", "nan")
@@ -55,21 +57,20 @@ def guess_columns(
     """Return the columns that become fields, and why the others do not."""
     kept: list[int] = []
     left_out: list[str] = []
-    first: dict[str, int] = {}
+    times = Counter(table.columns)
     for place, column in enumerate(table.columns):
-        number = place + 1
-        if not column.strip():
-            left_out.append(f"column {number} has no name")
-        elif column in first:
-            told = f"column {number} has the name of column {first[column] + 1}"
-            left_out.append(f"{told}: {column!r}")
+        if not column:
+            left_out.append(f"column {place + 1} has no name")
+        elif times[column] > 1:
+            # the columns of a file are found by their names
+            told = f"column {place + 1}, {shorten(column)}, is not the only one"
+            left_out.append(f"{told} of this name")
         elif len(kept) == MOST_COLUMNS:
             rest = len(table.columns) - place
             left_out.append(f"{rest} more columns: a table holds {MOST_COLUMNS} here")
             break
         else:
             kept.append(place)
-        first.setdefault(column, place)
     names = field_names(table.columns[place] for place in kept)
     found = (
         column_of(name, place, table, null)

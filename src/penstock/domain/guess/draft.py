@@ -30,11 +30,14 @@ class Draft:
 
 
 def guess_dataset(table: Table) -> Draft:
-    """Guess fields and their roles; raises `NotATable` if no column has a name."""
+    """Guess fields and their roles.
+
+    Raises `NotATable` if no column has a name of its own.
+    """
     null = guess_null(table)
     columns, left_out = guess_columns(table, null=null.value)
     if not columns:
-        raise NotATable("line 1: no column has a name")
+        raise NotATable("line 1: no column has a name of its own")
     key = guess_key(columns)
     geo = guess_geo(columns)
     degrees = () if geo is None else geo.value

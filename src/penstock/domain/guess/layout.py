@@ -113,7 +113,7 @@ def read_table(pieces: Sequence[str], layout: Layout, *, is_whole: bool) -> Tabl
     delimiter = layout.delimiter.value
     begin, *others = ([*islice(cut(each, delimiter), MOST_ROWS)] for each in pieces)
     if layout.header.value:
-        columns, begin = tuple(begin[0]), begin[1:]
+        columns, begin = tuple(map(str.strip, begin[0])), begin[1:]
     else:
         columns = tuple(f"column_{place + 1}" for place in range(len(begin[0])))
     if max(map(len, columns)) > LONGEST_COLUMN:
