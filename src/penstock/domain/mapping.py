@@ -153,6 +153,4 @@ def digest_of(values: tuple[Any, ...]) -> bytes:
     Written by `marshal` in the old form that depends on nothing but the values: it is
     an eighth of the cost of JSON, and hashing is what a record costs most.
     """
-    return blake2b(
-        marshal.dumps(values, PLAIN_FORM), digest_size=DIGEST_BYTES
-    ).digest()
+    return blake2b(marshal.dumps(values, PLAIN_FORM), digest_size=DIGEST_BYTES).digest()
