@@ -27,6 +27,7 @@ from penstock.domain.job import (
 from penstock.domain.page import (
     Batch,
     Counts,
+    Memo,
     Moved,
     Page,
     Position,
@@ -41,6 +42,8 @@ Emit: TypeAlias = Callable[[Event], None]
 Declarations: TypeAlias = Mapping[str, str]
 # removes what must not be shown from a text
 Redact: TypeAlias = Callable[[str], str]
+# a digest of an answer -> what is known of it
+Recall: TypeAlias = Callable[[bytes], Memo | None]
 
 
 class Schema(Protocol):
@@ -256,6 +259,16 @@ class Ledger(Protocol):
         ...
 
     @abstractmethod
+    def recall(self, dataset: Dataset, imprint: bytes) -> Memo | None:
+        """Return what a page brought that was committed under this imprint.
+
+        None if there was none, if any row between its keys is not stored as it was
+        brought, or if a row of the dataset waits in quarantine: then the page has to be
+        read and compared.
+        """
+        ...
+
+    @abstractmethod
     def postpone(
         self, lease: Lease, fault: Fault | None, *, delay: timedelta, blame: bool
     ) -> None:
@@ -429,8 +442,12 @@ class Source(Protocol):
         *,
         since: datetime | None,
         moved: Moved | None = None,
+        recall: Recall | None = None,
     ) -> Page | Moved:
         """Send exactly one request, for the page after `position`.
+
+        `recall` is asked whether the answer is known, by a digest of it; if it is, the
+        page has its memo instead of rows.
 
         Raises `Throttled`, `AccessStopped`, `SourceUnavailable` (the same request may
         succeed later) or `Rejected` (it never will). What is not complete, well-formed
@@ -588,6 +605,7 @@ __all__ = [
     "LastingBudgets",
     "Ledger",
     "Quarantined",
+    "Recall",
     "Records",
     "Redact",
     "Remembered",

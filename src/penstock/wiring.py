@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from penstock import __version__
 from penstock.adapters.http.client import Client
 from penstock.adapters.http.source import HttpPages
 from penstock.adapters.sql.stores import Limiter, stores_of
@@ -126,6 +127,7 @@ class Penstock:
             dataset,
             stop_on=self.budget(dataset).stop_on,
             redact=self.settings.redact,
+            edition=f"{self.declaration(dataset)} {__version__}",
             transform=load_transform(self.settings, dataset),
             client=self._client,
         )

@@ -22,7 +22,7 @@ from penstock.errors import (
     SourceUnavailable,
     Throttled,
 )
-from penstock.ports import Source
+from penstock.ports import Recall, Source
 from tests.simulation.scenario import PLACES, Scenario, Weather
 from tests.simulation.world import World, microseconds
 
@@ -152,6 +152,7 @@ class ProviderSource(Source):
         *,
         since: datetime | None,
         moved: Moved | None = None,
+        recall: Recall | None = None,
     ) -> Page | Moved:
         self._step()
         self._notice.sent(shard, position)

@@ -106,7 +106,7 @@ def test_what_people_wrote_is_not_copied_into_comments(tmp_path):
         (b",,\n1,2,3\n", "no column has a name of its own"),
         (b"a,a\n1,2\n", "no column has a name of its own"),
     ],
-    ids=str,
+    ids=range(11),
 )
 def test_what_is_no_table_is_told(tmp_path, content, told):
     with pytest.raises(Misconfigured, match=told):

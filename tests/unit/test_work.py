@@ -73,7 +73,9 @@ class Scripted(Source):
         """Nothing: a script is always ready."""
 
     @override
-    def fetch(self, shard: Shard, position, *, since, moved=None) -> Page | Moved:
+    def fetch(
+        self, shard: Shard, position, *, since, moved=None, recall=None
+    ) -> Page | Moved:
         self.asked.append(position)
         answer = self.script.pop(0)
         if isinstance(answer, Exception):

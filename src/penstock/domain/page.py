@@ -36,6 +36,26 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Memo:
+    """What a page brought, so that it need not be read again to know.
+
+    If the rows from its first to its last key are stored just as it brought them, then
+    committing it once more would change nothing.
+    """
+
+    seen: int
+    dropped: int
+    # encoded; None with a proof
+    cursor: str | None
+    proof: Proof | None
+    records: int
+    first: Key
+    last: Key
+    # of all records, in the order of their keys
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """What one request yields: either a next position or a proof of the end."""
 
@@ -48,6 +68,10 @@ class Page:
     dropped: int = 0
     # the source has seen the position rise, so its pages cannot go round in a circle
     rises: bool = False
+    # a digest of the answer, and of how this source reads it
+    content: bytes | None = None
+    # of a page that is known, changes nothing, and was not read
+    memo: Memo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +206,9 @@ class Batch:
     cursor: str | None = None
     proof: Proof | None = None
     provider_time: datetime | None = None
+    # by which the page is recognised when it comes again, and what is known of it then
+    imprint: bytes | None = None
+    memo: Memo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,7 @@
 """The page loop: take a token, fetch, map, commit; the whole product in one place."""
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -14,13 +13,16 @@ from penstock.domain.mapping import Mapper
 from penstock.domain.page import (
     Batch,
     Cursor,
+    Memo,
     Moved,
     Page,
+    Proof,
     Reason,
     Record,
     Rejection,
     Trail,
 )
+from penstock.domain.repeat import batch_again, imprint_of, is_recallable, memo_of
 from penstock.domain.scope import told_since
 from penstock.domain.shard import (
     Outside,
@@ -41,7 +43,7 @@ from penstock.errors import (
     StoreUnavailable,
     TooManyBadRows,
 )
-from penstock.ports import Emit, Host, Source, Stores
+from penstock.ports import Emit, Host, Recall, Source, Stores
 
 Mapped: TypeAlias = tuple[Sequence[Record], Sequence[Rejection]]
 
@@ -111,39 +113,59 @@ class ImportShard:
         cursor = None if first.cursor is None else Cursor.decode(first.cursor)
         while True:
             page = self._fetch(held, shard, cursor, since)
-            # first of all: an ignored filter would look cut off in every smaller shard
-            mapped = map_page(self._map, page, outside, shard=first.shard_key)
-            if self._is_cut_off(held.lease, page, cursor):
+            batch = self._read(held.lease, page, cursor, outside)
+            if batch is None:
                 self._split(held.lease, shard)
                 return
-            cursor = self._following(held.lease, page, cursor)
-            batch = batch_of(page, cursor, mapped)
             self._commit(held, batch)
-            if page.proof is not None:
-                self._emit(
-                    JobDone(
-                        job=held.lease.job,
-                        dataset=self._dataset.name,
-                        shard=held.lease.shard_key,
-                        proof=page.proof,
-                    )
-                )
+            if batch.proof is not None:
+                self._tell_end(held.lease, batch.proof)
                 return
+            cursor = None if batch.cursor is None else Cursor.decode(batch.cursor)
 
     def _fetch(
         self, held: Held, shard: Shard, cursor: Cursor | None, since: datetime | None
     ) -> Page:
         position = None if cursor is None else cursor.position
-        answer: Page | Moved | None = None
+        recall = self._recall_for(held.lease)
+        moved: Moved | None = None
         for _ in range(MOST_HOPS + 1):
             self._source.get_ready()
             self._take_token(held)
-            held.lease = dataclasses.replace(held.lease, sent=held.lease.sent + 1)
-            moved = answer if isinstance(answer, Moved) else None
-            answer = self._source.fetch(shard, position, since=since, moved=moved)
-            if isinstance(answer, Page):
+            held.lease = replace(held.lease, sent=held.lease.sent + 1)
+            answer = self._source.fetch(
+                shard, position, since=since, moved=moved, recall=recall
+            )
+            if not isinstance(answer, Moved):
                 return answer
+            moved = answer
         raise RequestRefused(f"the provider redirected more than {MOST_HOPS} times")
+
+    def _recall_for(self, lease: Lease) -> Recall | None:
+        is_last = lease.page_seq + 1 >= self._dataset.source.pages.max
+        if is_last or not is_recallable(self._dataset, lease):
+            return None
+
+        def recall(content: bytes) -> Memo | None:
+            imprint = imprint_of(lease, content)
+            return self._ledger.recall(self._dataset, imprint)
+
+        return recall
+
+    def _read(
+        self, lease: Lease, page: Page, cursor: Cursor | None, outside: Outside
+    ) -> Batch | None:
+        """Say what a page changes; None if the provider has cut it off."""
+        imprint = None if page.content is None else imprint_of(lease, page.content)
+        if page.memo is not None:
+            return batch_again(page, page.memo, imprint)
+        # first of all: an ignored filter would look cut off in every smaller shard
+        mapped = map_page(self._map, page, outside, shard=lease.shard_key)
+        if self._is_cut_off(lease, page, cursor):
+            return None
+        batch = batch_of(page, self._following(lease, page, cursor), mapped)
+        memo = None if imprint is None else memo_of(page, batch)
+        return batch if memo is None else replace(batch, imprint=imprint, memo=memo)
 
     def _take_token(self, held: Held) -> None:
         """Wait for a token of this very moment, under a lease that outlives its use."""
@@ -211,6 +233,16 @@ class ImportShard:
                 dataset=self._dataset.name,
                 shard=lease.shard_key,
                 children=len(children),
+            )
+        )
+
+    def _tell_end(self, lease: Lease, proof: Proof) -> None:
+        self._emit(
+            JobDone(
+                job=lease.job,
+                dataset=self._dataset.name,
+                shard=lease.shard_key,
+                proof=proof,
             )
         )
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from http import HTTPStatus
 from time import monotonic
 
@@ -30,10 +31,11 @@ from penstock.domain.shard import Shard
 from penstock.domain.sheet import column
 from penstock.domain.source import Paging
 from penstock.errors import PenstockError, RequestRefused, SourceUnavailable
-from penstock.ports import Redact, Source
+from penstock.ports import Recall, Redact, Source
 
 # what a request gets even if its token took longer than it should
 LEAST_TIME = timedelta(seconds=0.1)
+CONTENT_BYTES = 16
 
 
 def utc_now() -> datetime:
@@ -49,6 +51,7 @@ class HttpPages(Source):
         *,
         stop_on: frozenset[int],
         redact: Redact,
+        edition: str = "",
         transform: Transform | None = None,
         client: Client | None = None,
         now: Callable[[], datetime] = utc_now,
@@ -57,6 +60,8 @@ class HttpPages(Source):
         self._source = source
         self._stop_on = stop_on
         self._now = now
+        # of the declaration and of this program: how answers are read
+        self._edition = edition.encode()
         self._hiding = Hiding(source, redact)
         self._writer = RequestWriter(dataset, self._hiding)
         self._client = client or Client()
@@ -89,6 +94,7 @@ class HttpPages(Source):
         *,
         since: datetime | None,
         moved: Moved | None = None,
+        recall: Recall | None = None,
     ) -> Page | Moved:
         request = self._writer.write(shard, position, since=since)
         if moved is not None:
@@ -97,12 +103,18 @@ class HttpPages(Source):
         answer = self._send(request)
         if isinstance(answer, Moved):
             return answer
-        page = self._page(request, answer, position, reach_of(shard))
-        if page.provider_time is None:
-            return page
-        # what the provider read, it read between our question and its answer
-        took = timedelta(seconds=monotonic() - began)
-        return replace(page, provider_time=page.provider_time - took)
+        provider_time = parse_date(answer.headers.get("Date"))
+        if provider_time is not None:
+            # what the provider read, it read between our question and its answer
+            provider_time -= timedelta(seconds=monotonic() - began)
+        content = None if recall is None else self._content(answer)
+        memo = None if recall is None or content is None else recall(content)
+        page = (
+            self._page(request, answer, position, reach_of(shard))
+            if memo is None
+            else Page(rows=(), memo=memo)
+        )
+        return replace(page, provider_time=provider_time, content=content)
 
     @override
     def preview(self, shard: Shard, *, since: datetime | None) -> str:
@@ -166,6 +178,13 @@ class HttpPages(Source):
         self._credentials.accept(signed)
         return answer
 
+    def _content(self, answer: Answer) -> bytes:
+        """Digest what decides what the page of an answer is."""
+        digest = blake2b(answer.body, digest_size=CONTENT_BYTES)
+        digest.update(answer.headers.get("Link", "").encode(errors="replace"))
+        digest.update(self._edition)
+        return digest.digest()
+
     def _page(
         self,
         request: Request,
@@ -197,7 +216,6 @@ class HttpPages(Source):
             rows=rows,
             next=step.next,
             proof=step.proof,
-            provider_time=parse_date(answer.headers.get("Date")),
             dropped=len(originals) - len(rows),
             rises=step.rises,
         )

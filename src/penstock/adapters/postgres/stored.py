@@ -16,7 +16,7 @@ from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Merged, counted
 from penstock.adapters.sql.keys import key_text, plain_value
-from penstock.domain.page import Key, Record
+from penstock.domain.page import Key, Memo, Record
 from penstock.domain.sheet import Sheet
 
 # rows fetched at a time where all of them are read
@@ -119,6 +119,14 @@ class StoredTable(sql.Table):
             keys=key_text(keys),
             import_id=import_id,
         )
+
+    @override
+    def holds(self, memo: Memo) -> bool:
+        first = {f"first_{at}": value for at, value in enumerate(memo.first)}
+        last = {f"last_{at}": value for at, value in enumerate(memo.last)}
+        told = {**first, **last, "records": memo.records, "digest": memo.digest}
+        row = self._execute(self.of.holds, **told).fetchone()
+        return row is not None and bool(row["holds"])
 
     @override
     def rows(self) -> Iterator[tuple[object, ...]]:

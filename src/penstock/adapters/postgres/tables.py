@@ -59,6 +59,7 @@ class Table:
         self.insert = self._insert()
         self.merge = self._merge()
         self.touch = self._touch()
+        self.holds = self._holds()
         shown = ", ".join(readable(field) for field in dataset.fields)
         self.rows = (
             f"select {shown} from {self.name} where _deleted_at is null "
@@ -179,6 +180,29 @@ select
             f"from unnest({arrays}) as come ({', '.join(self._key)}) "
             f"where {self._same('kept', 'come')} and kept._import < %(import_id)s"
         )
+
+    def _holds(self) -> str:
+        """Compose the question whether a page is stored as it was, and nothing else.
+
+        One row more than it had tells as much as all of them.
+        """
+        key = ", ".join(self._key)
+
+        def bound(name: str) -> str:
+            values = (
+                f"%({name}_{at})s::{COLUMN_TYPES[field.type]}"
+                for at, field in enumerate(self._key_fields)
+            )
+            return f"({', '.join(values)})"
+
+        return f"""
+select count(*) = %(records)s and count(_deleted_at) = 0
+    and sha256(string_agg(_digest, ''::bytea)) = %(digest)s as holds
+from (
+    select _digest, _deleted_at from {self.name}
+    where ({key}) >= {bound("first")} and ({key}) <= {bound("last")}
+    order by {key} limit %(records)s + 1
+) as kept"""
 
     def _key_text(self) -> str:
         """Compose a key as `key_text` writes it."""

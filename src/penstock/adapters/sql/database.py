@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.page import Key, Record
+from penstock.domain.page import Key, Memo, Record
 
 Outcome = TypeVar("Outcome")
 
@@ -55,6 +55,14 @@ class Table(Protocol):
     @abstractmethod
     def note(self, merged: Merged, *, import_id: int) -> None:
         """Append a change event for each row that was stored."""
+        ...
+
+    @abstractmethod
+    def holds(self, memo: Memo) -> bool:
+        """Say whether the rows of a page are stored just as it brought them.
+
+        So they are if nothing else is stored between its first and its last key.
+        """
         ...
 
     @abstractmethod

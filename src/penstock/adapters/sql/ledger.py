@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from penstock.adapters.sql.database import MICROSECOND, Database, Row, Transaction
 from penstock.adapters.sql.keys import key_text
+from penstock.adapters.sql.memos import read_memo, write_memo
 from penstock.adapters.sql.rows import Rows
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import (
@@ -22,7 +23,7 @@ from penstock.domain.job import (
     WorkerId,
     cursor_mark,
 )
-from penstock.domain.page import Batch, Counts, Rejection, count_page
+from penstock.domain.page import Batch, Counts, Memo, Rejection, count_page
 from penstock.errors import LeaseLost
 from penstock.ports import Declarations, Ledger
 
@@ -176,6 +177,17 @@ class SqlLedger(Ledger):
         return following, counts
 
     @override
+    def recall(self, dataset: Dataset, imprint: bytes) -> Memo | None:
+        def work(look: Transaction) -> Memo | None:
+            row = look.one("find_memo", dataset=dataset.name, imprint=imprint)
+            if row is None:
+                return None
+            memo = read_memo(row["memo"])
+            return memo if look.table(dataset).holds(memo) else None
+
+        return self._database.read(work)
+
+    @override
     def postpone(
         self, lease: Lease, fault: Fault | None, *, delay: timedelta, blame: bool
     ) -> None:
@@ -275,6 +287,8 @@ def note_page(transaction: Transaction, lease: Lease, batch: Batch) -> None:
         seen=batch.seen,
         before=cursor_mark(lease.cursor),
         after=cursor_mark(batch.cursor),
+        imprint=batch.imprint,
+        memo=write_memo(batch.memo),
     )
 
 

@@ -11,7 +11,8 @@ from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import EPOCH, MICROSECOND, Merged, instant
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sqlite.tables import Known, Table
-from penstock.domain.page import Key, Record
+from penstock.domain.page import Key, Memo, Record
+from penstock.domain.repeat import digest_of_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,15 @@ class StoredTable(sql.Table):
                 for seq, (kind, key) in enumerate(changes, start=before + 1)
             ],
         )
+
+    @override
+    def holds(self, memo: Memo) -> bool:
+        found = self.of.between(
+            self.connection, memo.first, memo.last, limit=memo.records + 1
+        )
+        if len(found) != memo.records or any(is_deleted for _, is_deleted in found):
+            return False
+        return digest_of_all(digest for digest, _ in found) == memo.digest
 
     @override
     def rows(self) -> Iterator[tuple[object, ...]]:

@@ -77,6 +77,12 @@ class Table:
             f"select {', '.join(key)}, _digest, _deleted_at is not null, _updated_at, "
             f"{version} from {table} where {asked}"
         )
+        bound = f"({', '.join('?' * len(key))})"
+        self._between = (
+            f"select _digest, _deleted_at is not null from {table} "
+            f"where ({', '.join(key)}) >= {bound} and ({', '.join(key)}) <= {bound} "
+            f"order by {', '.join(key)} limit ?"
+        )
         places = ", ".join("?" * (len(names) + 4))
         self._insert = (
             f"insert into {table} ({', '.join(names)}, _digest, _import, _created_at, "
@@ -123,6 +129,13 @@ class Table:
                 row[width], bool(row[width + 1]), row[width + 2], version
             )
         return found
+
+    def between(
+        self, connection: sqlite3.Connection, first: Key, last: Key, *, limit: int
+    ) -> list[tuple[bytes, bool]]:
+        """Return digests from a key to another, and which rows are deleted."""
+        found = connection.execute(self._between, (*first, *last, limit))
+        return [(digest, bool(is_deleted)) for digest, is_deleted in found]
 
     def insert(
         self,

@@ -124,9 +124,15 @@ create table penstock_page (
     seen bigint not null,
     cursor_before text,
     cursor_after text,
+    -- by which the page is recognised when it comes again, and what it brought
+    imprint bytea,
+    memo text,
     committed_at timestamptz not null,
     primary key (job_id, page_seq)
 );
+
+create index penstock_page_imprint on penstock_page (imprint)
+where imprint is not null;
 
 create table penstock_quarantine (
     id bigint generated always as identity primary key,

@@ -173,8 +173,20 @@ where id = :job;
 
 -- name: add_page
 insert into penstock_page
-    (job_id, page_seq, fence, seen, cursor_before, cursor_after, committed_at)
-values (:job, :page_seq, :fence, :seen, :before, :after, :now);
+    (job_id, page_seq, fence, seen, cursor_before, cursor_after, imprint, memo,
+    committed_at)
+values
+    (:job, :page_seq, :fence, :seen, :before, :after, :imprint,
+    :memo, :now);
+
+-- name: find_memo
+select memo from penstock_page
+where imprint = :imprint
+    and not exists (
+        select 1 from penstock_quarantine
+        where dataset = :dataset and resolved is null
+    )
+limit 1;
 
 -- name: postpone_job
 -- A page that was committed without its worker hearing of it was progress all the same.

@@ -1,0 +1,248 @@
+"""Whatever a file holds: cut anywhere and read in any chunks, it is the same rows."""
+
+import csv
+import gzip
+from dataclasses import dataclass
+from io import StringIO
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from penstock.adapters.csv import Chunk, Chunks, Cuts, Dialect, Flaw, Limits, cut
+from penstock.adapters.csv.head import Head
+from tests.unit.csv.files import MARKS, Expected, headless, is_open, records, write
+
+SIGNS = ",;\t| ?^]-\\'\"a"
+# ends of lines to others, or bytes that look like ends of lines in UTF-16
+ODD = "\x0b\x85\u2028\u0a0a\u0d0a\u0a00\u000d\u2c00\u2200\ufeffé𝄞"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file as text, and how it is written."""
+
+    text: str
+    dialect: Dialect
+    mark: bytes
+
+    @property
+    def raw(self) -> bytes:
+        return self.mark + self.text.encode(self.dialect.encoding)
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a file is cut and read."""
+
+    size: int
+    block: int
+    limits: Limits
+    # after which chunks it is begun again
+    stops: tuple[bool, ...]
+
+
+@st.composite
+def dialects(draw) -> tuple[Dialect, bytes, str]:
+    encoding = draw(st.sampled_from(list(MARKS)))
+    delimiter = draw(st.sampled_from(SIGNS))
+    quotes = [None, *SIGNS.replace(delimiter, "")]
+    codec = encoding.removesuffix("-sig")
+    dialect = Dialect(
+        delimiter=delimiter, quote=draw(st.sampled_from(quotes)), encoding=codec
+    )
+    odd = "é" if encoding == "cp1252" else ODD
+    return dialect, MARKS[encoding], odd
+
+
+@st.composite
+def written_by_python(draw) -> Written:
+    dialect, mark, odd = draw(dialects())
+    quoting = csv.QUOTE_NONE
+    letters = f'ab \n\r{odd}{dialect.delimiter}{dialect.quote}"'
+    if dialect.quote is None:
+        letters = "ab".replace(dialect.delimiter, "") + 'xé"'
+        letters = letters.replace(dialect.delimiter, "")
+    else:
+        modes = [csv.QUOTE_ALL, csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC]
+        quoting = draw(st.sampled_from(modes))
+    table = draw(
+        st.lists(st.lists(st.text(letters, max_size=6), min_size=2, max_size=4))
+    )
+    file = StringIO(newline="")
+    writer = csv.writer(
+        file,
+        delimiter=dialect.delimiter,
+        quotechar=dialect.quote,
+        quoting=quoting,
+        lineterminator=draw(st.sampled_from(["\n", "\r\n", "\r"])),
+    )
+    writer.writerows(table)
+    return Written(file.getvalue(), dialect, mark)
+
+
+@st.composite
+def any_texts(draw) -> Written:
+    dialect, mark, odd = draw(dialects())
+    often = [dialect.delimiter, dialect.quote or '"', "\n", "\r", "\r\n"]
+    parts = st.sampled_from([*often, *often, "a", "b", *odd])
+    text = "".join(draw(st.lists(parts, max_size=50)))
+    # without a mark of our own, this one would be taken for one
+    return Written(text if mark else text.lstrip("\ufeff"), dialect, mark)
+
+
+manners = st.builds(
+    Manner,
+    size=st.integers(1, 60),
+    block=st.integers(1, 40),
+    limits=st.builds(
+        Limits,
+        rows=st.integers(1, 5),
+        bytes=st.integers(1, 60),
+        record=st.sampled_from([10, 30, 1000]),
+    ),
+    stops=st.lists(st.booleans(), min_size=1, max_size=7).map(tuple),
+)
+BAD_TIMES = Manner(size=1, block=1, limits=Limits(rows=1, bytes=1), stops=(True,))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("csv")
+
+
+@given(st.one_of(written_by_python(), any_texts()), st.integers(1, 3), manners)
+@settings(max_examples=400)
+@example(Written('a,"b\n"\n', Dialect(), b""), 2, BAD_TIMES)
+@example(Written('5" pipe,b\n"x\n"\n', Dialect(), b""), 2, BAD_TIMES)
+@example(Written('"a""\n""",b\r\r\n', Dialect(), b""), 2, BAD_TIMES)
+def test_a_file_cut_anywhere_gives_what_python_reads(folder, written, width, manner):
+    path = write(folder / "any.csv", written.raw)
+    head = headless(path, width, **facts(written.dialect))
+
+    cuts = cut(path, head, size=manner.size, block=manner.block)
+    chunks = read_with_stops(path, head, cuts, manner, width)
+
+    assert cuts.size == len(written.raw)
+    assert (cuts.unclosed is not None) == is_open(written.text, written.dialect)
+    bounds = [(each.start, each.end) for each in cuts.ranges]
+    assert all(start < end for start, end in bounds)
+    assert [head.start, *(end for _, end in bounds)] == [
+        *(start for start, _ in bounds),
+        len(written.raw),
+    ]
+    judge(chunks, written, width, manner.limits)
+
+
+@given(st.one_of(written_by_python(), any_texts()), st.integers(1, 3), manners)
+def test_a_packed_file_gives_the_same(folder, written, width, manner):
+    path = write(folder / "any.csv.gz", gzip.compress(written.raw, mtime=0))
+    head = headless(path, width, **facts(written.dialect))
+
+    cuts = cut(path, head, size=manner.size, block=manner.block)
+    chunks = read_with_stops(path, head, cuts, manner, width)
+
+    assert len(cuts.ranges) == 1
+    judge(chunks, written, width, manner.limits)
+
+
+@given(
+    st.binary(max_size=80) | st.text('a,"\n', max_size=40).map(str.encode),
+    st.sampled_from(["utf-8", "utf-16-le", "utf-16-be", "cp1252", "ascii"]),
+    manners,
+)
+@settings(max_examples=300)
+def test_any_bytes_are_rows_bad_rows_or_empty_lines(folder, raw, encoding, manner):
+    path = write(folder / "any.bytes", raw)
+    head = headless(path, 2, encoding=encoding)
+
+    cuts = cut(path, head, size=manner.size, block=manner.block)
+    chunks = read_with_stops(path, head, cuts, manner, 2)
+
+    assert all(adds_up(chunk) for chunk in chunks)
+    assert sum(chunk.next_start - chunk.start for chunk in chunks) == (
+        len(raw) - head.start
+    )
+    for chunk in chunks:
+        for row, place in zip(chunk.rows, chunk.places(), strict=True):
+            text = place.raw.decode(head.dialect.encoding)
+            assert [each.row[:2] for each in records(text, head.dialect)] == [row]
+
+
+def facts(dialect: Dialect) -> dict[str, str | None]:
+    return {
+        "delimiter": dialect.delimiter,
+        "quote": dialect.quote,
+        "encoding": dialect.encoding,
+    }
+
+
+def read_with_stops(
+    path: Path, head: Head, cuts: Cuts, manner: Manner, width: int
+) -> list[Chunk]:
+    """Read all ranges, and begin again where the last chunk says."""
+    found: list[Chunk] = []
+    stops = cycle(manner.stops)
+    for part in cuts.ranges:
+        left, is_done = part, False
+        while not is_done:
+            is_done = True
+            for chunk in Chunks(
+                path, head.dialect, left, width=width, limits=manner.limits
+            ):
+                assert (chunk.start, chunk.line) == (left.start, left.line)
+                found.append(chunk)
+                left = part.resume(start=chunk.next_start, line=chunk.next_line)
+                if next(stops):
+                    is_done = False
+                    break
+        assert part.end in {None, left.start}
+    return found
+
+
+def judge(chunks: list[Chunk], written: Written, width: int, limits: Limits) -> None:
+    expected = list(records(written.text, written.dialect, start=len(written.mark)))
+    unclosed = expected[-1:] if is_open(written.text, written.dialect) else []
+
+    def kind(record: Expected) -> Flaw | str:
+        if record in unclosed:
+            return Flaw.UNCLOSED_QUOTE
+        if len(record.raw) > limits.record:
+            return Flaw.TOO_LONG
+        if not record.row:
+            return "empty"
+        if len(record.row) < width:
+            return Flaw.TOO_FEW_VALUES
+        extra = record.row[width:]
+        return "row" if extra in ([], [""]) else Flaw.TOO_MANY_VALUES
+
+    assert all(adds_up(chunk) for chunk in chunks)
+    assert all(len(chunk.rows) <= limits.rows for chunk in chunks)
+    assert sum(chunk.seen for chunk in chunks) == len(expected)
+    assert sum(chunk.skipped for chunk in chunks) == sum(
+        kind(record) == "empty" for record in expected
+    )
+    assert [
+        Expected(row, place.line, place.offset, place.raw)
+        for chunk in chunks
+        for row, place in zip(chunk.rows, chunk.places(), strict=True)
+    ] == [
+        Expected(record.row[:width], record.line, record.offset, record.raw)
+        for record in expected
+        if kind(record) == "row"
+    ]
+    assert [
+        (bad.flaw, bad.place.line, bad.place.offset, bad.place.raw)
+        for chunk in chunks
+        for bad in chunk.bad
+    ] == [
+        (kind(record), record.line, record.offset, record.raw[: limits.record])
+        for record in expected
+        if isinstance(kind(record), Flaw)
+    ]
+
+
+def adds_up(chunk: Chunk) -> bool:
+    return chunk.seen == len(chunk.rows) + len(chunk.bad) + chunk.skipped
