@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import overload
+from datetime import date, timedelta
+from typing import Any, overload
 
 import pytest
 from typing_extensions import override
 
+from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.domain.job import (
     MAX_ERRORS_KEPT,
     Fault,
@@ -18,7 +19,8 @@ from penstock.domain.job import (
     WorkerId,
     cursor_mark,
 )
-from penstock.domain.page import Counts, Proof
+from penstock.domain.page import Batch, Counts, Page, Proof, Record
+from penstock.domain.repeat import batch_again, memo_of
 from penstock.errors import LeaseLost, PenstockError
 from penstock.ports import JobFilter, Stores
 from tests.builders import (
@@ -46,10 +48,20 @@ from tests.builders import (
     rejection,
     rows,
     text_field,
+    typed_field,
 )
 
 POI = dataset()
 SHOPS = dataset("shops")
+IMPRINT = b"imprint of a page"
+
+
+def known_page(*records: Record, **told: Any) -> Batch:
+    """Return a page that is recognised when it comes again."""
+    page = batch(*records, **told)
+    memo = memo_of(Page(rows=(), rises=True), page)
+    return replace(page, imprint=IMPRINT, memo=memo)
+
 
 # every way in which a worker writes
 WRITES: dict[str, Callable[[Stores, Lease], object]] = {
@@ -620,6 +632,113 @@ class LedgerContract:
         )
 
         assert counts == Counts(pages=1, seen=1, unchanged=1)
+
+    # pages that come again
+
+    def test_a_page_is_known_while_its_rows_are_stored_as_it_brought_them(
+        self, stores: Stores
+    ):
+        plan(stores, POI)
+        page = known_page(record(3), record(1), cursor="there")
+
+        stores.ledger.commit_page(POI, claim(stores, POI), page)
+
+        assert stores.ledger.recall(POI, IMPRINT) == page.memo
+        assert stores.ledger.recall(POI, b"another") is None
+
+    def test_a_page_that_was_never_committed_is_not_known(self, stores: Stores):
+        assert stores.ledger.recall(POI, IMPRINT) is None
+
+    @pytest.mark.parametrize(
+        "after",
+        [
+            batch(record(1, "changed")),
+            batch(record(2)),
+            batch(record(9), rejections=[rejection(key=(1,))]),
+        ],
+        ids=["a row changed", "a row came between", "a row is in quarantine"],
+    )
+    def test_a_page_is_read_again_after_its_rows_were_touched(
+        self, stores: Stores, after
+    ):
+        plan(stores, POI)
+        page = known_page(record(1), record(3))
+        lease, _ = stores.ledger.commit_page(POI, claim(stores, POI), page)
+
+        stores.ledger.commit_page(POI, lease, after)
+
+        assert stores.ledger.recall(POI, IMPRINT) is None
+
+    def test_a_page_is_known_again_when_its_rows_are_as_before(self, stores: Stores):
+        plan(stores, POI)
+        lease = claim(stores, POI)
+        for page in (known_page(record(1)), batch(record(1, "x")), batch(record(1))):
+            lease, _ = stores.ledger.commit_page(POI, lease, page)
+
+        assert stores.ledger.recall(POI, IMPRINT) is not None
+
+    def test_rows_beyond_a_page_are_none_of_its_business(self, stores: Stores):
+        plan(stores, POI)
+        page = known_page(record(2), record(3))
+        lease, _ = stores.ledger.commit_page(POI, claim(stores, POI), page)
+
+        stores.ledger.commit_page(POI, lease, batch(record(1), record(4)))
+
+        assert stores.ledger.recall(POI, IMPRINT) is not None
+
+    def test_a_page_with_a_deleted_row_is_not_known(self, stores: Stores):
+        marked = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1.0))
+        plan(stores, marked)
+        page = replace(known_page(record(1)), cursor=None, proof=Proof.EMPTY_PAGE)
+        lease = claim(stores, marked)
+        stores.ledger.commit_page(marked, lease, page)
+        stores.imports.close(marked, lease.import_id, failed=None)
+        plan(stores, marked)
+        lease = claim(stores, marked)
+        stores.ledger.commit_page(marked, lease, last())
+        stores.imports.close(marked, lease.import_id, failed=None)
+
+        assert rows(stores, marked) == []
+        assert stores.ledger.recall(marked, IMPRINT) is None
+
+    @pytest.mark.parametrize(
+        ("kind", "keys"),
+        [
+            (FieldType.TEXT, ["Z", "a", "ä", "\U0001f50c"]),
+            (FieldType.TIMESTAMP, [NOON, NOON + A_MOMENT]),
+            (FieldType.DATE, [date(1999, 12, 31), date(2000, 1, 1)]),
+            (FieldType.FLOAT, [-0.1, 0.1, 1e300]),
+            (FieldType.BOOL, [False, True]),
+        ],
+    )
+    def test_keys_of_any_type_bound_a_page(self, stores: Stores, kind, keys):
+        keyed = dataset(
+            "keyed",
+            fields=(typed_field("a", kind), int_field("b")),
+            key=("a", "b"),
+        )
+        plan(stores, keyed)
+        records = [record(key, at, of=keyed) for key in keys for at in (2, 10)]
+
+        stores.ledger.commit_page(
+            keyed, claim(stores, keyed), known_page(*reversed(records))
+        )
+
+        assert stores.ledger.recall(keyed, IMPRINT) is not None
+
+    def test_committing_a_known_page_again_changes_nothing(self, stores: Stores):
+        plan(stores, POI)
+        page = known_page(record(1), record(2), cursor="there")
+        lease, _ = stores.ledger.commit_page(POI, claim(stores, POI), page)
+        assert page.memo is not None
+        again = batch_again(Page(rows=()), page.memo, IMPRINT)
+
+        following, counts = stores.ledger.commit_page(POI, lease, again)
+
+        assert counts == Counts(pages=1, seen=2, unchanged=2)
+        assert following.cursor == "there"
+        assert ids(stores, POI) == [1, 2]
+        assert stores.ledger.recall(POI, IMPRINT) == page.memo
 
     # giving up
 

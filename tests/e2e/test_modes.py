@@ -163,6 +163,39 @@ def test_rows_that_vanished_are_marked_after_a_proven_full_import(open_workshop)
     assert len(exported) == 295
 
 
+@everywhere
+def test_pages_that_come_again_are_read_only_where_rows_are_not_as_they_were(
+    open_workshop,
+):
+    workshop = open_workshop(records=300, duplicates=0.05)
+    workshop.declare(workshop.by_country(size=20))
+    first = report(workshop)
+    known = list(truth(workshop))
+    workshop.tamper("delete from poi where id = ?", known[0])
+    workshop.tamper(
+        "update poi set _digest = ?, title = 'spoiled' where id = ?", b"x", known[150]
+    )
+    workshop.sandbox.edit(known[200], {"AddressInfo.Title": "Changed"})
+    added = workshop.sandbox.add()
+
+    again = report(workshop)
+
+    seen = again["records"]["seen"]
+    assert again["records"]["inserted"] == 2
+    assert again["records"]["updated"] == 2
+    assert again["records"]["unchanged"] == seen - 4 > 0
+    assert seen == first["records"]["seen"] + 1
+    assert added in workshop.rows()
+    assert workshop.rows() == truth(workshop)
+    # what came as before was committed without being read
+    repeated = workshop.ask(
+        "select count(*) as pages from (select imprint from penstock_page "
+        "where imprint is not null group by imprint having count(*) > 1) as twice"
+    )
+    assert repeated[0]["pages"] > 5
+    assert workshop.penstock("audit", "poi", "--json").json["complete"] is True
+
+
 def test_a_row_that_comes_back_is_live_again(open_workshop):
     workshop = open_workshop(records=60)
     workshop.declare(workshop.by_country(dataset='missing = { do = "mark" }'))

@@ -15,7 +15,7 @@ from penstock import __version__
 from penstock.adapters.http import Client, HttpPages
 from penstock.domain.axes import BboxAxis, ListAxis, RangeAxis, TimeAxis
 from penstock.domain.dataset import Dataset, DatasetName, Delta, Field, FieldType
-from penstock.domain.page import Moved, Page, Proof
+from penstock.domain.page import Memo, Moved, Page, Proof
 from penstock.domain.parts import Choice, Span, Window
 from penstock.domain.shard import Shard
 from penstock.domain.source import Auth, AuthKind, HttpSource, Pages, Paging
@@ -76,6 +76,7 @@ def make(server: ScriptedServer, client: Client):
     def make(
         *,
         path: str = "/v3",
+        edition: str = "",
         transform=None,
         stop_on: frozenset[int] = frozenset({401, 403}),
         axes=(),
@@ -91,6 +92,7 @@ def make(server: ScriptedServer, client: Client):
             dataset,
             stop_on=stop_on,
             redact=redact,
+            edition=edition,
             transform=transform,
             client=client,
         )
@@ -922,3 +924,62 @@ class TestOAuth2:
         with ThreadPoolExecutor(8) as threads:
             list(threads.map(work, range(8)))
         assert provider.tokens == 1
+
+
+MEMO = Memo(
+    seen=1,
+    dropped=0,
+    cursor=None,
+    proof=Proof.WHOLE,
+    records=1,
+    first=(1,),
+    last=(1,),
+    digest=b"",
+)
+
+
+def contents(*pages: Page) -> set[bytes | None]:
+    return {page.content for page in pages}
+
+
+class TestAnAnswerThatIsKnown:
+    def test_it_is_not_read(self, make, server: ScriptedServer):
+        server.answers = lambda _: Reply(body=b"[ no JSON")
+
+        page = fetch(make(), recall=lambda _: MEMO)
+
+        assert (page.memo, list(page.rows)) == (MEMO, [])
+
+    def test_the_same_answer_has_the_same_digest(self, make, server: ScriptedServer):
+        server.answers = lambda _: json_reply([record(1)])
+        asked: list[bytes] = []
+
+        def recall(content: bytes) -> None:
+            asked.append(content)
+
+        pages = [fetch(make(), recall=recall) for _ in range(2)]
+
+        assert ids(pages[0]) == [1]
+        assert contents(*pages) == set(asked)
+        assert len(asked) == 2
+
+    def test_another_answer_or_way_of_reading_has_another(
+        self, make, server: ScriptedServer
+    ):
+        replies = [
+            json_reply([record(1)]),
+            json_reply([record(2)]),
+            json_reply([record(1)], Link="<https://example.org>; rel=x"),
+            json_reply([record(1)]),
+        ]
+        server.answers = lambda _: replies.pop(0)
+
+        pages = [fetch(make(), recall=lambda _: None) for _ in range(3)]
+        pages.append(fetch(make(edition="newer"), recall=lambda _: None))
+
+        assert len(contents(*pages)) == 4
+
+    def test_nobody_who_recalls_nothing_pays_for_it(self, make, server: ScriptedServer):
+        server.answers = lambda _: json_reply([record(1)])
+
+        assert fetch(make()).content is None

@@ -7,7 +7,7 @@ from datetime import timedelta
 import psycopg
 from typing_extensions import override
 
-from penstock.adapters.postgres.connections import Connection
+from penstock.adapters.postgres.connections import Connection, hang_up
 from penstock.ports import Bell
 
 CHANNEL = "penstock"
@@ -29,6 +29,7 @@ class ListeningBell(Bell):
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._listener: threading.Thread | None = None
+        self._line: Connection | None = None
 
     @property
     @override
@@ -48,6 +49,9 @@ class ListeningBell(Bell):
 
     def close(self) -> None:
         self._closing.set()
+        if self._line is not None:
+            # it would wait for the next ring
+            hang_up(self._line)
         if self._listener is not None:
             self._listener.join(5)
 
@@ -55,6 +59,7 @@ class ListeningBell(Bell):
         while not self._closing.is_set():
             try:
                 with self._connect() as connection:
+                    self._line = connection
                     connection.execute(f"listen {CHANNEL}")
                     # what was planned while nobody listened
                     self._rings += 1

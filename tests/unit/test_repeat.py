@@ -1,0 +1,95 @@
+"""What a page is recognised by when it comes again."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from penstock.domain.job import Fence, ImportId, JobId, Lease, Mode
+from penstock.domain.page import Page, Proof
+from penstock.domain.repeat import imprint_of, is_recallable, memo_of
+from tests.builders import ANN, NOON, batch, dataset, last, record, rejection
+
+LEASE = Lease(
+    job=JobId(1),
+    fence=Fence(1),
+    owner=ANN,
+    import_id=ImportId(1),
+    dataset=dataset().name,
+    mode=Mode.FULL,
+    tracked=False,
+    shard_key="whole",
+    since=None,
+    cursor=None,
+    page_seq=0,
+    attempts=0,
+    rescues=0,
+    snoozes=0,
+)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        imprint_of(LEASE, b"other content"),
+        imprint_of(replace(LEASE, shard_key="other"), b"content"),
+        imprint_of(replace(LEASE, cursor="other"), b"content"),
+    ],
+    ids=["content", "shard", "cursor"],
+)
+def test_all_that_decides_about_a_page_is_in_its_imprint(other):
+    assert imprint_of(LEASE, b"content") == imprint_of(LEASE, b"content") != other
+
+
+def test_what_does_not_decide_is_not():
+    later = replace(LEASE, fence=Fence(9), page_seq=7, import_id=ImportId(8))
+
+    assert imprint_of(later, b"content") == imprint_of(LEASE, b"content")
+
+
+@pytest.mark.parametrize(
+    ("declared", "held"),
+    [
+        (dataset(transform="cleaning:clean"), LEASE),
+        (dataset(), replace(LEASE, tracked=True)),
+        (dataset(), replace(LEASE, mode=Mode.DELTA, since=NOON - timedelta(days=1))),
+    ],
+    ids=["code that may have changed", "rows to be marked", "a delta"],
+)
+def test_some_pages_have_to_be_read(declared, held):
+    assert is_recallable(dataset(), LEASE)
+    assert not is_recallable(declared, held)
+
+
+RISING = Page(rows=(), rises=True)
+
+
+@pytest.mark.parametrize(
+    ("page", "brought"),
+    [
+        (Page(rows=()), batch(record(1))),
+        (RISING, batch(record(1), rejections=[rejection()])),
+        (RISING, batch()),
+    ],
+    ids=["it has a trail", "it has a bad row", "it is empty"],
+)
+def test_some_pages_leave_no_memo(page, brought):
+    assert memo_of(page, brought) is None
+
+
+def test_a_memo_tells_what_a_page_brought():
+    memo = memo_of(RISING, batch(record(3), record(1), seen=5, dropped=2))
+    end = memo_of(Page(rows=(), proof=Proof.EMPTY_PAGE), last(record(1)))
+
+    assert memo is not None
+    assert (memo.first, memo.last, memo.records) == ((1,), (3,), 2)
+    assert (memo.seen, memo.dropped, memo.cursor, memo.proof) == (5, 2, "next", None)
+    assert end is not None
+    assert (end.cursor, end.proof) == (None, Proof.EMPTY_PAGE)
+
+
+def test_the_order_of_a_page_does_not_matter_to_its_rows():
+    one = memo_of(RISING, batch(record(1), record(2)))
+    other = memo_of(RISING, batch(record(2), record(1)))
+
+    assert one == other
