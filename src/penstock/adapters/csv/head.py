@@ -1,0 +1,90 @@
+"""The first bytes of a file: what it is written in, and how its columns are called."""
+
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from penstock.adapters.csv.dialect import Declared, Dialect, detect
+from penstock.adapters.csv.limits import LIMITS, Limits
+from penstock.adapters.csv.stream import Stream
+from penstock.adapters.csv.walk import Walk
+from penstock.errors import Rejected
+
+EMPTY_LINES = frozenset({"\n", "\r", "\r\n"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What is known of a file before its first record is read."""
+
+    dialect: Dialect
+    # trimmed, as they stand in the file
+    names: tuple[str, ...]
+    # where the records begin
+    start: int
+    line: int
+    is_packed: bool = False
+    # what was not declared and had to be guessed
+    guesses: tuple[str, ...] = ()
+
+
+def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Head:
+    """Look at the beginning of a file; raise `Rejected` where no header can be read."""
+    with Stream(path, cap=limits.unpacked) as stream:
+        sample = stream.read(limits.record)
+        is_whole = not stream.read(1)
+        is_packed = stream.is_packed
+    detected = detect(sample, declared, is_whole=is_whole)
+    dialect, mark = detected.dialect, detected.mark
+    names, start, line = declared.columns, mark, 1
+    if declared.header:
+        raw, line = first_record(sample[mark:], dialect, is_whole=is_whole)
+        start += len(raw)
+        names = read_names(raw, dialect)
+    return Head(
+        dialect=dialect,
+        names=names,
+        start=start,
+        line=line,
+        is_packed=is_packed,
+        guesses=detected.guesses,
+    )
+
+
+def first_record(
+    sample: bytes, dialect: Dialect, *, is_whole: bool
+) -> tuple[bytes, int]:
+    """Return all up to the end of the first record, and the line that follows."""
+    coding = dialect.coding
+    signs = coding.signs(sample)
+    walk = Walk(dialect, line=1)
+    start = 0
+    while (end := walk.find_end(signs, start)) is not None:
+        if signs[start:end] not in EMPTY_LINES:
+            # a newline may follow a carriage return behind the sample
+            if end < len(signs) or is_whole:
+                return sample[: coding.size_of_signs(signs[:end])], walk.line
+            break
+        start = end
+    if walk.is_quoted:
+        raise Rejected(
+            f"the header cannot be read: a quote on line {walk.opened_on} is not closed"
+        )
+    if not is_whole:
+        raise Rejected(f"the header is longer than {len(sample)} bytes")
+    return sample, walk.line
+
+
+def read_names(raw: bytes, dialect: Dialect) -> tuple[str, ...]:
+    try:
+        text = raw.decode(dialect.coding.name)
+    except UnicodeDecodeError as error:
+        raise Rejected(
+            f"the header is not {dialect.encoding}: {error.reason}"
+        ) from error
+    if "\0" in text:
+        raise Rejected(
+            f"the header holds NUL characters: the file is not {dialect.encoding}"
+        )
+    row = next(filter(None, dialect.reader(StringIO(text, newline=""))), [])
+    return tuple(name.strip() for name in row)

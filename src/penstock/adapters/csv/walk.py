@@ -1,0 +1,147 @@
+"""Walk through the signs of a file and know where its records end.
+
+The rules are those of Python's `csv` module: a quote opens a field only at its very
+start, two quotes within are one, and what follows the closing quote is plain text up to
+the next delimiter. So `5" pipe` opens nothing, and newlines within quotes end nothing.
+
+One regular expression passes any number of well-formed fields; Python itself acts on
+quotes in plain text only, and at the ends of what it is given.
+"""
+
+import re
+from enum import Enum, auto
+
+from penstock.adapters.csv.coding import Coding
+from penstock.adapters.csv.dialect import Dialect
+
+
+class Before(Enum):
+    """What a sign follows, outside of quotes."""
+
+    # here a quote opens a field
+    SEPARATOR = auto()
+    # here a quote is the second of two, and the field goes on
+    CLOSING_QUOTE = auto()
+    # here a quote is a character like any other
+    TEXT = auto()
+
+
+class Walk:
+    """A place in the signs of a file; it begins where a record does."""
+
+    def __init__(self, dialect: Dialect, *, line: int) -> None:
+        self.line = line
+        self.is_quoted = False
+        # the line of the quote that is open, if one is
+        self.opened_on = line
+        self._before = Before.SEPARATOR
+        self._quote = dialect.quote_sign
+        self._separators = f"{dialect.delimiter_sign}\r\n"
+        self._quoted, self._text, self._record = patterns(self._quote, self._separators)
+
+    def pass_by(self, signs: str, start: int, stop: int) -> None:
+        """Go on from start to stop, over any number of records."""
+        has_quotes = self._quote and signs.find(self._quote, start, stop) >= 0
+        if has_quotes or self.is_quoted:
+            self._go(self._text, signs, start, stop)
+        elif start < stop:
+            self._before = self._kind(signs[stop - 1])
+        self.line += count_lines(signs, start, stop)
+
+    def find_end(self, signs: str, start: int) -> int | None:
+        """Go on to the end of the record, and return where the next one begins.
+
+        Without an end, go on through all signs. A last carriage return is taken for
+        one, so signs that go on elsewhere must not be parted before a newline.
+        """
+        stop = self._go(self._record, signs, start, len(signs))
+        if stop == len(signs):
+            self.line += count_lines(signs, start, stop)
+            return None
+        end = stop + (2 if signs.startswith("\r\n", stop) else 1)
+        self.line += count_lines(signs, start, end)
+        self._before = Before.SEPARATOR
+        return end
+
+    def _go(self, passing: re.Pattern[str], signs: str, start: int, stop: int) -> int:
+        at = start + self._enter(signs, start, stop)
+        while at < stop:
+            if self.is_quoted:
+                at = end_of(self._quoted, signs, at, stop)
+                if at < stop:
+                    self.is_quoted = False
+                    self._before = Before.CLOSING_QUOTE
+                    at += 1
+                continue
+            passed = end_of(passing, signs, at, stop)
+            if passed == stop and signs[stop - 1] == self._quote:
+                # perhaps the first of two, so the field may be open: go into it
+                passed = end_of(passing, signs, at, stop - 1)
+            at = passed
+            if at == stop:
+                self._before = self._kind(signs[at - 1])
+            elif signs[at] != self._quote:
+                break
+            else:
+                # it opens what is not closed before the stop, or it is text
+                self.is_quoted = at > 0 and signs[at - 1] in self._separators
+                if self.is_quoted:
+                    self.opened_on = self.line + count_lines(signs, start, at)
+                self._before = Before.TEXT
+                at += 1
+        return at
+
+    def _enter(self, signs: str, start: int, stop: int) -> bool:
+        """Take a quote that means something because of what came before the start."""
+        if self.is_quoted or start == stop or signs[start] != self._quote:
+            return False
+        if self._before is Before.SEPARATOR:
+            self.opened_on = self.line
+        self.is_quoted = self._before is not Before.TEXT
+        return self.is_quoted
+
+    def _kind(self, passed: str) -> Before:
+        return Before.SEPARATOR if passed in self._separators else Before.TEXT
+
+
+def patterns(
+    quote: str | None, separators: str
+) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return what passes the inside of quotes, all well-formed text, and one record.
+
+    Every repeat is possessive, so each sign is tried once, whatever the file holds.
+    """
+    if quote is None:
+        never = re.compile(r"(?!)")
+        return never, never, re.compile(r"[^\r\n]*+")
+    sign = re.escape(quote)
+    inside = f"[^{sign}]*+(?:{sign}{sign}[^{sign}]*+)*+"
+    field = f"(?<=[{re.escape(separators)}]){sign}{inside}{sign}"
+    return (
+        re.compile(inside),
+        re.compile(f"[^{sign}]*+(?:{field}[^{sign}]*+)*+"),
+        re.compile(rf"[^{sign}\r\n]*+(?:{field}[^{sign}\r\n]*+)*+"),
+    )
+
+
+def end_of(pattern: re.Pattern[str], signs: str, start: int, stop: int) -> int:
+    found = pattern.match(signs, start, stop)
+    return start if found is None else found.end()
+
+
+def count_lines(signs: str, start: int, stop: int) -> int:
+    """Count the ends of lines, of whichever kind."""
+    lines = signs.count("\n", start, stop)
+    if signs.find("\r", start, stop) >= 0:
+        pairs = signs.count("\r\n", start, stop)
+        lines += signs.count("\r", start, stop) - pairs
+    return lines
+
+
+def whole_signs(raw: bytes, coding: Coding) -> tuple[str, int]:
+    """Return the signs of bytes that go on elsewhere, and the bytes that they take.
+
+    Half a sign is left out, and so is a last carriage return: a newline may follow.
+    """
+    signs = coding.signs(raw).removesuffix("\r")
+    return signs, coding.size_of_signs(signs)
