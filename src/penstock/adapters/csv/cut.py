@@ -1,0 +1,137 @@
+"""Cut a file into ranges of bytes that begin where records begin, in one pass."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from penstock.adapters.csv.coding import Coding
+from penstock.adapters.csv.head import Head
+from penstock.adapters.csv.stream import translated
+from penstock.adapters.csv.walk import Walk, whole_signs
+from penstock.errors import SourceUnavailable
+
+BLOCK = 1024 * 1024
+DIGEST = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Whole records: the bytes from start to end, and the number of the first line."""
+
+    start: int
+    # None: to the end of a packed file, which nobody knows before
+    end: int | None
+    line: int
+
+    def resume(self, *, start: int, line: int) -> Self:
+        """Return what is left of the range from there on."""
+        return replace(self, start=start, line=line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cuts:
+    """A file as it is: its ranges, its size, and the hash of its bytes."""
+
+    ranges: tuple[Range, ...]
+    size: int
+    fingerprint: str
+    # the line of a quote that is never closed
+    unclosed: int | None = None
+
+
+def cut(path: Path, head: Head, *, size: int, block: int = BLOCK) -> Cuts:
+    """Cut a file into ranges of about that size; a packed one stays whole.
+
+    A file whose last quote is not closed stays whole, too: nobody can tell which of its
+    newlines were meant to end a record.
+    """
+    with translated(path), path.open("rb", buffering=0) as file:
+        before = file.seek(0, 2), path.stat().st_mtime_ns
+        file.seek(0)
+        hashed = Hashed(file)
+        whole = Range(start=head.start, end=None, line=head.line)
+        if head.is_packed:
+            hashed.pass_by(None)
+            ranges, unclosed = [whole], None
+        else:
+            ranges, unclosed = cut_records(hashed, head, size=size, block=block)
+        after = hashed.size, path.stat().st_mtime_ns
+    if before != after:
+        raise SourceUnavailable(f"{path} was changed while it was read")
+    return Cuts(
+        ranges=tuple(ranges),
+        size=hashed.size,
+        fingerprint=hashed.digest.hexdigest(),
+        unclosed=unclosed,
+    )
+
+
+class Hashed:
+    """A file that is hashed as it is read, from the beginning to the end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = 0
+        self.digest = blake2b(digest_size=DIGEST)
+
+    def read(self, size: int) -> bytes:
+        block = self._file.read(size)
+        self.digest.update(block)
+        self.size += len(block)
+        return block
+
+    def pass_by(self, end: int | None) -> None:
+        """Read up to a place, or to the end."""
+        while end is None or self.size < end:
+            wanted = BLOCK if end is None else min(BLOCK, end - self.size)
+            if not self.read(wanted):
+                break
+
+
+def cut_records(
+    file: Hashed, head: Head, *, size: int, block: int
+) -> tuple[list[Range], int | None]:
+    """Return the ranges of a file, or all in one and the line of the open quote."""
+    coding = head.dialect.coding
+    walk = Walk(head.dialect, line=head.line)
+    whole = Range(start=head.start, end=None, line=head.line)
+    current, ranges = whole, []
+    file.pass_by(head.start)
+    # the byte that signs[at] begins with
+    byte = head.start
+    for signs in read_signs(file, coding, block):
+        at = 0
+        while at < len(signs):
+            aim = at + max(0, current.start + size - byte) // coding.unit
+            end = next_end(walk, signs, at, min(aim, len(signs)))
+            byte += coding.size_of_signs(signs[at:end])
+            at = len(signs) if end is None else end
+            if end is not None:
+                ranges.append(replace(current, end=byte))
+                current = Range(start=byte, end=None, line=walk.line)
+    if walk.is_quoted:
+        return [replace(whole, end=file.size)], walk.opened_on
+    if current.start < file.size:
+        ranges.append(replace(current, end=file.size))
+    return ranges, None
+
+
+def next_end(walk: Walk, signs: str, start: int, aim: int) -> int | None:
+    """Return the first end of a record behind the aim."""
+    if signs[aim - 1 : aim + 1] == "\r\n":
+        aim += 1
+    walk.pass_by(signs, start, aim)
+    return None if aim == len(signs) else walk.find_end(signs, aim)
+
+
+def read_signs(file: Hashed, coding: Coding, block: int) -> Iterator[str]:
+    """Yield the signs of what is left of a file, parting no end of a line."""
+    held = b""
+    while read := file.read(block):
+        raw = held + read
+        signs, size = whole_signs(raw, coding)
+        held = raw[size:]
+        yield signs
+    yield coding.signs(held)
