@@ -79,12 +79,10 @@ def records(text: str, dialect: Dialect, *, start: int = 0) -> Iterator[Expected
 def is_open(text: str, dialect: Dialect) -> bool:
     """Tell if a quote is open at the end: one more line would then be part of it."""
     lines = chain(StringIO(text, newline=""), ["more\n"])
-    *_, last = python_reader(lines, dialect)
-    return last != ["more"]
+    return ["more"] not in list(python_reader(lines, dialect))[-1:]
 
 
 def python_reader(lines: Iterable[str], dialect: Dialect):
-    quoting = csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL
-    return csv.reader(
-        lines, delimiter=dialect.delimiter, quotechar=dialect.quote, quoting=quoting
-    )
+    if dialect.quote is None:
+        return csv.reader(lines, delimiter=dialect.delimiter, quoting=csv.QUOTE_NONE)
+    return csv.reader(lines, delimiter=dialect.delimiter, quotechar=dialect.quote)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.adapters.csv import Chunk, Chunks, Cuts, Dialect, Flaw, Limits, cut
 from penstock.adapters.csv.head import Head
+from penstock.adapters.csv.stream import GZIP
 from tests.unit.csv.files import MARKS, Expected, headless, is_open, records, write
 
 SIGNS = ",;\t| ?^]-\\'\"a"
@@ -60,14 +61,12 @@ def dialects(draw) -> tuple[Dialect, bytes, str]:
 @st.composite
 def written_by_python(draw) -> Written:
     dialect, mark, odd = draw(dialects())
-    quoting = csv.QUOTE_NONE
     letters = f'ab \n\r{odd}{dialect.delimiter}{dialect.quote}"'
+    modes = st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC])
     if dialect.quote is None:
-        letters = "ab".replace(dialect.delimiter, "") + 'xé"'
-        letters = letters.replace(dialect.delimiter, "")
-    else:
-        modes = [csv.QUOTE_ALL, csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC]
-        quoting = draw(st.sampled_from(modes))
+        # nothing that would have to be quoted
+        letters = 'bxé"'.replace(dialect.delimiter, "")
+        modes = st.just(csv.QUOTE_NONE)
     table = draw(
         st.lists(st.lists(st.text(letters, max_size=6), min_size=2, max_size=4))
     )
@@ -76,11 +75,11 @@ def written_by_python(draw) -> Written:
         file,
         delimiter=dialect.delimiter,
         quotechar=dialect.quote,
-        quoting=quoting,
+        quoting=draw(modes),
         lineterminator=draw(st.sampled_from(["\n", "\r\n", "\r"])),
     )
     writer.writerows(table)
-    return Written(file.getvalue(), dialect, mark)
+    return marked(file.getvalue(), dialect, mark)
 
 
 @st.composite
@@ -89,7 +88,11 @@ def any_texts(draw) -> Written:
     often = [dialect.delimiter, dialect.quote or '"', "\n", "\r", "\r\n"]
     parts = st.sampled_from([*often, *often, "a", "b", *odd])
     text = "".join(draw(st.lists(parts, max_size=50)))
-    # without a mark of our own, this one would be taken for one
+    return marked(text, dialect, mark)
+
+
+def marked(text: str, dialect: Dialect, mark: bytes) -> Written:
+    # without a mark of its own, a file that begins like one is taken to have one
     return Written(text if mark else text.lstrip("\ufeff"), dialect, mark)
 
 
@@ -109,7 +112,7 @@ BAD_TIMES = Manner(size=1, block=1, limits=Limits(rows=1, bytes=1), stops=(True,
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("csv")
 
 
@@ -127,12 +130,10 @@ def test_a_file_cut_anywhere_gives_what_python_reads(folder, written, width, man
 
     assert cuts.size == len(written.raw)
     assert (cuts.unclosed is not None) == is_open(written.text, written.dialect)
-    bounds = [(each.start, each.end) for each in cuts.ranges]
-    assert all(start < end for start, end in bounds)
-    assert [head.start, *(end for _, end in bounds)] == [
-        *(start for start, _ in bounds),
-        len(written.raw),
-    ]
+    starts = [each.start for each in cuts.ranges]
+    ends = [each.end for each in cuts.ranges]
+    assert [*starts, len(written.raw)] == [head.start, *ends]
+    assert starts == sorted(set(starts))
     judge(chunks, written, width, manner.limits)
 
 
@@ -149,7 +150,7 @@ def test_a_packed_file_gives_the_same(folder, written, width, manner):
 
 
 @given(
-    st.binary(max_size=80) | st.text('a,"\n', max_size=40).map(str.encode),
+    st.binary(max_size=80).filter(lambda raw: not raw.startswith(GZIP)),
     st.sampled_from(["utf-8", "utf-16-le", "utf-16-be", "cp1252", "ascii"]),
     manners,
 )
@@ -162,9 +163,8 @@ def test_any_bytes_are_rows_bad_rows_or_empty_lines(folder, raw, encoding, manne
     chunks = read_with_stops(path, head, cuts, manner, 2)
 
     assert all(adds_up(chunk) for chunk in chunks)
-    assert sum(chunk.next_start - chunk.start for chunk in chunks) == (
-        len(raw) - head.start
-    )
+    sizes = [chunk.next_start - chunk.start for chunk in chunks]
+    assert head.start + sum(sizes) == len(raw)
     for chunk in chunks:
         for row, place in zip(chunk.rows, chunk.places(), strict=True):
             text = place.raw.decode(head.dialect.encoding)

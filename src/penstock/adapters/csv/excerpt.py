@@ -1,0 +1,88 @@
+"""Some text of a file, and what can be told of each record in it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from io import StringIO
+
+from penstock.adapters.csv.dialect import Dialect
+from penstock.adapters.csv.windows import Flaw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a record stands in its file, and its very bytes."""
+
+    line: int
+    offset: int
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRow:
+    """A record that is no row."""
+
+    place: Place
+    flaw: Flaw
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excerpt:
+    """Text that begins where a record does."""
+
+    raw: bytes
+    text: str
+    start: int
+    line: int
+    dialect: Dialect
+    width: int
+    # it could be decoded, and holds nothing that is never data
+    is_clean: bool
+
+    def records(self) -> Iterator[tuple[list[str], Place]]:
+        """Yield each record with its place."""
+        coding = self.dialect.coding
+        lines = StringIO(self.text, newline="")
+        reader = self.dialect.reader(lines)
+        at = byte = 0
+        line = self.line
+        for row in reader:
+            end = lines.tell()
+            is_last = end == len(self.text)
+            size = coding.size(self.text[at:end])
+            # half a character at the very end is no text, but part of the record
+            raw = self.raw[byte : None if is_last else byte + size]
+            yield row, Place(line=line, offset=self.start + byte, raw=raw)
+            at, byte, line = end, byte + size, self.line + reader.line_num
+
+    def flaw(self, row: list[str], place: Place) -> tuple[Flaw, str] | None:
+        """Say why a record is no row; None if it is one."""
+        if not self.is_clean:
+            coding = self.dialect.coding
+            try:
+                text = place.raw.decode(coding.name)
+            except UnicodeDecodeError as error:
+                byte = place.raw[error.start]
+                at = place.offset + error.start
+                told = f"byte 0x{byte:02x} at offset {at} is not {coding.name}"
+                return Flaw.UNDECODABLE, told
+            if "\0" in text:
+                at = place.offset + coding.size(text[: text.index("\0")])
+                return Flaw.NUL, f"a NUL character stands at offset {at}"
+        if fits(row, self.width):
+            return None
+        counted = f"{len(row)} values, but the file has {self.width} columns"
+        is_short = len(row) < self.width
+        return (Flaw.TOO_FEW_VALUES if is_short else Flaw.TOO_MANY_VALUES), counted
+
+    def without_last(self) -> tuple["Excerpt", int]:
+        """Return the excerpt without its last record, and the line of that."""
+        *_, (_, last) = self.records()
+        raw = self.raw[: last.offset - self.start]
+        text = self.dialect.coding.decode_leniently(raw)
+        return replace(self, raw=raw, text=text), last.line
+
+
+def fits(row: list[str], width: int) -> bool:
+    """Tell if a row has a value for each column; a trailing delimiter adds nothing."""
+    return len(row) == width or (len(row) == width + 1 and not row[-1])

@@ -1,0 +1,131 @@
+import codecs
+
+import pytest
+
+from penstock.adapters.csv import Declared, Dialect
+from penstock.adapters.csv.coding import coding_of
+from penstock.adapters.csv.dialect import detect
+from penstock.errors import Misconfigured
+
+
+def found(sample: bytes, *, is_whole: bool = True, **declared):
+    return detect(sample, Declared(**declared), is_whole=is_whole)
+
+
+@pytest.mark.parametrize(
+    ("mark", "codec"),
+    [
+        (codecs.BOM_UTF8, "utf-8"),
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+    ],
+)
+def test_a_byte_order_mark_names_the_encoding(mark, codec):
+    detected = found(mark + "uid;né\n1;2\n".encode(codec))
+
+    assert detected.mark == len(mark)
+    assert detected.dialect == Dialect(delimiter=";", encoding=codec)
+
+
+def test_a_byte_order_mark_counts_more_than_what_was_declared():
+    detected = found(codecs.BOM_UTF8 + b"a,b\n", encoding="cp1252")
+
+    assert detected.dialect.encoding == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("sample", "encoding"),
+    [
+        (b"uid,name\n", "utf-8"),
+        ("uid,Müller\n".encode(), "utf-8"),
+        ("uid,Müller\n".encode("cp1252"), "cp1252"),
+        ("uid,100 €\n".encode("cp1252"), "cp1252"),
+        # bytes that cp1252 does not know
+        (b"uid,M\xfcller\x81\n", "iso8859-1"),
+        # one broken byte among many whole characters
+        ("äöüäöü".encode() + b"\xff", "utf-8"),
+    ],
+)
+def test_an_encoding_that_is_not_declared_is_found(sample, encoding):
+    detected = found(sample, delimiter=",")
+
+    assert detected.dialect.encoding == encoding
+    assert bool(detected.guesses) == (encoding != "utf-8")
+
+
+def test_a_character_that_goes_on_behind_the_sample_is_not_broken():
+    cut_off = "a,é".encode()[:-1]
+
+    assert found(cut_off, is_whole=False).dialect.encoding == "utf-8"
+    assert found(cut_off, is_whole=True).dialect.encoding == "cp1252"
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("a,b\n1,2\n", ","),
+        ("a;b\n1;2\n", ";"),
+        ("a\tb\n1\t2\n", "\t"),
+        ("a|b\n1|2\n", "|"),
+        ("a;b;c\n1,5;2,5;3,5\n2,5;3,5;4,5\n", ";"),
+        ("a;b\n1;Smith, John\n2;Ng, Ann\n", ";"),
+        ('a;b\n"1,1,1";"x\n,\n"\n"2,2,2";y\n', ";"),
+        ("uid\n1\n2\n", ","),
+        ("", ","),
+    ],
+)
+def test_the_delimiter_is_the_one_that_cuts_evenly(text, delimiter):
+    assert found(text.encode()).dialect.delimiter == delimiter
+
+
+def test_a_record_that_goes_on_behind_the_sample_is_not_judged():
+    sample = b"a;b\n1;2\n3;4\n5,,,,,,"
+
+    assert found(sample, is_whole=False).dialect.delimiter == ";"
+
+
+def test_a_guess_is_told():
+    assert found(b"a;b\n").guesses == ("delimiter ';' is a guess by the first records",)
+    assert found(b"a;b\n", delimiter=";").guesses == ()
+
+
+@pytest.mark.parametrize(
+    "encoding", ["gbk", "shift_jis", "utf-7", "utf-32", "iso2022_jp", "hz", "cp037"]
+)
+def test_an_encoding_whose_records_cannot_be_found_is_refused(encoding):
+    with pytest.raises(Misconfigured, match="is not supported\nconvert"):
+        coding_of(encoding)
+
+
+@pytest.mark.parametrize("encoding", ["utf-9", "hex", "rot13", ""])
+def test_an_encoding_that_nobody_knows_is_refused(encoding):
+    with pytest.raises(Misconfigured, match="is not known"):
+        coding_of(encoding)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "iso8859-15", "cp1250", "koi8-r"])
+def test_every_encoding_of_one_byte_a_character_is_read(encoding):
+    assert coding_of(encoding).is_single
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delimiter": ""},
+        {"delimiter": "::"},
+        {"delimiter": "\n"},
+        {"delimiter": "\0"},
+        {"delimiter": "§"},
+        {"delimiter": "€", "encoding": "latin-1"},
+        {"quote": "\r"},
+        {"quote": ","},
+    ],
+)
+def test_what_cannot_delimit_or_quote_is_refused(wrong):
+    with pytest.raises(Misconfigured):
+        Dialect(**wrong)
+
+
+def test_one_byte_in_its_own_encoding_may_delimit():
+    assert Dialect(delimiter="§", encoding="cp1252").delimiter_sign == "§"
+    assert Dialect(delimiter="€", encoding="cp1252").delimiter_sign == "\x80"

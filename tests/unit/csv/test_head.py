@@ -1,0 +1,117 @@
+import gzip
+import os
+
+import pytest
+
+from penstock.adapters.csv import Declared, Limits, check_columns, cut, read_head
+from penstock.errors import Misconfigured, Rejected
+from tests.unit.csv.files import write
+
+COMMA = Declared(delimiter=",", encoding="utf-8")
+
+
+def head_of(tmp_path, content, declared=COMMA, **limits):
+    path = write(tmp_path / "file.csv", content)
+    return read_head(path, declared, limits=Limits(**limits))
+
+
+def test_names_are_trimmed_and_keep_their_case(tmp_path):
+    head = head_of(tmp_path, ' uid ,"Full\nName",\u00a0Región\r\n1,2,3\r\n')
+
+    assert head.names == ("uid", "Full\nName", "Región")
+    assert (head.start, head.line) == (29, 3)
+
+
+def test_empty_lines_before_the_header_are_passed_over(tmp_path):
+    head = head_of(tmp_path, "\n\r\n\ruid,name\n1,2\n")
+
+    assert head.names == ("uid", "name")
+    assert (head.start, head.line) == (13, 5)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf"])
+def test_an_empty_file_has_no_columns(tmp_path, content):
+    head = head_of(tmp_path, content)
+
+    assert head.names == ()
+    assert head.start == len(content)
+    assert check_columns(head.names, ["uid"]).problems == (
+        "the file has no columns: it is empty",
+    )
+
+
+def test_a_header_alone_is_no_range(tmp_path):
+    path = write(tmp_path / "file.csv", "uid,name")
+
+    head = read_head(path, COMMA)
+
+    assert head.names == ("uid", "name")
+    assert cut(path, head, size=1).ranges == ()
+
+
+def test_without_a_header_the_names_are_the_declared_ones(tmp_path):
+    declared = Declared(header=False, columns=("uid", "name"), encoding="utf-8")
+
+    head = head_of(tmp_path, b"\xef\xbb\xbf1;2\n", declared)
+
+    assert head.names == ("uid", "name")
+    assert (head.start, head.line) == (3, 1)
+    assert head.dialect.delimiter == ";"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'uid,"name\n1,2\n', "a quote on line 1 is not closed"),
+        (b"uid,n\xffme\n1,2\n", "the header is not utf-8"),
+        ("uid,name\n".encode("utf-16-le"), "NUL characters: the file is not utf-8"),
+        (b"x" * 100, "the header is longer than 50 bytes"),
+        (b"x" * 49 + b"\r\n", "the header is longer than 50 bytes"),
+        (gzip.compress(b"uid,name\n1,2\n")[:-9], "is not whole gzip"),
+    ],
+)
+def test_a_header_that_cannot_be_read_is_refused(tmp_path, content, reason):
+    with pytest.raises(Rejected, match=reason):
+        head_of(tmp_path, content, record=50)
+
+
+def test_what_is_no_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    for name, reason in [
+        ("missing.csv", "No such file"),
+        ("pipe", "is not a regular file"),
+        (".", "is not a regular file"),
+    ]:
+        with pytest.raises(Misconfigured, match=reason):
+            read_head(tmp_path / name, COMMA)
+
+
+def test_a_header_that_has_all_columns_is_right():
+    check = check_columns(["uid", "name"], ["name", "uid"])
+
+    assert (check.problems, check.remarks) == ((), ())
+
+
+def test_a_missing_column_is_told_with_the_one_that_may_be_meant():
+    check = check_columns(["UID", "nmae", "x"], ["uid", "name", "region"])
+
+    assert check.problems == (
+        "column 'uid' is missing; did you mean 'UID'?",
+        "column 'name' is missing; did you mean 'nmae'?",
+        "column 'region' is missing",
+    )
+
+
+def test_a_wanted_column_that_is_there_twice_is_a_problem():
+    check = check_columns(["uid", "note", "uid", "note"], ["uid"])
+
+    assert check.problems == ("column 'uid' is there 2 times: 1, 3",)
+    assert check.remarks == ("column 'note' is not declared",)
+
+
+def test_columns_without_a_name_are_remarked():
+    check = check_columns(["", "uid", ""], ["uid"])
+
+    assert check.problems == ()
+    assert check.remarks == ("column 1, 3 has no name",)

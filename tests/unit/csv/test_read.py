@@ -1,0 +1,283 @@
+import csv
+import gzip
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from penstock.adapters.csv import Chunks, Dialect, Flaw, Limits, Range, cut
+from penstock.errors import Misconfigured, Rejected
+from tests.unit.csv.files import flaws, headless, read, rows, write
+
+MEGABYTE = 1024 * 1024
+
+
+def read_text(tmp_path, content, *, width=2, limits=None, **declared):
+    path = write(tmp_path / "file.csv", content)
+    return read(path, width=width, limits=limits, **declared)
+
+
+def only(chunks):
+    (chunk,) = chunks
+    return chunk
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("1,2\n3,4", [["1", "2"], ["3", "4"]]),
+        ("1,2\r\n3,4\r\n", [["1", "2"], ["3", "4"]]),
+        ("1,2\r3,4\r", [["1", "2"], ["3", "4"]]),
+        ('1,"a,b"\n', [["1", "a,b"]]),
+        ('1,""\n"",2\n', [["1", ""], ["", "2"]]),
+        ('1,"a ""b"""\n', [["1", 'a "b"']]),
+        ('1,"a\r\nb\n\nc"\r\n', [["1", "a\r\nb\n\nc"]]),
+        ('1,5" pipe\n2,b\n', [["1", '5" pipe'], ["2", "b"]]),
+        ('1,"a"b"c\n', [["1", 'ab"c']]),
+        ('1,"{""k"": [""v""]}"\n', [["1", '{"k": ["v"]}']]),
+        ("1, ʤ 中𝄞\n", [["1", " ʤ 中𝄞"]]),
+        ("1,a\x0bb\x85c\u2028d\n", [["1", "a\x0bb\x85c\u2028d"]]),
+        (",\n", [["", ""]]),
+    ],
+)
+def test_what_is_well_formed_is_read(tmp_path, content, expected):
+    chunk = only(read_text(tmp_path, content))
+
+    assert chunk.rows == expected
+    assert (chunk.bad, chunk.skipped) == ([], 0)
+
+
+def test_empty_lines_are_skipped_and_counted(tmp_path):
+    chunk = only(read_text(tmp_path, "\n1,a\n\r\n\r2,b\n\n"))
+
+    assert chunk.rows == [["1", "a"], ["2", "b"]]
+    assert (chunk.seen, chunk.skipped) == (6, 4)
+    assert [place.line for place in chunk.places()] == [2, 5]
+
+
+def test_a_trailing_delimiter_adds_no_value(tmp_path):
+    chunk = only(read_text(tmp_path, "1,a,\n2,b\n3,,\n"))
+
+    assert chunk.rows == [["1", "a"], ["2", "b"], ["3", ""]]
+    assert chunk.bad == []
+
+
+def test_rows_with_too_few_or_too_many_values_are_bad(tmp_path):
+    chunk = only(read_text(tmp_path, '1,a\n2\n3,"b\nc",x\n4,d,,\n5,e\n'))
+
+    assert chunk.rows == [["1", "a"], ["5", "e"]]
+    assert flaws([chunk]) == [
+        (2, Flaw.TOO_FEW_VALUES),
+        (3, Flaw.TOO_MANY_VALUES),
+        (5, Flaw.TOO_MANY_VALUES),
+    ]
+    first, second, _ = chunk.bad
+    assert first.detail == "1 values, but the file has 2 columns"
+    assert (second.place.offset, second.place.raw) == (6, b'3,"b\nc",x\n')
+    assert [place.line for place in chunk.places()] == [1, 6]
+
+
+def test_bytes_that_cannot_be_decoded_make_one_row_bad(tmp_path):
+    chunk = only(read_text(tmp_path, b"1,\xc3\xa9\n2,\xc3\xa9\xe9\n3,c\n"))
+
+    assert chunk.rows == [["1", "é"], ["3", "c"]]
+    (bad,) = chunk.bad
+    assert (bad.flaw, bad.place.line) == (Flaw.UNDECODABLE, 2)
+    assert bad.detail == "byte 0xe9 at offset 9 is not utf-8"
+    assert bad.place.raw == b"2,\xc3\xa9\xe9\n"
+
+
+def test_half_a_character_of_utf_16_makes_the_last_row_bad(tmp_path):
+    raw = b"\xff\xfe" + "1,a\n2,b".encode("utf-16-le") + b"\x00"
+
+    chunk = only(read_text(tmp_path, raw))
+
+    assert chunk.rows == [["1", "a"]]
+    (bad,) = chunk.bad
+    assert (bad.flaw, bad.place.line, bad.place.offset) == (Flaw.UNDECODABLE, 2, 10)
+    assert bad.place.raw == "2,b".encode("utf-16-le") + b"\x00"
+    assert chunk.next_start == len(raw)
+
+
+def test_half_a_surrogate_pair_makes_its_row_bad(tmp_path):
+    raw = b"\xff\xfe" + "1,\ud834\n2,b\n".encode("utf-16-le", "surrogatepass")
+
+    chunk = only(read_text(tmp_path, raw))
+
+    assert chunk.rows == [["2", "b"]]
+    assert flaws([chunk]) == [(1, Flaw.UNDECODABLE)]
+
+
+def test_a_nul_makes_its_row_bad(tmp_path):
+    chunk = only(read_text(tmp_path, "1,é\n2,é\0\n3,c\n"))
+
+    assert chunk.rows == [["1", "é"], ["3", "c"]]
+    (bad,) = chunk.bad
+    assert (bad.flaw, bad.place.line) == (Flaw.NUL, 2)
+    assert bad.detail == "a NUL character stands at offset 9"
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_record_that_is_too_long_is_one_bad_row(tmp_path, quote):
+    long = f"2,{quote}{'x' * 40}{quote}\n"
+
+    chunks = read_text(
+        tmp_path, f"1,a\n{long}3,c\n", limits=Limits(record=30, bytes=10)
+    )
+
+    assert rows(chunks) == [["1", "a"], ["3", "c"]]
+    assert flaws(chunks) == [(2, Flaw.TOO_LONG)]
+    (bad,) = [bad for chunk in chunks for bad in chunk.bad]
+    assert bad.detail.startswith(
+        f"the record has {len(long)} bytes, of 30 that are allowed"
+    )
+    assert bad.place.raw == long.encode()[:30]
+
+
+def test_a_record_may_be_as_long_as_the_limit(tmp_path):
+    content = "1,aaa\r2,bbb\r\n3,bbb\n4,b"
+
+    chunks = read_text(tmp_path, content, limits=Limits(record=6, bytes=6))
+
+    assert rows(chunks) == [["1", "aaa"], ["3", "bbb"], ["4", "b"]]
+    assert flaws(chunks) == [(2, Flaw.TOO_LONG)]
+
+
+def test_a_quote_that_is_never_closed_is_one_bad_row(tmp_path):
+    chunks = read_text(tmp_path, '1,a\n2,"b\n3,c\n4,d\n')
+
+    assert rows(chunks) == [["1", "a"]]
+    assert flaws(chunks) == [(2, Flaw.UNCLOSED_QUOTE)]
+    assert chunks[-1].bad[0].detail == "the quote on line 2 is never closed"
+
+
+def test_a_quote_that_is_closed_much_later_is_told(tmp_path):
+    limits = Limits(record=12, bytes=12)
+
+    chunks = read_text(tmp_path, '1,a\n2,"b\n3,c\n4,d\n5,e\n"\n6,f\n', limits=limits)
+
+    assert rows(chunks) == [["1", "a"], ["6", "f"]]
+    (bad,) = [bad for chunk in chunks for bad in chunk.bad]
+    assert bad.detail.endswith("; is a quote on line 2 not closed?")
+
+
+@pytest.mark.parametrize("content", [b"x", b'"', b'"\n', b"x,", b"\r", b"\0"])
+def test_a_giant_record_is_read_in_bounded_memory(tmp_path, content):
+    path = write(tmp_path / "file.csv", b"1,a\n" + content * (2 * MEGABYTE))
+    part = Range(start=0, end=path.stat().st_size, line=1)
+    limits = Limits(record=32 * 1024, bytes=32 * 1024, rows=100)
+    chunks = Chunks(path, Dialect(), part, width=2, limits=limits)
+
+    tracemalloc.start()
+    counts = [
+        (chunk.seen, len(chunk.rows) + len(chunk.bad) + chunk.skipped)
+        for chunk in islice(chunks, 500)
+    ]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert len(counts) > 1
+    assert all(seen == told for seen, told in counts)
+    assert peak < MEGABYTE
+
+
+def test_chunks_are_bounded_in_rows_and_bytes(tmp_path):
+    content = "".join(f"{number},{'x' * 10}\n" for number in range(1000))
+
+    by_rows = read_text(tmp_path, content, limits=Limits(rows=300))
+    by_bytes = read_text(tmp_path, content, limits=Limits(bytes=500))
+
+    assert [len(chunk.rows) for chunk in by_rows] == [250] * 4
+    assert max(chunk.next_start - chunk.start for chunk in by_bytes) <= 500
+    assert rows(by_rows) == rows(by_bytes)
+
+
+def test_reading_goes_on_where_a_chunk_ended(tmp_path):
+    path = write(tmp_path / "file.csv", '1,"a\nb"\n2,é\n3,c\n4,d\n')
+    head = headless(path, 2)
+    (part,) = cut(path, head, size=1000).ranges
+    limits = Limits(rows=2)
+
+    first = next(iter(Chunks(path, head.dialect, part, width=2, limits=limits)))
+    rest = part.resume(start=first.next_start, line=first.next_line)
+    chunks = list(Chunks(path, head.dialect, rest, width=2, limits=limits))
+
+    assert first.rows == [["1", "a\nb"], ["2", "é"]]
+    assert (rest.start, rest.line) == (13, 4)
+    assert rows(chunks) == [["3", "c"], ["4", "d"]]
+    assert [place.line for place in chunks[0].places()] == [4, 5]
+
+
+def test_a_packed_file_of_several_members_is_read(tmp_path):
+    raw = gzip.compress(b"1,a\n2,") + gzip.compress(b"b\n3,c\n")
+
+    assert rows(read_text(tmp_path, raw)) == [["1", "a"], ["2", "b"], ["3", "c"]]
+
+
+def test_a_packed_file_that_unpacks_to_too_much_is_refused(tmp_path):
+    bomb = gzip.compress(b"1,a\n" * MEGABYTE)
+    path = write(tmp_path / "bomb.gz", bomb)
+    limits = Limits(unpacked=2 * MEGABYTE)
+
+    tracemalloc.start()
+    with pytest.raises(Rejected, match="unpacks to more than 2097152 bytes"):
+        read(path, width=2, limits=limits)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 100 * MEGABYTE
+
+
+@pytest.mark.parametrize("end", [b"", b"wrong sum"])
+def test_a_packed_file_that_is_damaged_is_refused(tmp_path, end):
+    path = write(tmp_path / "file.gz", gzip.compress(b"1,a\n" * MEGABYTE))
+    head = headless(path, 2)
+    (part,) = cut(path, head, size=100).ranges
+    path.write_bytes(path.read_bytes()[:-8] + end)
+
+    with pytest.raises(Rejected, match="is not whole gzip"):
+        list(Chunks(path, head.dialect, part, width=2))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_that_became_shorter_is_no_shorter_range(tmp_path, pack):
+    path = write(tmp_path / "file.csv", pack(b"1,a\n" * 100))
+    head = headless(path, 2)
+    (part,) = cut(path, head, size=1000).ranges
+    path.write_bytes(pack(b"1,a\n" * 50))
+    left = part.resume(start=300, line=76)
+
+    with pytest.raises(Rejected, match="it was changed after it was"):
+        list(Chunks(path, head.dialect, left, width=2))
+
+
+def test_a_file_that_is_gone_is_told(tmp_path):
+    path = write(tmp_path / "file.csv", b"1,a\n")
+    head = headless(path, 2)
+    path.unlink()
+
+    with pytest.raises(Misconfigured, match="No such file"):
+        list(Chunks(path, head.dialect, Range(start=0, end=4, line=1), width=2))
+
+
+def test_long_fields_are_read_by_many_threads_at_once(tmp_path):
+    csv.field_size_limit(131_072)
+    long = "x" * 200_000
+    path = write(tmp_path / "file.csv", f"1,{long}\n" * 3)
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: rows(read(path, width=2)), range(12)))
+
+    assert found == [[["1", long]] * 3] * 12
+
+
+def test_a_range_can_be_read_again(tmp_path):
+    path = write(tmp_path / "file.csv", b"1,a\n2,b\n")
+    head = headless(path, 2)
+    chunks = Chunks(path, head.dialect, Range(start=0, end=8, line=1), width=2)
+
+    assert [replace(chunk, excerpt=None) for chunk in chunks] == [
+        replace(chunk, excerpt=None) for chunk in chunks
+    ]
