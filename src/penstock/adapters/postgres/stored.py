@@ -63,18 +63,16 @@ class StoredTable(sql.Table):
     def _insert(self, sheet: Sheet, page: dict[str, object]) -> Merged | None:
         """Store a page as it is where the one before was new as a whole.
 
-        It is two thirds of the work of comparing first. A row that is known takes all
-        of it back. Keys are unique within a partition only, so there it cannot be told.
+        It is two thirds of the work of comparing first. If a row is known, everything
+        begins anew. Keys are unique within a partition only, so there it cannot tell.
         """
         if not self.of.grows or self.of.dataset.partition is not None:
             return None
-        self._execute("savepoint page")
         try:
             self._execute(self.of.insert, **page)
-        except postgres.UniqueViolation:
-            self._execute("rollback to savepoint page")
+        except postgres.UniqueViolation as error:
             self.of.grows = False
-            return None
+            raise postgres.SerializationFailure("not all rows are new") from error
         return Merged(created=sheet.keys)
 
     def _compare(self, sheet: Sheet, page: dict[str, object]) -> Merged:

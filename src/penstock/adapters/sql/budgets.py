@@ -1,6 +1,8 @@
 """Budgets in the database itself, shared by all processes that reach it."""
 
 from datetime import timedelta
+from math import inf
+from time import monotonic
 
 from typing_extensions import override
 
@@ -13,6 +15,7 @@ from penstock.adapters.sql.usage import (
     shifted,
 )
 from penstock.domain.budget import (
+    LATEST_USE,
     LONGEST_REST,
     Budget,
     BudgetState,
@@ -37,6 +40,8 @@ class SqlBudgets(LastingBudgets):
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # budgets without a limit that were open, and when
+        self._open: dict[str, float] = {}
 
     @override
     def take(self, budget: Budget, *, longest: timedelta) -> Grant:
@@ -91,6 +96,7 @@ class SqlBudgets(LastingBudgets):
             transaction.execute("close_budget", name=budget, until=until, reason=reason)
 
         self._database.write(work)
+        self._open.pop(budget, None)
 
     @override
     def stop(self, budget: str, *, reason: str) -> None:
@@ -99,6 +105,7 @@ class SqlBudgets(LastingBudgets):
             transaction.execute("stop_budget", name=budget, reason=reason)
 
         self._database.write(work)
+        self._open.pop(budget, None)
 
     @override
     def open(self, budget: str) -> None:
@@ -157,15 +164,23 @@ class SqlBudgets(LastingBudgets):
 
     def _look_only(self, budget: Budget, longest: timedelta) -> Grant:
         """Grant a token where none are counted: it can only be closed or stopped."""
+        now = monotonic()
+        free = reserve(budget, Usage(), now=UNCOUNTED)[1]
+        # a token may be used so late, and so may a look
+        if now - self._open.get(budget.name, -inf) < LATEST_USE.total_seconds():
+            return free
         row = self._look(budget.name)
         if row is None:
-            return reserve(budget, Usage(), now=UNCOUNTED)[1]
+            self._open[budget.name] = now
+            return free
         refuse_stopped(row, budget.name)
         _, grant = reserve(
             budget, Usage(), now=row["now"], not_before=row["closed_until"]
         )
         if grant.wait > longest:
             raise BudgetClosed(budget.name, wait=grant.wait)
+        if not grant.wait:
+            self._open[budget.name] = now
         return grant
 
     def _look(self, name: str) -> Row | None:
