@@ -75,9 +75,8 @@ class Mapper:
         keys = [*zip(*(columns[index] for index in self._key), strict=True)]
         hashed = list(columns)
         for place in self._dates:
-            hashed[place] = [*map(plain_time, columns[place])]
-        digests = [*map(digest_of, zip(*hashed, strict=True))]
-        return Sheet(keys, columns, digests)
+            hashed[place] = plain_times(columns[place])
+        return Sheet(keys, columns, digests_of(zip(*hashed, strict=True)))
 
     def reject(
         self, row: Row, reason: Reason, detail: str, *, field: str | None = None
@@ -147,10 +146,26 @@ def plain_time(value: Any) -> object:
     return value
 
 
+def plain_times(column: Sequence[Any]) -> Sequence[object]:
+    """Return what `plain_time` gives for each, at half the cost where all are times."""
+    if set(map(type, column)) == {datetime}:
+        return [(value - EPOCH) // MICROSECOND for value in column]
+    return [*map(plain_time, column)]
+
+
 def digest_of(values: tuple[Any, ...]) -> bytes:
-    """Hash plain values.
+    """Hash plain values."""
+    return digests_of([values])[0]
+
+
+def digests_of(rows: Iterable[tuple[Any, ...]]) -> list[bytes]:
+    """Hash rows of plain values.
 
     Written by `marshal` in the old form that depends on nothing but the values: it is
     an eighth of the cost of JSON, and hashing is what a record costs most.
     """
-    return blake2b(marshal.dumps(values, PLAIN_FORM), digest_size=DIGEST_BYTES).digest()
+    dumps = marshal.dumps
+    return [
+        blake2b(dumps(row, PLAIN_FORM), digest_size=DIGEST_BYTES).digest()
+        for row in rows
+    ]

@@ -78,10 +78,11 @@ class Sheet(Sequence[Record]):
 
     def by_key(self) -> "Sheet":
         """Return the same records in the order of their keys."""
-        # the records of a page are in order already where they come by key
         keys: Sequence[Any] = self.keys
-        order = sorted(range(len(keys)), key=keys.__getitem__)
-        return self if order == [*range(len(keys))] else self.at(order)
+        # the records of a page are in order already where they come by key
+        if sorted(keys) == list(keys):
+            return self
+        return self.at(sorted(range(len(keys)), key=keys.__getitem__))
 
     @override
     def __len__(self) -> int:
