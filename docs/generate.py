@@ -47,6 +47,7 @@ from penstock.settings.declared_field import FieldTable
 from penstock.settings.declared_source import (
     BasicTable,
     BearerTable,
+    CsvTable,
     OAuth2Table,
     PageSizeTable,
     PagesTable,
@@ -72,6 +73,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "datasets.NAME.source.auth (bearer)": BearerTable,
     "datasets.NAME.source.auth (basic)": BasicTable,
     "datasets.NAME.source.auth (oauth2)": OAuth2Table,
+    "datasets.NAME.source (csv)": CsvTable,
     "datasets.NAME.shards.NAME (list)": ListTable,
     "datasets.NAME.shards.NAME.values": ValuesTable,
     "datasets.NAME.shards.NAME (time)": TimeTable,

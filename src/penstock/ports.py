@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
+from penstock.domain.axes import FileAxis
 from penstock.domain.budget import Budget, BudgetState, Grant, Usage
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import Event
@@ -42,6 +43,8 @@ Emit: TypeAlias = Callable[[Event], None]
 Declarations: TypeAlias = Mapping[str, str]
 # removes what must not be shown from a text
 Redact: TypeAlias = Callable[[str], str]
+# looks at the files of a dataset, and says where they can be cut
+Survey: TypeAlias = Callable[[Dataset], FileAxis]
 # a digest of an answer -> what is known of it
 Recall: TypeAlias = Callable[[bytes], Memo | None]
 
@@ -613,4 +616,5 @@ __all__ = [
     "Schema",
     "Source",
     "Stores",
+    "Survey",
 ]

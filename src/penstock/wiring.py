@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock import __version__
+from penstock.adapters.csv.source import CsvPages
+from penstock.adapters.csv.survey import FileSurvey
 from penstock.adapters.http.client import Client
 from penstock.adapters.http.source import HttpPages
 from penstock.adapters.sql.stores import Limiter, stores_of
@@ -25,6 +27,7 @@ from penstock.adapters.telemetry.log import log_events
 from penstock.domain.budget import Budget, without_limit
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import WorkerId
+from penstock.domain.source import CsvSource
 from penstock.errors import Misconfigured
 from penstock.flow.audit import Audit
 from penstock.flow.claims import Claims, Worker
@@ -62,6 +65,7 @@ class Penstock:
             datasets=self.settings.datasets,
             imports=self.stores.imports,
             records=self.stores.records,
+            survey=FileSurvey(self.emit),
             emit=self.emit,
         )
 
@@ -123,6 +127,8 @@ class Penstock:
         ]
 
     def source(self, dataset: Dataset) -> Source:
+        if isinstance(dataset.source, CsvSource):
+            return CsvPages(dataset)
         return HttpPages(
             dataset,
             stop_on=self.budget(dataset).stop_on,

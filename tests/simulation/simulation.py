@@ -11,6 +11,7 @@ from typing_extensions import override
 from penstock.adapters.sql.stores import stores_of
 from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.schema import SqliteSchema
+from penstock.domain.axes import FileAxis
 from penstock.domain.events import Event, WorkerFailed
 from penstock.domain.job import Import, ImportStatus, JobStatus, Mode, WorkerId
 from penstock.domain.scope import Scope
@@ -186,6 +187,7 @@ class Simulation:
             datasets={self.dataset.name: self.dataset},
             imports=stores.imports,
             records=stores.records,
+            survey=lambda _: FileAxis(),
             emit=self.emit,
         )
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.adapters.sqlite.database import Database
-from penstock.domain.axes import ListAxis, RangeAxis, TimeAxis, ValuesFrom
+from penstock.domain.axes import FileAxis, ListAxis, RangeAxis, TimeAxis, ValuesFrom
 from penstock.domain.dataset import Dataset, Delta, Missing, WhenMissing
 from penstock.domain.job import ImportStatus, Mode
 from penstock.domain.scope import Scope
@@ -53,6 +53,7 @@ def planner(stores, *datasets: Dataset) -> Plan:
         datasets={each.name: each for each in datasets},
         imports=stores.imports,
         records=stores.records,
+        survey=lambda _: FileAxis(),
         emit=lambda _: None,
     )
 

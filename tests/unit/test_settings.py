@@ -314,8 +314,8 @@ BAD_KEYS = {
     ),
     "no rate": ("[budgets.b]\nrate = []", "budgets.b.rate: must have at least 1"),
     "csv": (
-        "[datasets.r.source]\ntype = 'csv'\nfiles = 'x'",
-        "datasets.r.source.type: 'csv' is not supported in this version",
+        "[datasets.r.source]\ntype = 'csv'\nfile = 'x'",
+        "datasets.r.source.file: unknown key; did you mean 'files'?",
     ),
     "schedules": ("[schedules.x]", "schedules: not supported in this version"),
     "auth": ("[auth]", "auth: not supported in this version"),
@@ -561,7 +561,7 @@ BAD_FIELDS = {
     "top": ("x = ''", "x.path: '' is the whole record"),
     "format": ("x = { type='date', format='%Q' }", "x.format: is not a form"),
     "shape": ("x = 5", "x: must be a table, not a whole number"),
-    "column": ("x = { column='a' }", "x.column: not supported in this version"),
+    "column": ("x = { column='a' }", "x.column: is for csv; give 'path'"),
     "name": ("X = 'a'", "fields.X: is no name"),
 }
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeAlias
 
-from penstock.domain.parts import Choice, Part, Span, Tile, Window
+from penstock.domain.parts import Choice, Part, Slice, Span, Tile, Window
 from penstock.domain.source import Path
 from penstock.domain.text import (
     in_utc,
@@ -269,7 +269,38 @@ class BboxAxis:
         return {name: edges[edge] for edge, name in self.send.items()}
 
 
-Axis: TypeAlias = ListAxis | TimeAxis | RangeAxis | BboxAxis
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileAxis:
+    """The files of a dataset, cut where rows begin; only a look at them tells where."""
+
+    name: str = "file"
+    slices: tuple[Slice, ...] = ()
+
+    @property
+    def checked(self) -> tuple[Path, ...]:
+        return ()
+
+    def parts(self, bounds: Bounds) -> Iterator[Slice]:
+        del bounds
+        yield from self.slices
+
+    def parse(self, text: str) -> Slice:
+        return Slice.parse(text)
+
+    def cut(self, part: Part) -> tuple[Part, ...]:
+        del part
+        return ()
+
+    def is_small(self, part: Part) -> bool:
+        del part
+        return True
+
+    def parameters(self, part: Part) -> Mapping[str, str]:
+        del part
+        return {}
+
+
+Axis: TypeAlias = ListAxis | TimeAxis | RangeAxis | BboxAxis | FileAxis
 
 
 def steps(

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from penstock.domain.casts import (
     LARGEST_INT,
     SMALLEST_INT,
+    BadValue,
     Cast,
     compile_cast,
     is_unicode,
@@ -22,7 +23,8 @@ from penstock.domain.casts import (
 from penstock.domain.dataset import Field, FieldType
 
 Column: TypeAlias = Sequence[Any]
-ColumnCast: TypeAlias = Callable[[Column], Column]
+# the cast values, and the places of bad ones
+ColumnCast: TypeAlias = Callable[[Column], tuple[Column, Sequence[int]]]
 # the cast values, or None where it is not sure
 Glance: TypeAlias = Callable[[Column], Column | None]
 Test: TypeAlias = Callable[[Column], bool]
@@ -33,12 +35,28 @@ MORE_THAN_64_BITS = 18
 
 
 def compile_column(field: Field) -> ColumnCast:
-    """Build the function that casts a column; it raises `BadValue` as a cast does."""
+    """Build the function that casts a column.
+
+    Where values are bad, it returns None for them, and their places.
+    """
     cast = compile_cast(field)
     glance = GLANCES.get(field.type)
     if glance is None or field.format is not None:
-        return lambda column: [*map(cast, column)]
+        return lambda column: cast_each(column, cast)
     return ColumnCaster(field, cast, glance(field))
+
+
+def cast_each(column: Column, cast: Cast) -> tuple[Column, Sequence[int]]:
+    """Cast value by value."""
+    found: list[object] = []
+    bad: list[int] = []
+    for place, value in enumerate(column):
+        try:
+            found.append(cast(value))
+        except BadValue:
+            found.append(None)
+            bad.append(place)
+    return found, bad
 
 
 class ColumnCaster:
@@ -49,9 +67,9 @@ class ColumnCaster:
         self._required = field.required
         self._default = field.default
 
-    def __call__(self, column: Column) -> Column:
+    def __call__(self, column: Column) -> tuple[Column, Sequence[int]]:
         found = self._try(column)
-        return [*map(self._cast, column)] if found is None else found
+        return cast_each(column, self._cast) if found is None else (found, ())
 
     def _try(self, column: Column) -> Column | None:
         if None not in column:

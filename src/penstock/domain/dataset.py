@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NewType
 
 from penstock.domain.axes import Axis
-from penstock.domain.source import HttpSource, Path
+from penstock.domain.source import CsvSource, HttpSource, Path, Source
 
 DatasetName = NewType("DatasetName", str)
 
@@ -99,7 +99,7 @@ class Dataset:
     name: DatasetName
     fields: tuple[Field, ...]
     key: tuple[str, ...]
-    source: HttpSource
+    source: Source
     axes: tuple[Axis, ...] = ()
     delta: Delta | None = None
     search: tuple[str, ...] = ()
@@ -127,14 +127,27 @@ class Dataset:
             wanted.extend(axis.checked)
         if self.delta is not None:
             wanted.append(self.delta.field)
-        if self.source.pages.field is not None:
-            wanted.append(self.source.pages.field)
+        if self.source.order is not None:
+            wanted.append(self.source.order)
         return tuple(dict.fromkeys(wanted))
 
     @cached_property
     def place(self) -> Mapping[Path, int]:
         """Where each path stands in the values of a raw row."""
         return {path: index for index, path in enumerate(self.paths)}
+
+    @property
+    def http(self) -> HttpSource:
+        """Its source, where only one kind makes sense."""
+        if not isinstance(self.source, HttpSource):
+            raise TypeError(f"the source of {self.name!r} is not http")
+        return self.source
+
+    @property
+    def csv(self) -> CsvSource:
+        if not isinstance(self.source, CsvSource):
+            raise TypeError(f"the source of {self.name!r} is not csv")
+        return self.source
 
     def column(self, name: str) -> int:
         """Return the position of a column in the values of a record."""

@@ -22,6 +22,15 @@ class ImportPlanned(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileSurveyed(Event):
+    dataset: str
+    file: str
+    size: int
+    shards: int
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobClaimed(Event):
     job: JobId
     dataset: str

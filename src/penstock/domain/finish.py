@@ -7,7 +7,7 @@ from typing import Protocol
 from penstock.domain.dataset import Dataset, WhenMissing
 from penstock.domain.job import Import, ImportStatus, Mode, Shards
 from penstock.domain.scope import time_axis
-from penstock.domain.source import Paging
+from penstock.domain.source import HttpSource, Paging
 
 # how far a provider's clock may be ahead of the database's
 MOST_AHEAD = timedelta(days=1)
@@ -151,9 +151,12 @@ def judge_missing(missed: Missed, dataset: Dataset) -> str | None:
 
 def moving_order(dataset: Dataset) -> str | None:
     """Say how a row can slip past a scan that saw every page, if it can."""
-    if dataset.source.pages.by in {Paging.OFFSET, Paging.PAGE}:
+    if not isinstance(dataset.source, HttpSource):
+        return None
+    paging = dataset.source.pages.by
+    if paging in {Paging.OFFSET, Paging.PAGE}:
         return (
-            f"pages by {dataset.source.pages.by} pass over a row when one before it is "
+            f"pages by {paging} pass over a row when one before it is "
             "removed; page by keyset to have missing rows marked"
         )
     axis = time_axis(dataset)

@@ -8,6 +8,7 @@ import marshal
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from hashlib import blake2b
+from itertools import compress
 from typing import Any
 
 from penstock.domain.casts import BadValue, compile_cast
@@ -53,6 +54,7 @@ class Mapper:
                 reason=Reason.UNREADABLE,
                 detail=row.unreadable,
                 raw=row.raw,
+                place=row.place,
             )
         raw = row.values
         mapped: list[object] = []
@@ -66,17 +68,21 @@ class Mapper:
         key = tuple([values[index] for index in self._key])
         return Record(key, values, digest_of(plain(values, self._dates)))
 
-    def map_all(self, raw: Columns) -> Sheet | None:
-        """Map rows by column, if all of them are good."""
-        try:
-            columns = [cast(raw[place]) for place, cast in self._column_casts]
-        except BadValue:
-            return None
+    def map_all(self, raw: Columns) -> tuple[Sheet, Sequence[int]]:
+        """Map rows by column; return the good ones, and the places of the others."""
+        cast = [cast(raw[place]) for place, cast in self._column_casts]
+        columns: Columns = [column for column, _ in cast]
+        bad = sorted({place for _, places in cast for place in places})
+        if bad:
+            dropped = set(bad)
+            rows = range(len(columns[0]))
+            kept = [place not in dropped for place in rows]
+            columns = [[*compress(column, kept)] for column in columns]
         keys = [*zip(*(columns[index] for index in self._key), strict=True)]
         hashed = list(columns)
         for place in self._dates:
             hashed[place] = plain_times(columns[place])
-        return Sheet(keys, columns, digests_of(zip(*hashed, strict=True)))
+        return Sheet(keys, columns, digests_of(zip(*hashed, strict=True))), bad
 
     def reject(
         self, row: Row, reason: Reason, detail: str, *, field: str | None = None
@@ -89,6 +95,7 @@ class Mapper:
             raw=row.raw,
             field=field,
             key=self.key_of(row),
+            place=row.place,
         )
 
     def key_of(self, row: Row) -> Key | None:

@@ -33,6 +33,15 @@ class Row(NamedTuple):
     position: int
     # why it could not be read at all
     unreadable: str | None = None
+    # where it stands in its file
+    place: "Place | None" = None
+
+
+class Place(NamedTuple):
+    """Where a row begins in a file."""
+
+    line: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +69,17 @@ class Page:
     """What one request yields: either a next position or a proof of the end."""
 
     rows: Sequence[Row]
+    # rows that are known to be bad, beside the others
+    flawed: Sequence[Row] = ()
     next: Position | None = None
     proof: Proof | None = None
     # the provider's own clock when it answered
     provider_time: datetime | None = None
-    # rows that the transform dropped on purpose
+    # rows that the transform dropped on purpose, or that are empty
     dropped: int = 0
+    # which of two pages of one import wins where both have a row of the same key: the
+    # higher, and the later where they are equal
+    rank: int = 0
     # the source has seen the position rise, so its pages cannot go round in a circle
     rises: bool = False
     # a digest of the answer, and of how this source reads it
@@ -113,6 +127,8 @@ class Rejection:
     field: str | None = None
     # known where the key itself could be read
     key: Key | None = None
+    # where it stands in its file
+    place: Place | None = None
 
 
 # six bytes a key: whole pages are compared, so a chance match of one key is harmless
@@ -206,6 +222,7 @@ class Batch:
     cursor: str | None = None
     proof: Proof | None = None
     provider_time: datetime | None = None
+    rank: int = 0
     # by which the page is recognised when it comes again, and what is known of it then
     imprint: bytes | None = None
     memo: Memo | None = None

@@ -1,4 +1,4 @@
-"""The parts of an axis: one value, a window of time, a span of numbers, a tile.
+"""The parts of an axis: a value, a window of time, a span of numbers, a tile, a slice.
 
 Parts are half-open, so that neighbours meet without overlap; `holds` accepts both
 edges, because many providers include them on both sides and a record that comes twice
@@ -100,7 +100,52 @@ class Tile:
         )
 
 
-Part: TypeAlias = Choice | Window | Span | Tile
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """Whole rows of a file: the bytes from `start` up to, not including, `end`.
+
+    Its text names the file by what is in it, so a file that has changed is another.
+    """
+
+    # which of the files it is, in the order of their names
+    number: int
+    file: str
+    size: int
+    fingerprint: str
+    start: int
+    # None is the end of the file, where only reading it tells where that is
+    end: int | None
+    # of its first row
+    line: int
+
+    @property
+    def text(self) -> str:
+        end = "" if self.end is None else self.end
+        span = f"{self.start}-{end}@{self.line}"
+        named = f"{self.number}/{self.size}/{self.fingerprint}/{span}/{self.file}"
+        return named.replace("%", "%25").replace("|", "%7C")
+
+    @classmethod
+    def parse(cls, text: str) -> "Slice":
+        plain = text.replace("%7C", "|").replace("%25", "%")
+        number, size, fingerprint, span, file = plain.split("/", 4)
+        extent, _, line = span.partition("@")
+        start, _, end = extent.partition("-")
+        return cls(
+            number=int(number),
+            file=file,
+            size=int(size),
+            fingerprint=fingerprint,
+            start=int(start),
+            end=int(end) if end else None,
+            line=int(line),
+        )
+
+    def holds(self, *_: object) -> bool:
+        return True
+
+
+Part: TypeAlias = Choice | Window | Span | Tile | Slice
 
 
 def degrees(value: Decimal) -> str:

@@ -1,26 +1,44 @@
 """Rows and records by column: what is done to all of them is done at once."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 from typing_extensions import override
 
-from penstock.domain.page import Key, Record, Row
+from penstock.domain.page import Key, Place, Record, Row
 
-Columns = Sequence[Sequence[Any]]
+Columns: TypeAlias = Sequence[Sequence[Any]]
+
+
+# returns the very bytes of the rows at some places, and where in a file they stand
+Details: TypeAlias = Callable[[Sequence[int]], Sequence[tuple[bytes, Place | None]]]
 
 
 class RawSheet(Sequence[Row]):
     """Raw rows that are columns until somebody asks for one of them."""
 
-    def __init__(self, columns: Columns, raws: Callable[[], Sequence[bytes]]) -> None:
+    def __init__(self, columns: Columns, details: Details) -> None:
         self.columns = columns
-        # cutting the answer into the bytes of its rows is only for the bad ones
-        self._raws = raws
+        # finding the bytes of each row is only for the bad ones
+        self._details = details
 
     def upto(self, end: int) -> "RawSheet":
         """Return the first rows only."""
-        return RawSheet([column[:end] for column in self.columns], self._raws)
+        return RawSheet([column[:end] for column in self.columns], self._details)
+
+    def at(self, positions: Sequence[int]) -> list[Row]:
+        """Return the rows at some positions."""
+        return [
+            Row(
+                tuple([column[position] for column in self.columns]),
+                raw,
+                position,
+                place=place,
+            )
+            for position, (raw, place) in zip(
+                positions, self._details(positions), strict=True
+            )
+        ]
 
     @override
     def __len__(self) -> int:
@@ -32,13 +50,11 @@ class RawSheet(Sequence[Row]):
     def __getitem__(self, place: slice) -> Sequence[Row]: ...
     @override
     def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
-        return list(self)[place]
+        return self.at(range(len(self)))[place]
 
     @override
     def __iter__(self) -> Iterator[Row]:
-        values = zip(*self.columns, strict=True)
-        for position, (row, raw) in enumerate(zip(values, self._raws(), strict=False)):
-            yield Row(row, raw, position)
+        return iter(self.at(range(len(self))))
 
 
 def column(rows: Sequence[Row], place: int) -> Sequence[Any]:

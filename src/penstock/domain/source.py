@@ -1,4 +1,4 @@
-"""How a provider is asked: the declaration of an HTTP source and its pages."""
+"""Where records come from: a provider and its pages, or files of rows."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -89,3 +89,41 @@ class HttpSource:
     max_bytes: int = 64 * 1024 * 1024
     # the provider never gives more than this for one query
     cap: int | None = None
+
+    @property
+    def most_pages(self) -> int:
+        """How many pages a shard may have before it is taken for cut off."""
+        return self.pages.max
+
+    @property
+    def order(self) -> Path | None:
+        """Where in a raw record the value stands that pages are ordered by."""
+        return self.pages.field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvSource:
+    """Files of rows, found by their names; None is to be found out for each file."""
+
+    # patterns, below the folder unless they begin with /
+    files: tuple[str, ...]
+    folder: str = "."
+    # about how many bytes a shard has
+    shard: int = 64 * 1024 * 1024
+    # what stands for no value
+    null: tuple[str, ...] = ("",)
+    delimiter: str | None = None
+    quote: str | None = '"'
+    encoding: str | None = None
+    header: bool = True
+    # the names of the columns where files have no header
+    columns: tuple[str, ...] = ()
+    # how long reading a chunk may take
+    timeout: timedelta = timedelta(seconds=30)
+    budget: None = None
+    cap: None = None
+    most_pages: int = 2**62
+    order: None = None
+
+
+Source: TypeAlias = HttpSource | CsvSource

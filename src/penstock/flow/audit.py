@@ -16,8 +16,10 @@ from penstock.domain.job import (
     PageEntry,
     cursor_mark,
 )
-from penstock.domain.parts import Choice
+from penstock.domain.parts import Choice, Slice
 from penstock.domain.shard import Shard, divide_along, parse_key, split
+from penstock.domain.source import CsvSource
+from penstock.domain.tiling import untiled
 from penstock.errors import NotFound
 from penstock.flow.plan import bounds_of
 from penstock.ports import Imports, JobFilter, Jobs
@@ -93,7 +95,10 @@ class Audit:
     def check(self, dataset: Dataset, known: Import, declaration: str) -> Audited:
         coverage = Coverage()
         findings = list(self._walk(known, coverage))
-        if known.declaration == declaration:
+        if isinstance(dataset.source, CsvSource):
+            # its shards are told by the files, which may have changed since
+            findings += gaps_in_files(dataset, coverage)
+        elif known.declaration == declaration:
             findings += missing_roots(dataset, known, coverage)
             findings += uncovered_splits(dataset, coverage)
         else:
@@ -177,6 +182,14 @@ def broken_chain(
     if seen != job.counts.seen:
         detail = f"the job counts {job.counts.seen} records, its pages hold {seen}"
         yield Finding(flaw=Flaw.MISCOUNT, shard=job.shard_key, detail=detail)
+
+
+def gaps_in_files(dataset: Dataset, coverage: Coverage) -> Iterator[Finding]:
+    shards = {key: parse_key(dataset.axes, key) for key in sorted(coverage.roots)}
+    keys = {shard.parts[0]: key for key, shard in shards.items()}
+    slices = [part for part in keys if isinstance(part, Slice)]
+    for part, detail in untiled(slices):
+        yield Finding(flaw=Flaw.GAP, shard=keys[part], detail=detail)
 
 
 def missing_roots(

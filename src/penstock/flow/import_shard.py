@@ -32,7 +32,7 @@ from penstock.domain.shard import (
     parse_key,
     predicate,
 )
-from penstock.domain.sheet import RawSheet, Sheet
+from penstock.domain.sheet import RawSheet
 from penstock.errors import (
     BudgetClosed,
     BudgetStopped,
@@ -142,7 +142,7 @@ class ImportShard:
         raise RequestRefused(f"the provider redirected more than {MOST_HOPS} times")
 
     def _recall_for(self, lease: Lease) -> Recall | None:
-        is_last = lease.page_seq + 1 >= self._dataset.source.pages.max
+        is_last = lease.page_seq + 1 >= self._dataset.source.most_pages
         if is_last or not is_recallable(self._dataset, lease):
             return None
 
@@ -215,7 +215,7 @@ class ImportShard:
         cap = self._dataset.source.cap
         if cap is not None and rows_after(page, cursor) >= cap:
             return True
-        most = self._dataset.source.pages.max
+        most = self._dataset.source.most_pages
         return page.proof is None and lease.page_seq + 1 >= most
 
     def _split(self, lease: Lease, shard: Shard) -> None:
@@ -281,7 +281,11 @@ class ImportShard:
 
 def rows_after(page: Page, cursor: Cursor | None) -> int:
     before = 0 if cursor is None else cursor.rows
-    return before + len(page.rows) + page.dropped
+    return before + seen_in(page)
+
+
+def seen_in(page: Page) -> int:
+    return len(page.rows) + len(page.flawed) + page.dropped
 
 
 def batch_of(page: Page, cursor: Cursor | None, mapped: Mapped) -> Batch:
@@ -289,30 +293,38 @@ def batch_of(page: Page, cursor: Cursor | None, mapped: Mapped) -> Batch:
     return Batch(
         records=records,
         rejections=rejections,
-        seen=len(page.rows) + page.dropped,
+        seen=seen_in(page),
         dropped=page.dropped,
         cursor=None if cursor is None else cursor.encode(),
         proof=page.proof,
         provider_time=page.provider_time,
+        rank=page.rank,
     )
 
 
-def map_sheet(mapper: Mapper, page: Page, outside: Outside) -> Sheet | None:
-    """Map all rows at once, as nearly every page can be; else it goes row by row."""
+def map_page(mapper: Mapper, page: Page, outside: Outside, *, shard: str) -> Mapped:
+    """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
+    flawed = [each for row in page.flawed if isinstance(each := mapper(row), Rejection)]
+    records, rejections = map_sheet(mapper, page, outside) or map_rows(
+        mapper, page, outside, shard=shard
+    )
+    return mapper.resolve(records), [*flawed, *rejections]
+
+
+def map_sheet(mapper: Mapper, page: Page, outside: Outside) -> Mapped | None:
+    """Map all rows by column; None if they have to be looked at one by one."""
     if not isinstance(page.rows, RawSheet):
         return None
     columns = page.rows.columns
     is_checked = outside is not never_outside
     if is_checked and any(map(outside, zip(*columns, strict=True))):
         return None
-    return mapper.map_all(columns)
+    sheet, bad = mapper.map_all(columns)
+    again = map(mapper, page.rows.at(bad)) if bad else ()
+    return sheet, [each for each in again if isinstance(each, Rejection)]
 
 
-def map_page(mapper: Mapper, page: Page, outside: Outside, *, shard: str) -> Mapped:
-    """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
-    sheet = map_sheet(mapper, page, outside)
-    if sheet is not None:
-        return mapper.resolve(sheet), ()
+def map_rows(mapper: Mapper, page: Page, outside: Outside, *, shard: str) -> Mapped:
     records: list[Record] = []
     rejections: list[Rejection] = []
     strangers, why = 0, ""
@@ -329,4 +341,4 @@ def map_page(mapper: Mapper, page: Page, outside: Outside, *, shard: str) -> Map
             rejections.append(outcome)
     if strangers * 2 > len(page.rows):
         raise FilterIgnored(shard, outside=strangers, rows=len(page.rows), reason=why)
-    return mapper.resolve(records), rejections
+    return records, rejections

@@ -12,10 +12,10 @@ from penstock.domain.events import ImportPlanned
 from penstock.domain.job import Import, ImportStatus, Mode
 from penstock.domain.scope import Scope, axis_bounds, decide_scope, told_since
 from penstock.domain.shard import Shard, split
-from penstock.domain.source import Paging
+from penstock.domain.source import CsvSource, Paging
 from penstock.domain.text import format_instant
 from penstock.errors import Interrupted, Misconfigured
-from penstock.ports import Emit, Halt, Imports, Records, Source
+from penstock.ports import Emit, Halt, Imports, Records, Source, Survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,10 @@ class Plan:
         datasets: Mapping[str, Dataset],
         imports: Imports,
         records: Records,
+        survey: Survey,
         emit: Emit,
     ) -> None:
+        self._survey = survey
         self._datasets = datasets
         self._imports = imports
         self._records = records
@@ -100,7 +102,9 @@ class Plan:
         return decide_scope(dataset, asked, watermark=watermark)
 
     def axes(self, dataset: Dataset) -> tuple[Axis, ...]:
-        """Return the axes with the values that other datasets hold read in."""
+        """Return the axes with what files and other datasets hold read in."""
+        if isinstance(dataset.source, CsvSource):
+            return (self._survey(dataset),)
         return tuple(self._with_values(dataset, axis) for axis in dataset.axes)
 
     def _with_values(self, dataset: Dataset, axis: Axis) -> Axis:
@@ -188,6 +192,10 @@ class DryRun:
         # how much has changed is not known before it is asked for
         is_full = scope.mode is Mode.FULL
         stored = self._records.count(dataset) if is_full else 0
+        if isinstance(dataset.source, CsvSource):
+            return Estimate(
+                shards=shards, requests=0, at_least=False, duration=timedelta()
+            )
         pages = dataset.source.pages
         # each shard ends with a request that only proves its end, unless a next link
         # or a single answer does so for free

@@ -4,11 +4,13 @@ import base64
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import assert_never
 
 from penstock.domain.axes import (
     Axis,
     BboxAxis,
+    FileAxis,
     ListAxis,
     RangeAxis,
     TimeAxis,
@@ -23,7 +25,14 @@ from penstock.domain.dataset import (
     Missing,
     Tolerance,
 )
-from penstock.domain.source import Auth, AuthKind, HttpSource, Pages
+from penstock.domain.source import (
+    Auth,
+    AuthKind,
+    CsvSource,
+    HttpSource,
+    Pages,
+    Source,
+)
 from penstock.settings.declared import BudgetTable
 from penstock.settings.declared_axes import (
     AxisTable,
@@ -34,12 +43,18 @@ from penstock.settings.declared_axes import (
     TimeTable,
     ValuesTable,
 )
-from penstock.settings.declared_dataset import DatasetTable, DeltaTable
+from penstock.settings.declared_dataset import (
+    AnyDatasetTable,
+    CsvDatasetTable,
+    DatasetTable,
+    DeltaTable,
+)
 from penstock.settings.declared_field import built_field
 from penstock.settings.declared_source import (
     AuthTable,
     BasicTable,
     BearerTable,
+    CsvTable,
     OAuth2Table,
     PagesTable,
     SourceTable,
@@ -74,7 +89,7 @@ def built_budget(name: str, table: BudgetTable) -> Budget:
     )
 
 
-def built_dataset(name: str, table: DatasetTable) -> Dataset:
+def built_dataset(name: str, table: AnyDatasetTable, *, folder: Path) -> Dataset:
     return Dataset(
         name=DatasetName(name),
         fields=tuple(
@@ -85,8 +100,8 @@ def built_dataset(name: str, table: DatasetTable) -> Dataset:
             for each, field in table.fields.items()
         ),
         key=tuple(table.key),
-        source=built_source(table.source),
-        axes=tuple(built_axis(each, axis) for each, axis in table.shards.items()),
+        source=source_of(table, folder),
+        axes=axes_of(table),
         delta=None if table.delta is None else built_delta(table.delta),
         search=tuple(table.search),
         geo=None if table.geo is None else (table.geo[0], table.geo[1]),
@@ -111,6 +126,37 @@ def shortened(field: Field, longest: int | None) -> Field:
 def built_delta(table: DeltaTable) -> Delta:
     return Delta(
         send=table.send, field=table.field, format=table.format, overlap=table.overlap
+    )
+
+
+def source_of(table: AnyDatasetTable, folder: Path) -> Source:
+    match table:
+        case DatasetTable():
+            return built_source(table.source)
+        case CsvDatasetTable():
+            return built_files(table.source, folder)
+        case _:
+            raise TypeError(f"a dataset of an unknown source: {type(table)}")
+
+
+def axes_of(table: AnyDatasetTable) -> tuple[Axis, ...]:
+    if isinstance(table, CsvDatasetTable):
+        return (FileAxis(),)
+    return tuple(built_axis(each, axis) for each, axis in table.shards.items())
+
+
+def built_files(table: CsvTable, folder: Path) -> CsvSource:
+    return CsvSource(
+        files=tuple(table.files),
+        folder=str(folder),
+        shard=table.shard,
+        null=tuple(table.null),
+        delimiter=table.delimiter,
+        quote=table.quote,
+        encoding=table.encoding,
+        header=table.header,
+        columns=tuple(table.columns),
+        timeout=table.timeout,
     )
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
+from typing_extensions import override
 
 from penstock.domain.dataset import FieldType, WhenMissing
 from penstock.settings.declared import (
@@ -23,7 +24,7 @@ from penstock.settings.declared import (
 )
 from penstock.settings.declared_axes import AxisTable
 from penstock.settings.declared_field import FieldTable
-from penstock.settings.declared_source import SourceTable
+from penstock.settings.declared_source import CsvTable, SourceTable
 from penstock.settings.problems import Problem
 
 
@@ -54,13 +55,14 @@ class DeltaTable(Declared):
 LONGEST_INDEXED = 600
 
 
-class DatasetTable(Declared):
+class AnyDatasetTable(Declared):
+    """What datasets of all sources have in common."""
+
     key: Annotated[Texts, Field(min_length=1)]
     fields: Annotated[
         dict[OwnName, Annotated[FieldTable, BeforeValidator(as_field_table)]],
         Field(min_length=1),
     ]
-    source: SourceTable
     shards: dict[Name, AxisTable] = Field(default_factory=dict)
     delta: DeltaTable | None = None
     search: Texts = Field(default_factory=list)
@@ -73,6 +75,11 @@ class DatasetTable(Declared):
     transform: Text | None = None
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
     region: Text | None = None
+
+    @property
+    def timeout(self) -> timedelta:
+        """How long a page may take to come."""
+        raise NotImplementedError
 
     def longest_text(self, name: str) -> int | None:
         """Return how much of a text field an index can hold, if there is one.
@@ -93,3 +100,40 @@ class DatasetTable(Declared):
     def rules(self) -> Iterator[Problem]:
         if self.transform is not None and TRANSFORM.fullmatch(self.transform) is None:
             yield ("transform",), f"{self.transform!r} is not 'module:function'"
+
+
+class DatasetTable(AnyDatasetTable):
+    source: SourceTable
+
+    @property
+    @override
+    def timeout(self) -> timedelta:
+        return self.source.timeout
+
+    @override
+    def rules(self) -> Iterator[Problem]:
+        yield from super().rules()
+        for name, field in self.fields.items():
+            if field.column is not None:
+                told = "is for csv; give 'path', the place in the JSON record"
+                yield ("fields", name, "column"), told
+
+
+class CsvDatasetTable(AnyDatasetTable):
+    source: CsvTable
+
+    @property
+    @override
+    def timeout(self) -> timedelta:
+        return self.source.timeout
+
+    @override
+    def rules(self) -> Iterator[Problem]:
+        yield from super().rules()
+        for key in ("shards", "delta", "transform"):
+            if key in self.model_fields_set:
+                yield (key,), "has no meaning for files"
+        for name, field in self.fields.items():
+            if field.path is not None:
+                told = "is for http; give 'column', the name in the header"
+                yield ("fields", name, "path"), told

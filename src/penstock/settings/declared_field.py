@@ -38,6 +38,7 @@ MEANT_FOR = {
 
 class FieldTable(Declared):
     path: RecordPathOrTop | None = None
+    column: Text | None = None
     type: Annotated[FieldType, Field(strict=False)] = FieldType.TEXT
     required: bool = False
     default: Annotated[Any, BeforeValidator(as_plain)] = None
@@ -79,8 +80,9 @@ class FieldTable(Declared):
             yield ("enum",), "means the same as 'choices'; give one of them"
         if self.required and self.default is not None:
             yield ("default",), "is never used with required = true; remove one"
-        if self.local and self.path is not None:
-            yield ("path",), "has no meaning for a local field: no import writes it"
+        for key in ("path", "column"):
+            if self.local and getattr(self, key) is not None:
+                yield (key,), "has no meaning for a local field: no import writes it"
         if self.local and self.required:
             yield ("required",), "is impossible for a local field: no import writes it"
         if self.path == () and self.type is not FieldType.JSON:
@@ -112,7 +114,7 @@ class FieldTable(Declared):
         """Return the field without its choices and its default."""
         path = self.path
         if path is None:
-            path = () if self.local else (name,)
+            path = () if self.local else (self.column or name,)
         return domain.Field(
             name=name,
             path=path,

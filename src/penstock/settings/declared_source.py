@@ -1,6 +1,8 @@
 """The source of a dataset as it is written: request, pages and credentials."""
 
+import codecs
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, TypeAlias
@@ -19,10 +21,12 @@ from penstock.settings.declared import (
     RecordPathOrTop,
     Size,
     Text,
+    Texts,
     as_plain,
 )
 from penstock.settings.problems import Problem, Unfit
 
+SMALLEST_SHARD = 64 * 1024
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -85,10 +89,25 @@ def as_line(value: str) -> str:
     return value
 
 
+def as_character(value: str) -> str:
+    if len(value) != 1 or value in "\r\n\0":
+        raise Unfit("must be one character, and no line break")
+    return value
+
+
+def as_encoding(name: str) -> str:
+    try:
+        codecs.lookup(name)
+    except (LookupError, ValueError):
+        raise Unfit("is no encoding that Python knows, such as 'utf-8'") from None
+    return name
+
+
 Url: TypeAlias = Annotated[str, AfterValidator(as_url)]
 HeaderName: TypeAlias = Annotated[str, AfterValidator(as_header_name)]
 Header: TypeAlias = Annotated[str, AfterValidator(as_header)]
 Line: TypeAlias = Annotated[str, AfterValidator(as_line)]
+Character: TypeAlias = Annotated[str, AfterValidator(as_character)]
 Credential: TypeAlias = Annotated[Text, AfterValidator(as_header)]
 
 
@@ -175,6 +194,32 @@ class SourceTable(Declared):
             yield ("body",), 'is sent by POST only; give method = "POST"'
         if self.auth is not None and "authorization" in lower(self.headers):
             yield ("auth",), "and headers.Authorization exclude each other"
+
+
+class CsvTable(Declared):
+    type: Literal["csv"]
+    files: Annotated[Texts, Field(min_length=1)]
+    shard: Size = 64 * 1024 * 1024
+    null: list[str] = Field(default_factory=lambda: [""])
+    delimiter: Character | None = None
+    quote: Character | None = '"'
+    encoding: Annotated[Text, AfterValidator(as_encoding)] | None = None
+    header: bool = True
+    columns: Texts = Field(default_factory=list)
+    timeout: Duration = timedelta(seconds=30)
+
+    def rules(self) -> Iterator[Problem]:
+        if self.shard < SMALLEST_SHARD:
+            yield ("shard",), "is less than 64KiB, and a shard costs more than it saves"
+        if self.header and self.columns:
+            yield ("columns",), "are for files without a header; give header = false"
+        if not self.header and not self.columns:
+            yield ("columns",), "are required with header = false"
+        if self.quote is not None and self.quote == self.delimiter:
+            yield ("quote",), "is the delimiter as well"
+        for name, times in Counter(self.columns).items():
+            if times > 1:
+                yield ("columns",), f"names {name!r} twice"
 
 
 def lower(names: Mapping[str, object]) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.source import CsvSource, Source
 from penstock.ports import Redact
 
 DIGEST_BYTES = 16
@@ -21,7 +22,6 @@ def fingerprint(dataset: Dataset, *, redact: Redact = str) -> str:
     so may the order of the fields. Give `redact` where a secret may stand in the URL,
     query or body, so that a new one changes nothing.
     """
-    source = dataset.source
     decisive = {
         "name": dataset.name,
         "key": dataset.key,
@@ -29,6 +29,17 @@ def fingerprint(dataset: Dataset, *, redact: Redact = str) -> str:
         "axes": [plain(each, without=GUARDRAILS["axis"]) for each in dataset.axes],
         "delta": plain(dataset.delta),
         "transform": dataset.transform,
+        **source_facts(dataset.source),
+    }
+    text = json.dumps(decisive, sort_keys=True, ensure_ascii=False)
+    return blake2b(redact(text).encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def source_facts(source: Source) -> dict[str, object]:
+    if isinstance(source, CsvSource):
+        # where the folder lies may differ from machine to machine
+        return {"csv": plain(source, without={"folder", "timeout"})}
+    return {
         "url": source.url,
         "method": source.method,
         "query": plain(source.query),
@@ -37,8 +48,6 @@ def fingerprint(dataset: Dataset, *, redact: Redact = str) -> str:
         "cap": source.cap,
         "pages": plain(source.pages, without=GUARDRAILS["pages"]),
     }
-    text = json.dumps(decisive, sort_keys=True, ensure_ascii=False)
-    return blake2b(redact(text).encode(), digest_size=DIGEST_BYTES).hexdigest()
 
 
 def plain(value: object, *, without: set[str] | frozenset[str] = frozenset()) -> object:

@@ -11,7 +11,4 @@ LATER = {
     "auth": "remove it (there is no HTTP API yet)",
     "datasets.*.cache": "remove it (there is no HTTP API yet)",
     "datasets.*.archive": "remove it (no row is archived)",
-    "datasets.*.fields.*.column": "give 'path', the place in the JSON record",
 }
-
-ONLY_HTTP = "'csv' is not supported in this version; only 'http' is"

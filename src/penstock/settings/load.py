@@ -19,8 +19,11 @@ from penstock.settings.declared import (
     as_budget_name,
     as_own_name,
 )
-from penstock.settings.declared_dataset import DatasetTable
-from penstock.settings.later import ONLY_HTTP
+from penstock.settings.declared_dataset import (
+    AnyDatasetTable,
+    CsvDatasetTable,
+    DatasetTable,
+)
 from penstock.settings.problems import (
     LONGEST_SENTENCE,
     KeyPath,
@@ -56,6 +59,8 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     declaration = reading.declare(tables)
     secrets = dict(filler.secrets)
     for name, table in declaration.datasets.items():
+        if not isinstance(table, DatasetTable):
+            continue
         for at, value in credentials(table.source):
             spelled = spell(("datasets", name, "source", *at))
             secrets.setdefault(value, f"${{{spelled}}}")
@@ -82,7 +87,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
             for name, table in declaration.budgets.items()
         },
         datasets={
-            name: built_dataset(name, table)
+            name: built_dataset(name, table, folder=path.parent)
             for name, table in declaration.datasets.items()
         },
         secrets=secrets,
@@ -94,6 +99,8 @@ def secret_addresses(
 ) -> Iterator[Problem]:
     """Find addresses with a secret where the provider's own links are kept."""
     for name, table in declaration.datasets.items():
+        if not isinstance(table, DatasetTable):
+            continue
         pages, url = table.source.pages, table.source.url
         follows = pages is not None and pages.by is Paging.LINK
         if follows and redact(url, secrets) != url:
@@ -149,7 +156,7 @@ class Declaration:
 
     penstock: PenstockTable
     budgets: Mapping[str, BudgetTable]
-    datasets: Mapping[str, DatasetTable]
+    datasets: Mapping[str, AnyDatasetTable]
 
 
 @dataclass(slots=True)
@@ -195,19 +202,19 @@ class Reading:
                 read_tables[name] = table
         return read_tables
 
-    def datasets(self, tree: Tree) -> dict[str, DatasetTable]:
-        read_tables = {}
+    def datasets(self, tree: Tree) -> dict[str, AnyDatasetTable]:
+        read_tables: dict[str, AnyDatasetTable] = {}
         if not tree.get("datasets"):
             told = "is required; declare a dataset as [datasets.NAME]"
             self.found.append((("datasets",), told))
         for name, given in self.entries(tree, "datasets"):
             at: KeyPath = ("datasets", name)
             self.check_name(as_own_name, name, at)
-            if is_csv(given):
-                # its other keys would all be unknown
-                self.found.append(((*at, "source", "type"), ONLY_HTTP))
-                continue
-            table = self.table(DatasetTable, given, at)
+            table = (
+                self.table(CsvDatasetTable, given, at)
+                if is_csv(given)
+                else self.table(DatasetTable, given, at)
+            )
             if table is not None:
                 read_tables[name] = table
         return read_tables

@@ -16,7 +16,10 @@ from penstock.settings.declared_axes import (
     TimeTable,
     ValuesTable,
 )
-from penstock.settings.declared_dataset import DatasetTable
+from penstock.settings.declared_dataset import (
+    AnyDatasetTable,
+    DatasetTable,
+)
 from penstock.settings.declared_field import built_field
 from penstock.settings.declared_source import PagesTable, placeholders
 from penstock.settings.problems import Problem, did_you_mean
@@ -42,17 +45,19 @@ class Surroundings:
     datasets: Mapping[str, frozenset[str]]
 
 
-def broken_rules(table: DatasetTable, around: Surroundings) -> Iterator[Problem]:
+def broken_rules(table: AnyDatasetTable, around: Surroundings) -> Iterator[Problem]:
     """Yield what does not hold; paths are relative to the dataset."""
     yield from field_rules(table)
     if around.penstock is not None:
         yield from lease_rules(table, around.penstock)
+    if not isinstance(table, DatasetTable):
+        return
     yield from axis_rules(table)
     yield from parameter_rules(table)
     yield from reference_rules(table, around)
 
 
-def field_rules(table: DatasetTable) -> Iterator[Problem]:
+def field_rules(table: AnyDatasetTable) -> Iterator[Problem]:
     """Hold every list of fields against the declared fields."""
     any_type = frozenset(FieldType)
     # where, names, allowed types, whether a local field may stand there
@@ -93,7 +98,7 @@ def field_rules(table: DatasetTable) -> Iterator[Problem]:
         yield ("fields",), "are all local; an import needs one to write"
 
 
-def length_rules(table: DatasetTable) -> Iterator[Problem]:
+def length_rules(table: AnyDatasetTable) -> Iterator[Problem]:
     """Refuse texts that are longer than an index can hold."""
     for name, field in table.fields.items():
         longest = table.longest_text(name)
@@ -110,14 +115,14 @@ def length_rules(table: DatasetTable) -> Iterator[Problem]:
             yield ("fields", name, "default"), told
 
 
-def may_be_empty(table: DatasetTable, name: str) -> bool:
+def may_be_empty(table: AnyDatasetTable, name: str) -> bool:
     # a default of spaces alone is none
     field = built_field(name, table.fields[name], is_key=name in table.key)
     return not field.required and field.default is None
 
 
-def lease_rules(table: DatasetTable, penstock: PenstockTable) -> Iterator[Problem]:
-    timeout, lease = table.source.timeout, penstock.lease
+def lease_rules(table: AnyDatasetTable, penstock: PenstockTable) -> Iterator[Problem]:
+    timeout, lease = table.timeout, penstock.lease
     needed = timeout + penstock.wait + penstock.commit_timeout
     if needed >= lease:
         sums = " + ".join(
@@ -237,14 +242,14 @@ def reference_rules(table: DatasetTable, around: Surroundings) -> Iterator[Probl
             yield (*at, "field"), f"{told}; {did_you_mean(values.field, fields)}"
 
 
-def borrowed(table: DatasetTable) -> Iterator[tuple[str, ValuesTable]]:
+def borrowed(table: AnyDatasetTable) -> Iterator[tuple[str, ValuesTable]]:
     """Yield the axes whose values another dataset brings."""
     for name, axis in table.shards.items():
         if isinstance(axis, ListTable) and isinstance(axis.values, ValuesTable):
             yield name, axis.values
 
 
-def circles(tables: Mapping[str, DatasetTable]) -> Iterator[Problem]:
+def circles(tables: Mapping[str, AnyDatasetTable]) -> Iterator[Problem]:
     """Refuse datasets that wait for each other's values."""
     parents = {
         name: {values.dataset for _, values in borrowed(table)}

@@ -108,7 +108,11 @@ class BodyReader:
         return Body(rows=rows, next=msgspec.json.decode(following))
 
     def _read_rows(self, text: bytes, cutter: Cutter) -> Sequence[Row]:
-        sheet = self._rows.read_sheet(text, lambda: cutter.items(text))
+        def details(positions: Sequence[int]) -> list[tuple[bytes, None]]:
+            raws = cutter.items(text)
+            return [(raws[position], None) for position in positions]
+
+        sheet = self._rows.read_sheet(text, details)
         return self._rows.read_all(cutter.items(text)) if sheet is None else sheet
 
     def _no_data(

@@ -5,14 +5,14 @@ passed over without building objects. What does not fit that type is read untype
 walked, which gives the same values; what is not a JSON object is said to be unreadable.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
 
 from penstock.domain.page import Row
-from penstock.domain.sheet import RawSheet
+from penstock.domain.sheet import Details, RawSheet
 from penstock.domain.source import Path
 
 # the steps of a path that are attributes of the type, and the steps that are walked
@@ -50,9 +50,7 @@ class RowReader:
             self._places = ()
             self._pick = self._walk_all
 
-    def read_sheet(
-        self, text: bytes, raws: Callable[[], Sequence[bytes]]
-    ) -> RawSheet | None:
+    def read_sheet(self, text: bytes, details: Details) -> RawSheet | None:
         """Read the list of records of a page at once, if all fit the type."""
         if self._decode_list is None:
             return None
@@ -62,7 +60,7 @@ class RowReader:
             return None
         if self._rests:
             rows = [*map(self._walk_rests, rows)]
-        return RawSheet([*zip(*rows, strict=True)], raws) if rows else None
+        return RawSheet([*zip(*rows, strict=True)], details) if rows else None
 
     def read_all(self, raws: Iterable[bytes]) -> list[Row]:
         """Read the records of a page, in order."""

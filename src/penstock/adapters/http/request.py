@@ -33,9 +33,9 @@ class RequestWriter:
     def __init__(self, dataset: Dataset, hiding: Hiding) -> None:
         check(dataset)
         self._dataset = dataset
-        self._source = dataset.source
+        self._source = dataset.http
         self._secrets = hiding.parameters
-        self._headers = headers_of(dataset.source)
+        self._headers = headers_of(dataset.http)
 
     def write(
         self, shard: Shard, position: Position | None, *, since: datetime | None
@@ -73,7 +73,7 @@ class RequestWriter:
 
 def check(dataset: Dataset) -> None:
     """Refuse what could never be asked for."""
-    source = dataset.source
+    source = dataset.http
     problems: list[str] = []
     named = set(PLACEHOLDER.findall(source.url))
     problems.extend(

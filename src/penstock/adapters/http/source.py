@@ -56,7 +56,7 @@ class HttpPages(Source):
         client: Client | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        source = dataset.source
+        source = dataset.http
         self._source = source
         self._stop_on = stop_on
         self._now = now

@@ -8,6 +8,7 @@ from penstock.domain.guess.guessed import Guessed
 from penstock.domain.guess.kinds import Kind
 from penstock.domain.guess.layout import NotATable, Table
 from penstock.domain.guess.roles import (
+    KEY_TYPES,
     guess_filter,
     guess_geo,
     guess_key,
@@ -46,7 +47,12 @@ def guess_dataset(table: Table) -> Draft:
     searched = [each.value for each in search]
     return Draft(
         columns=tuple(
-            with_degrees(each) if each.name in degrees else each for each in columns
+            with_degrees(each)
+            if each.name in degrees
+            else as_key(each)
+            if each.name in key.value
+            else each
+            for each in columns
         ),
         left_out=left_out,
         null=null,
@@ -60,3 +66,10 @@ def guess_dataset(table: Table) -> Draft:
 def with_degrees(column: Column) -> Column:
     """Declare a place as it must be, also if all of the seen degrees are whole."""
     return replace(column, kind=Kind(type=FieldType.FLOAT, reason="degrees"))
+
+
+def as_key(column: Column) -> Column:
+    """Declare a key of a type that keys can have, also where none looks like one."""
+    if column.kind.type in KEY_TYPES:
+        return column
+    return replace(column, kind=Kind(type=FieldType.TEXT, reason="the key, as it is"))

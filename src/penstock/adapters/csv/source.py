@@ -1,0 +1,225 @@
+"""The rows of files as pages: a chunk each, and the cursor is where the next begins."""
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from typing_extensions import override
+
+from penstock.adapters.csv.cut import Range
+from penstock.adapters.csv.dialect import Declared
+from penstock.adapters.csv.head import Head, read_head
+from penstock.adapters.csv.limits import LIMITS, Limits
+from penstock.adapters.csv.read import Chunk, Chunks
+from penstock.adapters.csv.stream import translated
+from penstock.domain.dataset import Dataset
+from penstock.domain.page import Moved, Page, Place, Position, Proof, Row
+from penstock.domain.parts import Slice
+from penstock.domain.shard import Shard
+from penstock.domain.sheet import RawSheet
+from penstock.domain.source import CsvSource
+from penstock.errors import CursorUnreadable, Rejected
+from penstock.ports import Recall, Source
+
+# files that are held open between two chunks; more than threads work at once
+MOST_OPEN = 64
+# no file is longer than this, so a place in it and the file's number are one rank
+LONGEST_FILE = 2**44
+
+
+class CsvPages(Source):
+    """The chunks of a dataset's files; threads may share it."""
+
+    def __init__(self, dataset: Dataset, *, limits: Limits = LIMITS) -> None:
+        self._source = dataset.csv
+        self._declared = declared_of(self._source)
+        self._wanted = tuple(".".join(path) for path in dataset.paths)
+        self._null = frozenset(self._source.null)
+        self._limits = limits
+        self._heads: dict[str, Head] = {}
+        self._open: dict[tuple[str, int], Reading] = {}
+        self._lock = threading.Lock()
+
+    @override
+    def get_ready(self) -> None:
+        """Nothing: a file is there or is not."""
+
+    @override
+    def fetch(
+        self,
+        shard: Shard,
+        position: Position | None,
+        *,
+        since: datetime | None,
+        moved: Moved | None = None,
+        recall: Recall | None = None,
+    ) -> Page:
+        part = slice_of(shard)
+        start, line = place_of(part, position)
+        head = self._head(part)
+        reading = self._reading(part, head, start=start, line=line)
+        chunk = reading.take()
+        if chunk is None:
+            return Page(rows=(), proof=Proof.END_OF_RANGE)
+        rank = part.number * LONGEST_FILE + chunk.start + 1
+        rows = self._rows(chunk, head)
+        flawed = self._flawed(chunk)
+        if reading.is_over:
+            proof = Proof.END_OF_RANGE
+            return Page(
+                rows=rows, flawed=flawed, dropped=chunk.skipped, rank=rank, proof=proof
+            )
+        self._keep(part, reading)
+        return Page(
+            rows=rows,
+            flawed=flawed,
+            dropped=chunk.skipped,
+            rank=rank,
+            next={"at": chunk.next_start, "line": chunk.next_line},
+            rises=True,
+        )
+
+    @override
+    def preview(self, shard: Shard, *, since: datetime | None) -> str:
+        part = slice_of(shard)
+        end = "its end" if part.end is None else f"byte {part.end}"
+        return f"{part.file} from byte {part.start}, line {part.line}, to {end}"
+
+    @override
+    def read(self, raw: bytes) -> Row:
+        try:
+            values = json.loads(raw)
+        except ValueError:
+            values = None
+        if not isinstance(values, dict):
+            return Row((), raw, 0, "the row does not fit the columns of its file")
+        return Row(tuple(values.get(name) for name in self._wanted), raw, 0)
+
+    def _head(self, part: Slice) -> Head:
+        path = Path(self._source.folder, part.file)
+        with translated(path):
+            size = path.stat().st_size
+        if size != part.size:
+            raise Rejected(
+                f"{part.file} has {size} bytes now, and had {part.size} when it was "
+                "planned; let this import end, then run it again"
+            )
+        key = f"{part.fingerprint}/{part.file}"
+        head = self._heads.get(key)
+        if head is None:
+            head = read_head(path, self._declared, limits=self._limits)
+            self._heads[key] = head
+        return head
+
+    def _reading(self, part: Slice, head: Head, *, start: int, line: int) -> "Reading":
+        """Go on where the last chunk ended, or open the file there."""
+        with self._lock:
+            known = self._open.pop((part.text, start), None)
+        if known is not None:
+            return known
+        chunks = Chunks(
+            Path(self._source.folder, part.file),
+            head.dialect,
+            Range(start=start, end=part.end, line=line),
+            width=len(head.names),
+            limits=self._limits,
+        )
+        return Reading(iter(chunks))
+
+    def _keep(self, part: Slice, reading: "Reading") -> None:
+        with self._lock:
+            self._open[part.text, reading.at] = reading
+            while len(self._open) > MOST_OPEN:
+                del self._open[next(iter(self._open))]
+
+    def _rows(self, chunk: Chunk, head: Head) -> Sequence[Row]:
+        if not chunk.rows:
+            return ()
+        columns = [*zip(*chunk.rows, strict=False)]
+        picked = [columns[head.names.index(name)] for name in self._wanted]
+
+        def details(positions: Sequence[int]) -> list[tuple[bytes, Place | None]]:
+            places = chunk.places()
+            return [
+                (
+                    as_object(head.names, chunk.rows[at]),
+                    Place(line=places[at].line, offset=places[at].offset),
+                )
+                for at in positions
+            ]
+
+        return RawSheet([self._without_null(column) for column in picked], details)
+
+    def _without_null(self, column: Sequence[str]) -> Sequence[str | None]:
+        if self._null.isdisjoint(column):
+            return column
+        return [None if value in self._null else value for value in column]
+
+    def _flawed(self, chunk: Chunk) -> Sequence[Row]:
+        return [
+            Row(
+                (),
+                bad.place.raw,
+                len(chunk.rows) + at,
+                bad.detail,
+                Place(line=bad.place.line, offset=bad.place.offset),
+            )
+            for at, bad in enumerate(chunk.bad)
+        ]
+
+
+class Reading:
+    """Chunks of one slice, one of them read ahead to know which is the last."""
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self._ahead = next(chunks, None)
+
+    @property
+    def is_over(self) -> bool:
+        return self._ahead is None
+
+    @property
+    def at(self) -> int:
+        """Where it goes on."""
+        return -1 if self._ahead is None else self._ahead.start
+
+    def take(self) -> Chunk | None:
+        chunk = self._ahead
+        self._ahead = None if chunk is None else next(self._chunks, None)
+        return chunk
+
+
+def declared_of(source: CsvSource) -> Declared:
+    return Declared(
+        delimiter=source.delimiter,
+        quote=source.quote,
+        encoding=source.encoding,
+        header=source.header,
+        columns=source.columns,
+    )
+
+
+def slice_of(shard: Shard) -> Slice:
+    (part,) = shard.parts
+    if not isinstance(part, Slice):
+        raise TypeError("a shard of files is a slice")
+    return part
+
+
+def place_of(part: Slice, position: Position | None) -> tuple[int, int]:
+    """Return the byte and the line at which a position goes on."""
+    if position is None:
+        return part.start, part.line
+    at, line = position.get("at"), position.get("line")
+    if not isinstance(at, int) or not isinstance(line, int):
+        raise CursorUnreadable("the cursor is none of a file; plan a new import")
+    return at, line
+
+
+def as_object(names: Sequence[str], row: Sequence[str]) -> bytes:
+    """Write a row by the names of its columns: it is read again without its file."""
+    pairs = dict(zip(names, row, strict=False))
+    return json.dumps(pairs, ensure_ascii=False).encode(errors="replace")

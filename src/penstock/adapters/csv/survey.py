@@ -1,0 +1,109 @@
+"""Look at the files of a dataset before a row is read: are they there, do they fit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+
+from penstock.adapters.csv.columns import check_columns
+from penstock.adapters.csv.cut import cut
+from penstock.adapters.csv.head import Head, read_head
+from penstock.adapters.csv.source import declared_of
+from penstock.domain.axes import FileAxis
+from penstock.domain.dataset import Dataset
+from penstock.domain.events import FileSurveyed
+from penstock.domain.parts import Slice
+from penstock.domain.source import CsvSource
+from penstock.errors import Misconfigured, PenstockError
+from penstock.ports import Emit
+
+
+@dataclass(frozen=True, slots=True)
+class FileSurvey:
+    """Finds the files, holds their headers against the fields, and cuts them."""
+
+    emit: Emit
+
+    def __call__(self, dataset: Dataset) -> FileAxis:
+        source = dataset.csv
+        wanted = [".".join(path) for path in dataset.paths]
+        heads = dict(look_at_all(dataset, source, wanted))
+        return FileAxis(
+            slices=tuple(
+                part
+                for number, (file, head) in enumerate(heads.items())
+                for part in self._cut(dataset, source, number, file, head)
+            )
+        )
+
+    def _cut(
+        self, dataset: Dataset, source: CsvSource, number: int, file: str, head: Head
+    ) -> list[Slice]:
+        cuts = cut(Path(source.folder, file), head, size=source.shard)
+        remarks = list(head.guesses)
+        remarks += check_columns(
+            head.names, [".".join(path) for path in dataset.paths]
+        ).remarks
+        if cuts.unclosed is not None:
+            remarks.append(
+                f"the quote opened in line {cuts.unclosed} is never closed, so the "
+                "file is one shard"
+            )
+        slices = [
+            Slice(
+                number=number,
+                file=file,
+                size=cuts.size,
+                fingerprint=cuts.fingerprint,
+                start=part.start,
+                end=part.end,
+                line=part.line,
+            )
+            for part in cuts.ranges
+        ]
+        self.emit(
+            FileSurveyed(
+                dataset=dataset.name,
+                file=file,
+                size=cuts.size,
+                shards=len(slices),
+                remarks=tuple(remarks),
+            )
+        )
+        return slices
+
+
+def look_at_all(
+    dataset: Dataset, source: CsvSource, wanted: list[str]
+) -> Iterator[tuple[str, Head]]:
+    """Yield the files with their heads, or raise with all that is wrong with them."""
+    files = find_files(source)
+    if not files:
+        raise Misconfigured(
+            f"datasets.{dataset.name}.source.files: no file matches "
+            f"{' or '.join(source.files)} in {source.folder}"
+        )
+    wrong: list[str] = []
+    for file in files:
+        try:
+            head = read_head(Path(source.folder, file), declared_of(source))
+        except PenstockError as error:
+            wrong.append(f"{file}: {error}")
+            continue
+        wrong.extend(
+            f"{file}: {told}" for told in check_columns(head.names, wanted).problems
+        )
+        yield file, head
+    if wrong:
+        raise Misconfigured(*wrong)
+
+
+def find_files(source: CsvSource) -> list[str]:
+    """Return the names of all files that a pattern matches, each once, in order."""
+    found = {
+        name
+        for pattern in source.files
+        for name in glob(pattern, root_dir=source.folder, recursive=True)  # noqa: PTH207 (patterns may be absolute)
+        if Path(source.folder, name).is_file()
+    }
+    return sorted(found)
