@@ -8,6 +8,7 @@ from typing import Any, overload
 import pytest
 from typing_extensions import override
 
+from penstock.domain.axes import FileAxis
 from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.domain.job import (
     MAX_ERRORS_KEPT,
@@ -19,8 +20,9 @@ from penstock.domain.job import (
     WorkerId,
     cursor_mark,
 )
-from penstock.domain.page import Batch, Counts, Page, Proof, Record
+from penstock.domain.page import Batch, Counts, Page, Place, Proof, Record
 from penstock.domain.repeat import batch_again, memo_of
+from penstock.domain.source import CsvSource
 from penstock.errors import LeaseLost, PenstockError
 from penstock.ports import JobFilter, Stores
 from tests.builders import (
@@ -53,7 +55,13 @@ from tests.builders import (
 
 POI = dataset()
 SHOPS = dataset("shops")
+LIST = dataset("list", source=CsvSource(files=("list.csv",)), axes=(FileAxis(),))
 IMPRINT = b"imprint of a page"
+
+
+def ranked(rank: int, *records: Record) -> Batch:
+    """Return a page that stands at some place of its file."""
+    return replace(batch(*records), rank=rank)
 
 
 def known_page(*records: Record, **told: Any) -> Batch:
@@ -632,6 +640,80 @@ class LedgerContract:
         )
 
         assert counts == Counts(pages=1, seen=1, unchanged=1)
+
+    # rows of files
+
+    @pytest.mark.parametrize("order", [(1, 2), (2, 1)], ids=["in order", "reversed"])
+    @pytest.mark.parametrize("before", [None, "early", "late", "other"])
+    def test_the_last_row_of_a_file_wins_in_whatever_order_its_shards_come(
+        self, stores: Stores, order, before
+    ):
+        if before is not None:
+            plan(stores, LIST)
+            lease = claim(stores, LIST)
+            stores.ledger.commit_page(LIST, lease, ranked(1, record(7, before)))
+            stores.ledger.release(lease)
+            stores.imports.cancel(lease.import_id, reason="enough")
+        pages = {1: ranked(1, record(7, "early")), 2: ranked(2, record(7, "late"))}
+        plan(stores, LIST, "a", "b")
+
+        leases = [claim(stores, LIST) for _ in order]
+        counted = [
+            stores.ledger.commit_page(LIST, lease, pages[place])[1]
+            for lease, place in zip(leases, order, strict=True)
+        ]
+
+        assert rows(stores, LIST) == [(7, "late")]
+        assert [each.duplicates for each in counted] == [0, 1]
+        assert sum(each.seen for each in counted) == sum(
+            each.inserted + each.updated + each.unchanged + each.duplicates
+            for each in counted
+        )
+
+    def test_duplicates_within_a_page_are_counted(self, stores: Stores):
+        plan(stores, LIST)
+        page = replace(ranked(1, record(1), record(2)), seen=5, dropped=1)
+
+        _, counts = stores.ledger.commit_page(LIST, claim(stores, LIST), page)
+
+        assert counts == Counts(pages=1, seen=5, inserted=2, dropped=1, duplicates=2)
+
+    def test_a_later_import_wins_over_any_rank_of_an_earlier(self, stores: Stores):
+        plan(stores, LIST)
+        lease = claim(stores, LIST)
+        stores.ledger.commit_page(LIST, lease, ranked(9, record(7, "old")))
+        stores.ledger.release(lease)
+        stores.imports.cancel(lease.import_id, reason="enough")
+        plan(stores, LIST)
+
+        stores.ledger.commit_page(
+            LIST, claim(stores, LIST), ranked(1, record(7, "new"))
+        )
+
+        assert rows(stores, LIST) == [(7, "new")]
+
+    @pytest.mark.parametrize("version", [1, None])
+    def test_an_older_version_in_a_file_gives_way(self, stores: Stores, version):
+        versioned = replace(LIST, fields=(int_field("id"), int_field("v")), version="v")
+        plan(stores, versioned, "a", "b")
+        pages = [
+            ranked(1, record(7, 2, of=LIST)),
+            ranked(2, record(7, version, of=LIST)),
+        ]
+
+        for page in pages:
+            stores.ledger.commit_page(versioned, claim(stores, versioned), page)
+
+        assert rows(stores, versioned) == [(7, 2)]
+
+    def test_a_bad_row_of_a_file_is_kept_with_its_place(self, stores: Stores):
+        plan(stores, LIST)
+        bad = replace(rejection(), place=Place(line=12, offset=345))
+
+        stores.ledger.commit_page(LIST, claim(stores, LIST), batch(rejections=[bad]))
+
+        (found,) = stores.records.quarantine(LIST, after=0, limit=9)
+        assert found.rejection == bad
 
     # pages that come again
 

@@ -198,7 +198,7 @@ class ProviderSource(Source):
         return self._page(shard, position)
 
     def _page(self, shard: Shard, position: Position | None) -> Page:
-        pages, size = self._dataset.source.pages, self._dataset.source.pages.size or 1
+        pages, size = self._dataset.http.pages, self._dataset.http.pages.size or 1
         found = sorted(self._matching(shard))[: self._dataset.source.cap]
         token: object = None
         if pages.by is Paging.OFFSET:

@@ -386,7 +386,7 @@ def test_a_single_stranger_goes_to_quarantine(stores, clock):
 def test_a_shard_at_the_cap_is_split_and_its_children_cover_it(stores, clock):
     axis = RangeAxis(name="id", start=0, until=100, step=100, send_from="f")
     declared = dataset(axes=(axis,))
-    declared = replace(declared, source=replace(declared.source, cap=2))
+    declared = replace(declared, source=replace(declared.http, cap=2))
     bench = Bench(stores, clock, declared)
     plan(stores, declared, "id:0..100")
     work = bench.work(page(1, 2), page(1), page(60))
@@ -406,7 +406,7 @@ def test_an_ignored_filter_is_told_before_it_is_taken_for_a_cut(stores, clock):
         name="id", start=0, until=10, step=10, send_from="f", check=("id",)
     )
     declared = dataset(axes=(axis,))
-    declared = replace(declared, source=replace(declared.source, cap=3))
+    declared = replace(declared, source=replace(declared.http, cap=3))
     bench = Bench(stores, clock, declared)
     plan(stores, declared, "id:0..10")
     bench.work(page(101, 102, 103))()

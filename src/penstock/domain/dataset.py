@@ -137,6 +137,14 @@ class Dataset:
         return {path: index for index, path in enumerate(self.paths)}
 
     @property
+    def is_ranked(self) -> bool:
+        """Whether the order in its source decides which of two rows of a key wins.
+
+        The shards of a file are worked in any order, but its last row counts.
+        """
+        return isinstance(self.source, CsvSource)
+
+    @property
     def http(self) -> HttpSource:
         """Its source, where only one kind makes sense."""
         if not isinstance(self.source, HttpSource):

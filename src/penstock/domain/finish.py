@@ -65,8 +65,12 @@ def settle(
 
 
 def is_tracked(dataset: Dataset, mode: Mode) -> bool:
-    """Say whether the end of an import will ask which rows it has seen."""
-    return mode is Mode.FULL and dataset.missing.do is WhenMissing.MARK
+    """Say whether rows have to tell which import has seen them last.
+
+    The end of an import asks it, or another row of the same key does.
+    """
+    is_marked = dataset.missing.do is WhenMissing.MARK
+    return mode is Mode.FULL and (is_marked or dataset.is_ranked)
 
 
 def judge_ending(shards: Shards, *, unproven: int, failed: str | None) -> Ending:

@@ -241,10 +241,21 @@ class Counts:
     deleted: int = 0
     quarantined: int = 0
     dropped: int = 0
+    # rows of files whose key had come before
+    duplicates: int = 0
 
 
-def count_page(batch: Batch, *, inserted: int, updated: int, requests: int) -> Counts:
-    """Count what became of the rows of one page."""
+def count_page(
+    batch: Batch, *, inserted: int, updated: int, again: int, requests: int
+) -> Counts:
+    """Count what became of the rows of one page.
+
+    `again` are the rows whose key another page of the import had already brought: each
+    is a duplicate, whether it gave way or took the other's place.
+    """
+    good = batch.seen - batch.dropped - len(batch.rejections)
+    # within a page, too, the last one counts
+    duplicates = again + good - len(batch.records) if batch.rank else 0
     written = inserted + updated
     return Counts(
         pages=1,
@@ -252,8 +263,9 @@ def count_page(batch: Batch, *, inserted: int, updated: int, requests: int) -> C
         seen=batch.seen,
         inserted=inserted,
         updated=updated,
-        # a duplicate inside the page is a row that changed nothing
-        unchanged=batch.seen - batch.dropped - len(batch.rejections) - written,
+        # elsewhere a duplicate inside the page is a row that changed nothing
+        unchanged=good - written - duplicates,
         quarantined=len(batch.rejections),
         dropped=batch.dropped,
+        duplicates=duplicates,
     )

@@ -1,7 +1,7 @@
 """A dataset's table inside a transaction: compare by hash, write only changes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -37,6 +37,7 @@ class StoredTable(sql.Table):
         records: Sequence[Record],
         *,
         import_id: int,
+        rank: int = 0,
         seen: Collection[Key] = (),
         track: bool,
     ) -> Merged:
@@ -45,20 +46,38 @@ class StoredTable(sql.Table):
         merged = Merged()
         if sheet:
             ensure_partitions(self.connection, self.of, sheet)
-            page = self._page(sheet, import_id)
-            merged = self._insert(sheet, page) or self._compare(sheet, page)
+            page = self._page(sheet, import_id, rank)
+            merge = self._merge_ranked if track and rank else self._compare
+            merged = self._insert(sheet, page) or merge(sheet, page)
         if track:
-            self._touch([*sheet.keys, *seen], import_id=import_id)
+            self._touch([*(() if rank else sheet.keys), *seen], import_id=import_id)
         return merged
 
-    def _page(self, sheet: Sheet, import_id: int) -> dict[str, object]:
+    def _merge_ranked(self, sheet: Sheet, page: dict[str, object]) -> Merged:
+        """Merge, and let every row tell the rank of the page that it is of.
+
+        Also the unchanged ones: else a page that stands before this one, and comes
+        later, would take them for rows of an earlier import.
+        """
+        page |= self._keys(sheet.keys)
+        again = self._execute(self.of.ranked, **page).fetchone()
+        merged = self._compare(sheet, page)
+        self._execute(self.of.settle, **page)
+        found = self._execute(self.of.ranked, **page).fetchone()
+        if found is None or again is None or found["settled"] != len(sheet):
+            # another page changed a row between the comparison and now
+            raise postgres.SerializationFailure("a row was stored by others meanwhile")
+        return replace(merged, again=again["again"])
+
+    def _page(self, sheet: Sheet, import_id: int, rank: int) -> dict[str, object]:
         arrays = {
             f"column_{at}": ARRAYS[field.type](column)
             for at, (field, column) in enumerate(
                 zip(self.of.dataset.columns, sheet.columns, strict=True)
             )
         }
-        return {**arrays, "digests": BYTES(sheet.digests), "import_id": import_id}
+        ours = {"digests": BYTES(sheet.digests), "import_id": import_id, "rank": rank}
+        return {**arrays, **ours}
 
     def _insert(self, sheet: Sheet, page: dict[str, object]) -> Merged | None:
         """Store a page as it is where the one before was new as a whole.
@@ -88,20 +107,22 @@ class StoredTable(sql.Table):
         return Merged(
             created=[sheet.keys[place - 1] for place in created],
             updated=[sheet.keys[place - 1] for place in found["updated"] or []],
+            rewritten=found["rewritten"] if self.of.dataset.is_ranked else 0,
         )
 
     def _touch(self, keys: Sequence[Key], *, import_id: int) -> None:
         """Mark rows as seen by an import."""
-        if not keys:
-            return
+        if keys:
+            self._execute(self.of.touch, import_id=import_id, **self._keys(keys))
+
+    def _keys(self, keys: Sequence[Key]) -> dict[str, object]:
         dataset = self.of.dataset
-        columns = zip(dataset.key, zip(*keys, strict=True), strict=True)
         types = [dataset.columns[dataset.column(name)].type for name in dataset.key]
-        arrays = {
+        columns = zip(types, zip(*keys, strict=True), strict=True)
+        return {
             f"key_{at}": ARRAYS[kind](column)
-            for at, (kind, (_, column)) in enumerate(zip(types, columns, strict=True))
+            for at, (kind, column) in enumerate(columns)
         }
-        self._execute(self.of.touch, import_id=import_id, **arrays)
 
     @override
     def note(self, merged: Merged, *, import_id: int) -> None:

@@ -31,6 +31,8 @@ OURS = (
 FILL = 80
 # what of them is written with a new row
 WRITTEN = "_digest, _import, _created_at, _updated_at"
+# where in its source a row of this import stands
+RANK = "_rank bigint not null default 0"
 # what a search index may hold unsorted, in kilobytes, before a writer has to sort it
 PENDING = 16_384
 
@@ -55,10 +57,16 @@ class Table:
             quoted(field.name) + ("::json" if field.type is FieldType.JSON else "")
             for field in dataset.columns
         ]
+        self._keys = ", ".join(self._key)
+        self._written = f"{', '.join(self._names)}, {WRITTEN}" + (
+            ", _rank" if dataset.is_ranked else ""
+        )
         self._now = now
         self.insert = self._insert()
         self.merge = self._merge()
         self.touch = self._touch()
+        self.settle = self._settle()
+        self.ranked = self._ranked()
         self.holds = self._holds()
         shown = ", ".join(readable(field) for field in dataset.fields)
         self.rows = (
@@ -106,9 +114,8 @@ class Table:
     def _insert(self) -> str:
         """Compose the statement for pages of which every row is thought to be new."""
         return f"""
-insert into {self.name} ({", ".join(self._names)}, {WRITTEN})
-select {self._values()}, _digest, %(import_id)s, {self._now}, {self._now}
-from {self._incoming()}"""
+insert into {self.name} ({self._written})
+select {self._values()} from {self._incoming()}"""
 
     def _merge(self) -> str:
         """Compose the one statement that compares by hash and writes only changes.
@@ -120,17 +127,19 @@ from {self._incoming()}"""
             f"{name} = come.{value}"
             for name, value in zip(self._names, self._cast, strict=True)
         )
+        if self.dataset.is_ranked:
+            sets += ", _rank = %(rank)s"
         return f"""
 with compared as materialized (
     select come.*, kept._digest is null as is_new,
-        kept._deleted_at is not null as is_revived
+        kept._deleted_at is not null as is_revived,
+        kept._import = %(import_id)s as is_again
     from {self._incoming()}
     left join {self.name} as kept on {self._same("kept", "come")}
-    where kept._digest is null or {self._differs()}
+    where kept._digest is null or ({self._differs()})
 ), stored as (
-    insert into {self.name} ({", ".join(self._names)}, {WRITTEN})
-    select {self._values()}, _digest, %(import_id)s, {self._now}, {self._now}
-    from compared where is_new order by _place
+    insert into {self.name} ({self._written})
+    select {self._values()} from compared where is_new order by _place
 ), changed as (
     update {self.name} as kept
     set {sets}, _digest = come._digest,
@@ -138,13 +147,33 @@ with compared as materialized (
         _updated_at = {self._now}, _deleted_at = null
     from (select * from compared where not is_new order by _place) as come
     where {self._same("kept", "come")} and ({self._differs()})
-    returning come._place, come.is_revived
+    returning come._place, come.is_revived, come.is_again
 )
 select
     (select array_agg(_place order by _place) from compared where is_new) as created,
     (select array_agg(_place order by _place) from changed where is_revived) as revived,
     (select array_agg(_place order by _place) from changed where not is_revived)
-        as updated"""
+        as updated,
+    (select count(*) from changed where is_again) as rewritten"""
+
+    def _settle(self) -> str:
+        """Compose how rows that are stored as they came get the rank of their page."""
+        return f"""
+update {self.name} as kept
+set _import = %(import_id)s, _rank = %(rank)s
+from {self._incoming()}
+where {self._same("kept", "come")} and ({self._changes()}) is not true
+    and (kept._import < %(import_id)s
+        or (kept._import = %(import_id)s and kept._rank < %(rank)s))"""
+
+    def _ranked(self) -> str:
+        """Compose which rows this import has brought, and which of a later page."""
+        return f"""
+select count(*) filter (where kept._import = %(import_id)s) as again,
+    count(*) filter (where kept._import > %(import_id)s
+        or (kept._import = %(import_id)s and kept._rank >= %(rank)s)) as settled
+from unnest({self._key_arrays()}) as come ({self._keys})
+join {self.name} as kept on {self._same("kept", "come")}"""
 
     def _incoming(self) -> str:
         """Compose a page as rows; its arrays are numbered parameters."""
@@ -155,9 +184,12 @@ select
         )
 
     def _values(self) -> str:
-        return ", ".join(self._cast)
+        ours = f"_digest, %(import_id)s, {self._now}, {self._now}"
+        return f"{', '.join(self._cast)}, {ours}" + (
+            ", %(rank)s" if self.dataset.is_ranked else ""
+        )
 
-    def _differs(self) -> str:
+    def _changes(self) -> str:
         """Compose what makes a row a change.
 
         What was deleted has no version any more that could be newer.
@@ -170,16 +202,28 @@ select
             )
         return f"kept._deleted_at is not null or ({differs})"
 
+    def _differs(self) -> str:
+        """Compose what makes a row a change that wins."""
+        if not self.dataset.is_ranked:
+            return self._changes()
+        # of this import, what stands later in its source stays
+        return (
+            f"({self._changes()}) and (kept._import < %(import_id)s "
+            "or (kept._import = %(import_id)s and kept._rank <= %(rank)s))"
+        )
+
     def _same(self, one: str, other: str) -> str:
         return " and ".join(f"{one}.{name} = {other}.{name}" for name in self._key)
 
     def _touch(self) -> str:
-        arrays = ", ".join(f"%(key_{index})s" for index in range(len(self._key)))
         return (
             f"update {self.name} as kept set _import = %(import_id)s "
-            f"from unnest({arrays}) as come ({', '.join(self._key)}) "
+            f"from unnest({self._key_arrays()}) as come ({self._keys}) "
             f"where {self._same('kept', 'come')} and kept._import < %(import_id)s"
         )
+
+    def _key_arrays(self) -> str:
+        return ", ".join(f"%(key_{index})s" for index in range(len(self._key)))
 
     def _holds(self) -> str:
         """Compose the question whether a page is stored as it was, and nothing else.
@@ -244,6 +288,8 @@ def creation(dataset: Dataset) -> str:
         key += [dataset.partition] if dataset.partition not in key else []
         tail = f" partition by list ({quoted(dataset.partition)})"
     columns = [*(column(field, dataset) for field in dataset.fields), *OURS]
+    if dataset.is_ranked:
+        columns.append(RANK)
     columns.append(f"primary key ({', '.join(map(quoted, key))})")
     return f"create table {quoted(dataset.name)} ({', '.join(columns)}){tail}"
 

@@ -31,6 +31,9 @@ class Merged:
 
     created: Sequence[Key] = ()
     updated: Sequence[Key] = ()
+    # rows whose key this import had brought before, and those of them that were updated
+    again: int = 0
+    rewritten: int = 0
 
 
 class Table(Protocol):
@@ -42,10 +45,13 @@ class Table(Protocol):
         records: Sequence[Record],
         *,
         import_id: int,
+        rank: int = 0,
         seen: Collection[Key] = (),
         track: bool,
     ) -> Merged:
         """Store what is new or changed.
+
+        In a ranked dataset, what this import has stored of a higher rank stays.
 
         With `track`, rows that were only seen are marked with the import too, so that
         the end of a full import can tell which are missing.

@@ -144,13 +144,15 @@ class SqlLedger(Ledger):
             merged = table.merge(
                 batch.records,
                 import_id=lease.import_id,
+                rank=batch.rank,
                 seen=[each.key for each in batch.rejections if each.key is not None],
                 track=lease.tracked,
             )
             counts = count_page(
                 batch,
                 inserted=len(merged.created),
-                updated=len(merged.updated),
+                updated=len(merged.updated) - merged.rewritten,
+                again=merged.again,
                 requests=lease.sent,
             )
             provider_time = self._database.moment(batch.provider_time)
@@ -319,6 +321,8 @@ def described(lease: Lease, rejection: Rejection) -> dict[str, object]:
         "detail": rejection.detail,
         "raw": rejection.raw,
         "key": None if rejection.key is None else key_text(rejection.key),
+        "line": None if rejection.place is None else rejection.place.line,
+        "byte_offset": None if rejection.place is None else rejection.place.offset,
     }
 
 

@@ -23,7 +23,7 @@ from penstock.domain.job import (
     Shards,
     WorkerId,
 )
-from penstock.domain.page import Counts, Proof, Reason, Rejection
+from penstock.domain.page import Counts, Place, Proof, Reason, Rejection
 from penstock.ports import Quarantined
 
 
@@ -57,6 +57,7 @@ class Rows:
                 deleted=row["deleted"],
                 quarantined=row["quarantined"],
                 dropped=row["dropped"],
+                duplicates=row["duplicates"],
             ),
             rescues=row["rescues"],
             proven=bool(row["proven"]),
@@ -107,6 +108,7 @@ class Rows:
                 unchanged=row["unchanged"],
                 quarantined=row["quarantined"],
                 dropped=row["dropped"],
+                duplicates=row["duplicates"],
             ),
             region=row["region"],
             lease_owner=row["lease_owner"],
@@ -132,6 +134,9 @@ class Rows:
                 raw=row["raw"],
                 field=row["field"],
                 key=None if row["key"] is None else tuple(json.loads(row["key"])),
+                place=None
+                if row["line"] is None
+                else Place(row["line"], row["byte_offset"]),
             ),
             at=self.instant(row["at"]),
         )

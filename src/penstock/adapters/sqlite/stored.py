@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from typing_extensions import override
@@ -28,37 +28,59 @@ class StoredTable(sql.Table):
         records: Sequence[Record],
         *,
         import_id: int,
+        rank: int = 0,
         seen: Collection[Key] = (),
         track: bool,
     ) -> Merged:
         table, connection = self.of, self.connection
-        dataset = table.dataset
         known = table.known(connection, [record.key for record in records])
-        created, changed, untouched = [], [], []
-        version = None if dataset.version is None else dataset.column(dataset.version)
+        sorted_out = Sorted()
         for record in records:
             stored = known.get(tuple(table.stored(record.key)))
-            if stored is None:
-                created.append(record)
-            elif stored.is_deleted or (
-                stored.digest != record.digest and not is_older(record, stored, version)
-            ):
-                # what was deleted has no version any more that could be newer
-                changed.append(record)
-            else:
-                untouched.append(record)
+            self._sort(record, stored, sorted_out, import_id=import_id, rank=rank)
+        created, changed = sorted_out.created, sorted_out.changed
         table.insert(connection, created, import_id=import_id, now=self.now)
         table.update(connection, changed, import_id=import_id, now=self.now)
+        untouched = [record.key for record in sorted_out.untouched]
         if track:
-            table.touch(
-                connection, [*(r.key for r in untouched), *seen], import_id=import_id
-            )
-        revived: list[Key] = []
-        updated: list[Key] = []
-        for record in changed:
-            stored = known[tuple(table.stored(record.key))]
-            (revived if stored.is_deleted else updated).append(record.key)
-        return Merged(created=[*(r.key for r in created), *revived], updated=updated)
+            table.touch(connection, [*untouched, *seen], import_id=import_id)
+        if table.dataset.is_ranked:
+            ours = [*(record.key for record in (*created, *changed)), *untouched]
+            table.set_rank(connection, ours, rank)
+        return Merged(
+            created=[*(record.key for record in created), *sorted_out.revived],
+            updated=sorted_out.updated,
+            again=sorted_out.again,
+            rewritten=sorted_out.rewritten,
+        )
+
+    def _sort(
+        self,
+        record: Record,
+        stored: Known | None,
+        into: "Sorted",
+        *,
+        import_id: int,
+        rank: int,
+    ) -> None:
+        dataset = self.of.dataset
+        if stored is None:
+            into.created.append(record)
+            return
+        is_again = dataset.is_ranked and stored.import_id == import_id
+        into.again += is_again
+        if is_again and stored.rank > rank:
+            return
+        version = None if dataset.version is None else dataset.column(dataset.version)
+        if stored.is_deleted or (
+            stored.digest != record.digest and not is_older(record, stored, version)
+        ):
+            # what was deleted has no version any more that could be newer
+            into.changed.append(record)
+            into.rewritten += is_again
+            (into.revived if stored.is_deleted else into.updated).append(record.key)
+        else:
+            into.untouched.append(record)
 
     @override
     def note(self, merged: Merged, *, import_id: int) -> None:
@@ -136,6 +158,19 @@ class StoredTable(sql.Table):
         if not rows:
             raise LookupError(f"dataset {name!r} was never prepared")
         return int(rows[0]["change_seq"]) - changes
+
+
+@dataclass(slots=True)
+class Sorted:
+    """The records of a page by what they change."""
+
+    created: list[Record] = field(default_factory=list)
+    changed: list[Record] = field(default_factory=list)
+    untouched: list[Record] = field(default_factory=list)
+    revived: list[Key] = field(default_factory=list)
+    updated: list[Key] = field(default_factory=list)
+    again: int = 0
+    rewritten: int = 0
 
 
 def is_older(record: Record, stored: Known, version: int | None) -> bool:

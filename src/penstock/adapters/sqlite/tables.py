@@ -33,6 +33,10 @@ OURS = (
 )
 
 
+# where in its source a row of this import stands
+RANK = "_rank integer not null default 0"
+
+
 class Known(NamedTuple):
     """What is stored under a key already."""
 
@@ -40,6 +44,8 @@ class Known(NamedTuple):
     is_deleted: bool
     updated_at: int
     version: object
+    import_id: int
+    rank: int
 
 
 class Table:
@@ -73,9 +79,10 @@ class Table:
             for name in dataset.filter
             if [name] != list(dataset.key)
         }
+        rank = "_rank" if dataset.is_ranked else "0"
         self._known = (
             f"select {', '.join(key)}, _digest, _deleted_at is not null, _updated_at, "
-            f"{version} from {table} where {asked}"
+            f"{version}, _import, {rank} from {table} where {asked}"
         )
         bound = f"({', '.join('?' * len(key))})"
         self._between = (
@@ -95,6 +102,7 @@ class Table:
         )
         # a slower, older import must not take back that a newer one has seen a row
         self._touch = f"update {table} set _import = max(_import, ?) where {asked}"
+        self._raise = f"update {table} set _rank = ? where {asked}"
         all_names = ", ".join(quoted(field.name) for field in dataset.fields)
         self._rows = (
             f"select {all_names} from {table} where _deleted_at is null "
@@ -126,7 +134,12 @@ class Table:
         for row in connection.execute(self._known, (self._asked(keys),)):
             version = None if read_version is None else read_version(row[width + 3])
             found[tuple(row[:width])] = Known(
-                row[width], bool(row[width + 1]), row[width + 2], version
+                row[width],
+                bool(row[width + 1]),
+                row[width + 2],
+                version,
+                row[width + 4],
+                row[width + 5],
             )
         return found
 
@@ -172,6 +185,11 @@ class Table:
     ) -> None:
         """Note that an import has seen these keys, whatever became of their rows."""
         connection.execute(self._touch, (import_id, self._asked(keys)))
+
+    def set_rank(
+        self, connection: sqlite3.Connection, keys: Iterable[Key], rank: int
+    ) -> None:
+        connection.execute(self._raise, (rank, self._asked(keys)))
 
     def rows(self, connection: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
         readers = [value_reader(field) for field in self.dataset.fields]
@@ -245,6 +263,8 @@ def create_statement(dataset: Dataset) -> str:
             definition += " primary key" if is_rowid else " not null"
         columns.append(definition)
     columns.extend(OURS)
+    if dataset.is_ranked:
+        columns.append(RANK)
     if not is_rowid:
         columns.append(f"primary key ({', '.join(map(quoted, dataset.key))})")
     tail = "strict" if is_rowid else "strict, without rowid"

@@ -174,8 +174,8 @@ def show_report(known: Import, shards: Shards, error: str | None) -> None:
     say(
         f"  records  {counts.seen:,} seen: {counts.inserted:,} inserted, "
         f"{counts.updated:,} updated, {counts.unchanged:,} unchanged, "
-        f"{counts.quarantined:,} quarantined, {counts.dropped:,} dropped; "
-        f"{counts.deleted:,} deleted"
+        f"{counts.quarantined:,} quarantined, {counts.dropped:,} dropped, "
+        f"{counts.duplicates:,} duplicates; {counts.deleted:,} deleted"
     )
     if counts.quarantined:
         say(f"  bad rows see: penstock quarantine {known.dataset}")

@@ -216,6 +216,7 @@ def records_of(counts: Counts) -> dict[str, int]:
         "deleted": counts.deleted,
         "quarantined": counts.quarantined,
         "dropped": counts.dropped,
+        "duplicates": counts.duplicates,
     }
 
 

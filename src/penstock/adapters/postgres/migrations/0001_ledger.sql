@@ -53,6 +53,7 @@ create table penstock_import_count (
     unchanged bigint not null default 0,
     quarantined bigint not null default 0,
     dropped bigint not null default 0,
+    duplicates bigint not null default 0,
     rescues bigint not null default 0,
     primary key (import_id, slot)
 ) with (fillfactor = 50);
@@ -70,6 +71,7 @@ cross join lateral (
         coalesce(sum(unchanged), 0)::bigint as unchanged,
         coalesce(sum(quarantined), 0)::bigint as quarantined,
         coalesce(sum(dropped), 0)::bigint as dropped,
+        coalesce(sum(duplicates), 0)::bigint as duplicates,
         coalesce(sum(rescues), 0)::bigint as rescues,
         min(scan_started_at) as scan_started_at
     from penstock_import_count
@@ -102,6 +104,7 @@ create table penstock_job (
     unchanged bigint not null default 0,
     quarantined bigint not null default 0,
     dropped bigint not null default 0,
+    duplicates bigint not null default 0,
     proof text,
     errors jsonb not null default '[]',
     created_at timestamptz not null,
@@ -146,6 +149,9 @@ create table penstock_quarantine (
     detail text not null,
     raw bytea not null,
     key text,
+    -- where it stands in its file
+    line bigint,
+    byte_offset bigint,
     at timestamptz not null,
     resolved text check (resolved in ('accepted', 'superseded')),
     unique (job_id, page_seq, position)

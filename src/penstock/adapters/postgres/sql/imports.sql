@@ -67,10 +67,11 @@ where import_id = %(import_id)s and status = 'done' and proof is null;
 -- name: count_import
 insert into penstock_import_count as kept
     (import_id, slot, pages, requests, seen, inserted, updated, unchanged, quarantined,
-    dropped, scan_started_at)
+    dropped, duplicates, scan_started_at)
 values
     (%(import_id)s, %(job)s %% 16, %(pages)s, %(requests)s, %(seen)s, %(inserted)s,
-    %(updated)s, %(unchanged)s, %(quarantined)s, %(dropped)s, %(provider_time)s)
+    %(updated)s, %(unchanged)s, %(quarantined)s, %(dropped)s, %(duplicates)s,
+    %(provider_time)s)
 on conflict (import_id, slot) do update
 set pages = kept.pages + excluded.pages,
     requests = kept.requests + excluded.requests,
@@ -80,6 +81,7 @@ set pages = kept.pages + excluded.pages,
     unchanged = kept.unchanged + excluded.unchanged,
     quarantined = kept.quarantined + excluded.quarantined,
     dropped = kept.dropped + excluded.dropped,
+    duplicates = kept.duplicates + excluded.duplicates,
     scan_started_at = least(kept.scan_started_at, excluded.scan_started_at);
 
 -- name: count_rescue
@@ -159,10 +161,11 @@ from advanced;
 
 -- name: add_rejection
 insert into penstock_quarantine
-    (dataset, import_id, job_id, page_seq, position, field, reason, detail, raw, key, at)
+    (dataset, import_id, job_id, page_seq, position, field, reason, detail, raw, key,
+    line, byte_offset, at)
 values
     (%(dataset)s, %(import_id)s, %(job)s, %(page_seq)s, %(position)s, %(field)s,
-    %(reason)s, %(detail)s, %(raw)s, %(key)s, {now});
+    %(reason)s, %(detail)s, %(raw)s, %(key)s, %(line)s, %(byte_offset)s, {now});
 
 -- name: supersede_rejections
 -- A proven full import has read everything anew: older complaints are settled.

@@ -172,7 +172,8 @@ set requests = requests + %(requests)s,
     updated = updated + %(updated)s,
     unchanged = unchanged + %(unchanged)s,
     quarantined = quarantined + %(quarantined)s,
-    dropped = dropped + %(dropped)s
+    dropped = dropped + %(dropped)s,
+    duplicates = duplicates + %(duplicates)s
 where id = %(job)s;
 
 -- name: add_page

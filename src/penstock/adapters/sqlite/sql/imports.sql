@@ -70,6 +70,7 @@ set pages = pages + :pages,
     unchanged = unchanged + :unchanged,
     quarantined = quarantined + :quarantined,
     dropped = dropped + :dropped,
+    duplicates = duplicates + :duplicates,
     scan_started_at = case
         when :provider_time is null then scan_started_at
         else min(coalesce(scan_started_at, :provider_time), :provider_time) end
@@ -134,10 +135,11 @@ values (?, ?, ?, ?, ?, ?);
 
 -- name: add_rejection
 insert into penstock_quarantine
-    (dataset, import_id, job_id, page_seq, position, field, reason, detail, raw, key, at)
+    (dataset, import_id, job_id, page_seq, position, field, reason, detail, raw, key,
+    line, byte_offset, at)
 values
-    (:dataset, :import_id, :job, :page_seq, :position, :field, :reason, :detail, :raw,
-    :key, :now);
+    (:dataset, :import_id, :job, :page_seq, :position, :field,
+    :reason, :detail, :raw, :key, :line, :byte_offset, :now);
 
 -- name: supersede_rejections
 -- A proven full import has read everything anew: older complaints are settled.

@@ -168,7 +168,8 @@ set requests = requests + :requests,
     updated = updated + :updated,
     unchanged = unchanged + :unchanged,
     quarantined = quarantined + :quarantined,
-    dropped = dropped + :dropped
+    dropped = dropped + :dropped,
+    duplicates = duplicates + :duplicates
 where id = :job;
 
 -- name: add_page
