@@ -98,13 +98,19 @@ def test_an_open_quote_is_told_by_its_line_and_the_file_stays_whole(tmp_path):
     assert cuts.ranges == (Range(start=0, end=len(content), line=1),)
 
 
-@pytest.mark.parametrize("block", range(1, 16))
-def test_the_line_of_an_open_quote_does_not_depend_on_the_blocks(tmp_path, block):
-    path = write(tmp_path / "file.csv", '1,a\r\n2,"b""c\r\n""d\r\n')
+NASTY = 'xa",b\r\n,a""b\n"c""\r\n"",5"\n"d"e"f,"",""""\r\r\n"g\r\n""h'
 
-    cuts = cut(path, headless(path, 2), size=1, block=block)
 
-    assert cuts.unclosed == 2
+@pytest.mark.parametrize("block", range(1, len(NASTY)))
+@pytest.mark.parametrize("end", ["", '"', '"\n'])
+def test_the_cuts_do_not_depend_on_the_blocks(tmp_path, block, end):
+    path = write(tmp_path / "file.csv", NASTY + end)
+    head = headless(path, 2)
+
+    cuts = cut(path, head, size=1, block=block)
+
+    assert cuts == cut(path, head, size=1)
+    assert cuts.unclosed == (None if end else 7)
 
 
 def test_the_fingerprint_is_that_of_all_bytes(tmp_path):

@@ -79,9 +79,10 @@ def test_the_delimiter_is_the_one_that_cuts_evenly(text, delimiter):
 
 
 def test_a_record_that_goes_on_behind_the_sample_is_not_judged():
-    sample = b"a;b\n1;2\n3;4\n5,,,,,,"
+    sample = b"a;b|c\n1;2|3\n4|5"
 
     assert found(sample, is_whole=False).dialect.delimiter == ";"
+    assert found(sample, is_whole=True).dialect.delimiter == "|"
 
 
 def test_a_guess_is_told():

@@ -194,6 +194,25 @@ def test_chunks_are_bounded_in_rows_and_bytes(tmp_path):
     assert rows(by_rows) == rows(by_bytes)
 
 
+def test_after_a_long_record_chunks_are_large_again(tmp_path):
+    lines = "\n" * 600
+
+    chunks = read_text(
+        tmp_path, f'0,"{lines}"\n' + "1,a\n" * 200, limits=Limits(bytes=500)
+    )
+
+    assert rows(chunks) == [["0", lines], *[["1", "a"]] * 200]
+    assert [len(chunk.rows) for chunk in chunks] == [1, 125, 75]
+
+
+def test_of_a_giant_record_only_the_beginning_is_kept(tmp_path):
+    chunk = only(read_text(tmp_path, "x" * (MEGABYTE + 1)))
+
+    (bad,) = chunk.bad
+    assert bad.flaw is Flaw.TOO_LONG
+    assert len(bad.place.raw) == 64 * 1024
+
+
 def test_reading_goes_on_where_a_chunk_ended(tmp_path):
     path = write(tmp_path / "file.csv", '1,"a\nb"\n2,é\n3,c\n4,d\n')
     head = headless(path, 2)

@@ -7,7 +7,7 @@ from functools import cache
 from penstock.errors import Misconfigured
 
 # every byte, and what the codecs with shifts and escapes would read as one character
-PROBE = bytes(range(256)) + b'+AGE-~{<:Ky~}\x1b$B$"\x1b(B'
+PROBE = bytes(range(256)) + b'~{<:Ky~}\x1b$B$"\x1b(B'
 ASCII = bytes(range(128))
 
 
@@ -50,7 +50,7 @@ class Coding:
     def decode_leniently(self, raw: bytes) -> str:
         whole = len(raw) // self.unit * self.unit
         text = raw[:whole].decode(self.name, self.lenient)
-        # half a character at the end of a file is not nothing
+        # half a character at the end of a file is not nothing; it counts as a whole one
         return text if whole == len(raw) else f"{text}\N{REPLACEMENT CHARACTER}"
 
     def size(self, text: str) -> int:

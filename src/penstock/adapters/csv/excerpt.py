@@ -48,10 +48,8 @@ class Excerpt:
         line = self.line
         for row in reader:
             end = lines.tell()
-            is_last = end == len(self.text)
             size = coding.size(self.text[at:end])
-            # half a character at the very end is no text, but part of the record
-            raw = self.raw[byte : None if is_last else byte + size]
+            raw = self.raw[byte : byte + size]
             yield row, Place(line=line, offset=self.start + byte, raw=raw)
             at, byte, line = end, byte + size, self.line + reader.line_num
 

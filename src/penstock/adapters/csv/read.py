@@ -95,12 +95,10 @@ class Chunks:
         while at < len(text):
             records = list(islice(reader, most))
             end = lines.tell()
-            is_last = end == len(text)
             part = text[at:end]
             size = self._dialect.coding.size(part)
             excerpt = Excerpt(
-                # half a character at the very end is no text, but part of the record
-                raw=window.raw[byte : None if is_last else byte + size],
+                raw=window.raw[byte : byte + size],
                 text=part,
                 start=window.start + byte,
                 line=next_line,
@@ -110,7 +108,7 @@ class Chunks:
             )
             at, byte = end, byte + size
             next_line = first_line + reader.line_num
-            if is_last and not window.is_whole:
+            if end == len(text) and not window.is_whole:
                 records.extend(reader)
                 next_line = first_line + reader.line_num - 1
                 if records.pop():

@@ -101,8 +101,7 @@ class Windows:
     def _take_record(self, line: int) -> Window | Flawed:
         """Take a single record; of one that is too long, keep the beginning only."""
         self._is_stuck = False
-        # two signs more, so that a record that just fits is seen to end
-        self._fill(self._limit + 2 * self._coding.unit)
+        self._fill(self._limit)
         kept, start = self._raw[: self._limit], self._start
         walk = Walk(self._dialect, line=line)
         opened_on = None
