@@ -3,14 +3,14 @@
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
 from penstock.domain.axes import FileAxis
 from penstock.domain.budget import Budget, BudgetState, Grant, Usage
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.events import Event
 from penstock.domain.job import (
     Fault,
@@ -507,6 +507,13 @@ class Records(Protocol):
     @abstractmethod
     def distinct(self, dataset: Dataset, field: str) -> Iterator[str]:
         """Yield the values of a field of the live rows, each once, in order."""
+        ...
+
+    @abstractmethod
+    def unknown(
+        self, reference: Reference, values: Collection[object]
+    ) -> Collection[object]:
+        """Return which of these values no live row of the other dataset has."""
         ...
 
     @abstractmethod

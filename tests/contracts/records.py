@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
 
-from penstock.domain.dataset import FieldType, Missing, WhenMissing
+from penstock.domain.dataset import FieldType, Missing, Reference, WhenMissing
 from penstock.domain.job import Mode
 from penstock.domain.page import Reason, Rejection
 from penstock.ports import Replay, Stores
@@ -35,6 +35,32 @@ KEYED = typed_field("id", FieldType.INT, required=True)
 
 class RecordsContract:
     """Subclasses bring `stores` and `pass_time`."""
+
+    @pytest.mark.parametrize(
+        ("kind", "known", "asked"),
+        [
+            (FieldType.TEXT, ["a", "ü", "'"], ["a", "A", "ü", "'", "b"]),
+            (FieldType.INT, [1, 2**62], [1, 2, 2**62]),
+            (FieldType.DATE, [date(2026, 2, 28)], [date(2026, 2, 28), date(1, 1, 1)]),
+            (FieldType.TIMESTAMP, [NOON], [NOON, NOON + A_MOMENT]),
+        ],
+    )
+    def test_values_that_no_row_has_are_unknown(
+        self, stores: Stores, kind, known, asked
+    ):
+        regions = dataset("regions", fields=(typed_field("code", kind),), key=("code",))
+        run(stores, regions, last(*(record(each, of=regions) for each in known)))
+
+        unknown = stores.records.unknown(Reference("regions", "code"), asked)
+
+        assert set(unknown) == set(asked) - set(known)
+
+    def test_a_deleted_row_is_unknown(self, stores: Stores):
+        marked = replace(POI, missing=Missing(do=WhenMissing.MARK, max_drop=1.0))
+        run(stores, marked, last(record(1), record(2)))
+        run(stores, marked, last(record(2)))
+
+        assert set(stores.records.unknown(Reference("poi", "id"), [1, 2])) == {1}
 
     @pytest.mark.parametrize(
         ("kind", "value"),

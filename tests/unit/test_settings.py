@@ -17,10 +17,17 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 from redis.connection import parse_url as parse_redis_url
 
-from penstock.domain.axes import BboxAxis, ListAxis, RangeAxis, TimeAxis, ValuesFrom
+from penstock.domain.axes import (
+    BboxAxis,
+    FileAxis,
+    ListAxis,
+    RangeAxis,
+    TimeAxis,
+    ValuesFrom,
+)
 from penstock.domain.budget import Limit
-from penstock.domain.dataset import FieldType, WhenMissing
-from penstock.domain.source import AuthKind, End, Paging
+from penstock.domain.dataset import FieldType, Reference, WhenMissing
+from penstock.domain.source import AuthKind, CsvSource, End, Paging
 from penstock.errors import Misconfigured, NotFound
 from penstock.settings import STARTER, Settings, fingerprint, load
 from penstock.settings.addresses import read_address
@@ -563,6 +570,12 @@ BAD_FIELDS = {
     "shape": ("x = 5", "x: must be a table, not a whole number"),
     "column": ("x = { column='a' }", "x.column: is for csv; give 'path'"),
     "name": ("X = 'a'", "fields.X: is no name"),
+    "decimal": ("x = { decimal = ',' }", "x.decimal: has no meaning for type text"),
+    "reference": ("x = { references = 'poi' }", "'poi' is not 'dataset.field'"),
+    "reference to": ("x = { references = 'po.id' }", "did you mean 'poi'?"),
+    "reference at": ("x = { references = 'poi.ID' }", "did you mean 'id'?"),
+    "reference type": ("x = { references = 'poi.id' }", "poi.id is of type int, not"),
+    "reference index": ("x = { references = 'poi.name' }", "poi.name has no index"),
 }
 
 
@@ -1452,3 +1465,60 @@ def test_a_secret_in_an_address_that_links_repeat_is_refused(tmp_path):
 
     assert "datasets.poi.source.url: holds a secret" in str(refused.value)
     assert "very-secret-value" not in str(refused.value)
+
+
+SHOPS = """
+[datasets.shops]
+key = "uid"
+[datasets.shops.source]
+type = "csv"
+files = "shops-*.csv"
+{source}
+[datasets.shops.fields]
+uid = {{ column = "Shop Id" }}
+name = {{}}
+{fields}
+"""
+
+
+def test_a_dataset_may_come_from_files(read, folder):
+    shops = read(
+        MINIMAL
+        + SHOPS.format(
+            source='shard = "1MiB"\nnull = ["", "NULL"]\ndelimiter = ";"',
+            fields='region = { references = "poi.id", type = "int" }',
+        )
+    ).dataset("shops")
+
+    assert shops.csv == CsvSource(
+        files=("shops-*.csv",),
+        folder=str(folder),
+        shard=1024 * 1024,
+        null=("", "NULL"),
+        delimiter=";",
+    )
+    assert shops.paths == (("Shop Id",), ("name",), ("region",))
+    assert shops.axes == (FileAxis(),)
+    assert shops.fields[2].references == Reference("poi", "id")
+
+
+@pytest.mark.parametrize(
+    ("source", "fields", "problem"),
+    [
+        ("delimiter = ';;'", "", "source.delimiter: must be one character"),
+        ("delimiter = '\"'", "", "source.quote: is the delimiter as well"),
+        ("encoding = 'latin-99'", "", "source.encoding: is no encoding"),
+        ("shard = '1KiB'", "", "source.shard: is less than 64KiB"),
+        ("header = false", "", "source.columns: are required"),
+        ("columns = ['a']", "", "source.columns: are for files without a header"),
+        ("header = false\ncolumns = ['a', 'a']", "", "source.columns: names 'a' twice"),
+        ("url = 'https://example.org'", "", "source.url: unknown key"),
+        ("", "x = 'a'", "fields.x.path: is for http; give 'column'"),
+        ("", "[datasets.shops.delta]\nsend='s'\nfield='f'", "delta: has no meaning"),
+    ],
+)
+def test_a_wrong_declaration_of_files_is_told(read, source, fields, problem):
+    with pytest.raises(Misconfigured) as caught:
+        read(SHOPS.format(source=source, fields=fields))
+
+    assert problem in str(caught.value)

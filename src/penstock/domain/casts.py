@@ -179,6 +179,8 @@ def int_converter(field: Field) -> Cast:
 
 
 def float_converter(field: Field) -> Cast:
+    point = field.decimal
+
     def convert(value: object) -> object:
         # what nearly all values are comes first; the two zeros are equal, but not as
         # bytes
@@ -188,8 +190,10 @@ def float_converter(field: Field) -> Cast:
             value = value.strip()
             if not value:
                 return None
-            if DECIMAL.fullmatch(value) is None:
+            number_text = value if point == "." else with_point(value, point)
+            if DECIMAL.fullmatch(number_text) is None:
                 raise wrong_type(field, value)
+            value = number_text
         elif isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong_type(field, value)
         try:
@@ -201,6 +205,14 @@ def float_converter(field: Field) -> Cast:
         return number or 0.0
 
     return convert
+
+
+def with_point(text: str, point: str) -> str:
+    """Write a number that has its own sign before the fraction as we do.
+
+    What we write before a fraction is then no part of a number: 1.234,5 is none.
+    """
+    return text.replace(".", "?").replace(point, ".")
 
 
 def bool_converter(field: Field) -> Cast:

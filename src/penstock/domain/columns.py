@@ -148,10 +148,12 @@ def glance_at_ints(_field: Field) -> Glance:
     return glance
 
 
-def glance_at_floats(_field: Field) -> Glance:
+def glance_at_floats(field: Field) -> Glance:
+    reads_texts = field.decimal == "."
+
     def glance(column: Column) -> Column | None:
         numbers = column
-        if is_all(column, str):
+        if reads_texts and is_all(column, str):
             if PLAIN_DECIMALS.fullmatch("".join(column)) is None:
                 return None
             try:

@@ -23,6 +23,17 @@ class FieldType(StrEnum):
     JSON = "json"
 
 
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A field of another dataset whose rows hold the values that are allowed."""
+
+    dataset: str
+    field: str
+
+    def __str__(self) -> str:
+        return f"{self.dataset}.{self.field}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """One column of a dataset, and where its value stands in a raw record."""
@@ -40,6 +51,9 @@ class Field:
     # strptime form of dates and timestamps; ISO 8601 where none is given
     format: str | None = None
     trim: bool = True
+    # what stands before the fraction of a number that is written as text
+    decimal: str = "."
+    references: Reference | None = None
     # ours: edited through the API, never touched by an import
     local: bool = False
 
@@ -135,6 +149,10 @@ class Dataset:
     def place(self) -> Mapping[Path, int]:
         """Where each path stands in the values of a raw row."""
         return {path: index for index, path in enumerate(self.paths)}
+
+    @property
+    def has_references(self) -> bool:
+        return any(each.references is not None for each in self.columns)
 
     @property
     def is_ranked(self) -> bool:

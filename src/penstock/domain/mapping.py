@@ -43,6 +43,13 @@ class Mapper:
             for place, each in enumerate(columns)
             if each.type in {FieldType.DATE, FieldType.TIMESTAMP}
         )
+        self._places = {each.name: place for place, each in enumerate(columns)}
+        # the fields whose values other datasets have to know
+        self.references = tuple(
+            (each.name, each.references)
+            for each in columns
+            if each.references is not None
+        )
         version = dataset.version
         self._version = None if version is None else dataset.column(version)
 
@@ -83,6 +90,10 @@ class Mapper:
         for place in self._dates:
             hashed[place] = plain_times(columns[place])
         return Sheet(keys, columns, digests_of(zip(*hashed, strict=True))), bad
+
+    def column(self, name: str) -> int:
+        """Return the place of a field in the values of a record."""
+        return self._places[name]
 
     def reject(
         self, row: Row, reason: Reason, detail: str, *, field: str | None = None

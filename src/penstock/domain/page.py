@@ -113,6 +113,7 @@ class Reason(StrEnum):
     LENGTH = "length"
     PATTERN = "pattern"
     CHOICE = "choice"
+    REFERENCE = "reference"
     OUTSIDE = "outside"
 
 

@@ -20,10 +20,12 @@ IMPRINT_BYTES = 16
 def is_recallable(dataset: Dataset, lease: Lease) -> bool:
     """Say whether a page of this job may be known by what it is.
 
-    A transform is code that may have changed. A page that is tracked must reach each of
-    its rows. What lies outside of a delta depends on when it was asked for.
+    A transform is code that may have changed, and so may the rows that a field refers
+    to. A page that is tracked must reach each of its rows. What lies outside of a delta
+    depends on when it was asked for.
     """
-    return dataset.transform is None and not lease.tracked and lease.since is None
+    is_alone = dataset.transform is None and not dataset.has_references
+    return is_alone and not lease.tracked and lease.since is None
 
 
 def imprint_of(lease: Lease, content: bytes) -> bytes:

@@ -1,14 +1,13 @@
 """The page loop: take a token, fetch, map, commit; the whole product in one place."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TypeAlias
 
 from penstock.domain.budget import LATEST_USE, Budget, Grant
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import JobDone, JobSplit, PageCommitted
 from penstock.domain.job import Lease
+from penstock.domain.map_page import Mapped, map_page
 from penstock.domain.mapping import Mapper
 from penstock.domain.page import (
     Batch,
@@ -17,35 +16,21 @@ from penstock.domain.page import (
     Moved,
     Page,
     Proof,
-    Reason,
-    Record,
-    Rejection,
     Trail,
 )
 from penstock.domain.repeat import batch_again, imprint_of, is_recallable, memo_of
 from penstock.domain.scope import told_since
-from penstock.domain.shard import (
-    Outside,
-    Shard,
-    divide,
-    never_outside,
-    parse_key,
-    predicate,
-)
-from penstock.domain.sheet import RawSheet
+from penstock.domain.shard import Outside, Shard, divide, parse_key, predicate
 from penstock.errors import (
     BudgetClosed,
     BudgetStopped,
     CannotSplit,
-    FilterIgnored,
     Interrupted,
     RequestRefused,
     StoreUnavailable,
     TooManyBadRows,
 )
 from penstock.ports import Emit, Host, Recall, Source, Stores
-
-Mapped: TypeAlias = tuple[Sequence[Record], Sequence[Rejection]]
 
 MOST_HOPS = 5
 MOST_TOKENS = 20
@@ -98,6 +83,7 @@ class ImportShard:
         self._budgets = stores.budgets
         self._ledger = stores.ledger
         self._imports = stores.imports
+        self._records = stores.records
         self._patience = patience
         self._halt = host.halt
         self._monotonic = host.monotonic
@@ -160,7 +146,9 @@ class ImportShard:
         if page.memo is not None:
             return batch_again(page, page.memo, imprint)
         # first of all: an ignored filter would look cut off in every smaller shard
-        mapped = map_page(self._map, page, outside, shard=lease.shard_key)
+        mapped = map_page(
+            self._map, page, outside, self._records.unknown, shard=lease.shard_key
+        )
         if self._is_cut_off(lease, page, cursor):
             return None
         batch = batch_of(page, self._following(lease, page, cursor), mapped)
@@ -300,45 +288,3 @@ def batch_of(page: Page, cursor: Cursor | None, mapped: Mapped) -> Batch:
         provider_time=page.provider_time,
         rank=page.rank,
     )
-
-
-def map_page(mapper: Mapper, page: Page, outside: Outside, *, shard: str) -> Mapped:
-    """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
-    flawed = [each for row in page.flawed if isinstance(each := mapper(row), Rejection)]
-    records, rejections = map_sheet(mapper, page, outside) or map_rows(
-        mapper, page, outside, shard=shard
-    )
-    return mapper.resolve(records), [*flawed, *rejections]
-
-
-def map_sheet(mapper: Mapper, page: Page, outside: Outside) -> Mapped | None:
-    """Map all rows by column; None if they have to be looked at one by one."""
-    if not isinstance(page.rows, RawSheet):
-        return None
-    columns = page.rows.columns
-    is_checked = outside is not never_outside
-    if is_checked and any(map(outside, zip(*columns, strict=True))):
-        return None
-    sheet, bad = mapper.map_all(columns)
-    again = map(mapper, page.rows.at(bad)) if bad else ()
-    return sheet, [each for each in again if isinstance(each, Rejection)]
-
-
-def map_rows(mapper: Mapper, page: Page, outside: Outside, *, shard: str) -> Mapped:
-    records: list[Record] = []
-    rejections: list[Rejection] = []
-    strangers, why = 0, ""
-    for row in page.rows:
-        reason = None if row.unreadable is not None else outside(row.values)
-        if reason is not None:
-            strangers, why = strangers + 1, reason
-            rejections.append(mapper.reject(row, Reason.OUTSIDE, reason))
-            continue
-        outcome = mapper(row)
-        if isinstance(outcome, Record):
-            records.append(outcome)
-        else:
-            rejections.append(outcome)
-    if strangers * 2 > len(page.rows):
-        raise FilterIgnored(shard, outside=strangers, rows=len(page.rows), reason=why)
-    return records, rejections

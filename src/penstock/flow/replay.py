@@ -1,11 +1,17 @@
 """Try quarantined rows again, after the declaration or the rows were mended."""
 
-from penstock.domain.dataset import Dataset
+from dataclasses import replace
+from typing import TypeAlias
+
+from penstock.domain.dataset import Dataset, Reference
+from penstock.domain.map_page import not_in
 from penstock.domain.mapping import Mapper
 from penstock.domain.page import Reason, Record, Rejection
 from penstock.ports import Quarantined, Records, Replay, Source
 
 ROWS_AT_ONCE = 500
+
+Tried: TypeAlias = tuple[Quarantined, Record | Rejection]
 
 
 class ReplayQuarantine:
@@ -22,6 +28,8 @@ class ReplayQuarantine:
             dataset, before=before, limit=ROWS_AT_ONCE
         ):
             tried = [(row, self._retry(row, mapper, source)) for row in rows]
+            for name, reference in mapper.references:
+                tried = self._refer(tried, mapper.column(name), name, reference)
             told = self._records.replay(dataset, tried)
             accepted += told.accepted
             superseded += told.superseded
@@ -36,3 +44,31 @@ class ReplayQuarantine:
         if row.rejection.reason is Reason.OUTSIDE:
             return row.rejection
         return mapper(source.read(row.rejection.raw))
+
+    def _refer(
+        self, tried: list[Tried], column: int, name: str, reference: Reference
+    ) -> list[Tried]:
+        """Keep back what refers to rows that are still not there."""
+        values = {
+            outcome.values[column]
+            for _, outcome in tried
+            if isinstance(outcome, Record)
+        }
+        strangers = set(self._records.unknown(reference, values - {None}))
+        return [
+            (row, still_unknown(row, outcome.values[column], name, reference))
+            if isinstance(outcome, Record) and outcome.values[column] in strangers
+            else (row, outcome)
+            for row, outcome in tried
+        ]
+
+
+def still_unknown(
+    row: Quarantined, value: object, name: str, reference: Reference
+) -> Rejection:
+    return replace(
+        row.rejection,
+        reason=Reason.REFERENCE,
+        field=name,
+        detail=not_in(value, reference),
+    )

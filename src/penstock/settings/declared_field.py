@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from penstock.domain import dataset as domain
 from penstock.domain.casts import BadValue, compile_cast
-from penstock.domain.dataset import FieldType
+from penstock.domain.dataset import FieldType, Reference
 from penstock.settings.declared import (
     Count,
     Declared,
@@ -33,6 +33,7 @@ MEANT_FOR = {
     "pattern": TEXTS,
     "trim": TEXTS,
     "format": TIMES,
+    "decimal": frozenset({FieldType.FLOAT}),
 }
 
 
@@ -54,6 +55,8 @@ class FieldTable(Declared):
     ) = None
     format: Text | None = None
     trim: bool = True
+    decimal: Literal[".", ","] = "."
+    references: Text | None = None
     local: bool = False
 
     def rules(self) -> Iterator[Problem]:
@@ -80,7 +83,7 @@ class FieldTable(Declared):
             yield ("enum",), "means the same as 'choices'; give one of them"
         if self.required and self.default is not None:
             yield ("default",), "is never used with required = true; remove one"
-        for key in ("path", "column"):
+        for key in ("path", "column", "references"):
             if self.local and getattr(self, key) is not None:
                 yield (key,), "has no meaning for a local field: no import writes it"
         if self.local and self.required:
@@ -125,8 +128,17 @@ class FieldTable(Declared):
             pattern=self.pattern,
             format=self.format,
             trim=self.trim,
+            decimal=self.decimal,
+            references=self.reference(),
             local=self.local,
         )
+
+    def reference(self) -> Reference | None:
+        """Read `dataset.field`."""
+        if self.references is None:
+            return None
+        dataset, _, field = self.references.partition(".")
+        return Reference(dataset, field)
 
 
 def built_field(name: str, table: FieldTable, *, is_key: bool) -> domain.Field:

@@ -35,7 +35,7 @@ from penstock.settings.problems import (
     spell,
     unknown_key,
 )
-from penstock.settings.rules import Surroundings, broken_rules, circles
+from penstock.settings.rules import Surroundings, broken_rules, circles, mismatches
 from penstock.settings.secrets import Filler, redact
 from penstock.settings.servers import server_passwords
 from penstock.settings.tree import Settings
@@ -189,6 +189,7 @@ class Reading:
             for at, sentence in broken_rules(table, around):
                 self.found.append((("datasets", name, *at), sentence))
         self.found.extend(circles(datasets))
+        self.found.extend(mismatches(datasets))
         return Declaration(
             penstock=penstock or PenstockTable(), budgets=budgets, datasets=datasets
         )

@@ -48,6 +48,7 @@ class Surroundings:
 def broken_rules(table: AnyDatasetTable, around: Surroundings) -> Iterator[Problem]:
     """Yield what does not hold; paths are relative to the dataset."""
     yield from field_rules(table)
+    yield from parent_rules(table, around)
     if around.penstock is not None:
         yield from lease_rules(table, around.penstock)
     if not isinstance(table, DatasetTable):
@@ -240,6 +241,46 @@ def reference_rules(table: DatasetTable, around: Surroundings) -> Iterator[Probl
         elif values.field not in fields:
             told = f"{values.field!r} is not a field of {values.dataset!r}"
             yield (*at, "field"), f"{told}; {did_you_mean(values.field, fields)}"
+
+
+def parent_rules(table: AnyDatasetTable, around: Surroundings) -> Iterator[Problem]:
+    """Hold what fields refer to against the other datasets."""
+    for name, field in table.fields.items():
+        reference = field.reference()
+        if reference is None:
+            continue
+        at = ("fields", name, "references")
+        known = around.datasets.get(reference.dataset)
+        if not reference.field:
+            yield at, f"{field.references!r} is not 'dataset.field'"
+        elif known is None:
+            told = f"dataset {reference.dataset!r} is not declared"
+            yield at, f"{told}; {did_you_mean(reference.dataset, around.datasets)}"
+        elif reference.field not in known:
+            told = f"{reference.field!r} is not a field of {reference.dataset!r}"
+            yield at, f"{told}; {did_you_mean(reference.field, known)}"
+
+
+def mismatches(tables: Mapping[str, AnyDatasetTable]) -> Iterator[Problem]:
+    """Refuse references that could never match, or that no index helps to find."""
+    for name, table in tables.items():
+        for field_name, field in table.fields.items():
+            reference = field.reference()
+            parent = None if reference is None else tables.get(reference.dataset)
+            if reference is None or parent is None:
+                continue
+            at = ("datasets", name, "fields", field_name, "references")
+            target = parent.fields.get(reference.field)
+            if target is None:
+                continue
+            if target.type is not field.type:
+                told = f"{reference} is of type {target.type}, not {field.type}"
+                yield at, told
+            elif [reference.field] != parent.key and (
+                reference.field not in parent.filter
+            ):
+                told = f"{reference} has no index; make it the key of"
+                yield at, f"{told} {reference.dataset!r}, or name it in its filter"
 
 
 def borrowed(table: AnyDatasetTable) -> Iterator[tuple[str, ValuesTable]]:

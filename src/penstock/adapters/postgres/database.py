@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,11 +17,11 @@ from penstock.adapters.postgres.connections import Connection, Connections, para
 from penstock.adapters.postgres.refusals import explained, refusal, unavailable
 from penstock.adapters.postgres.statements import CLOCK, NOW, statements
 from penstock.adapters.postgres.stored import StoredTable
-from penstock.adapters.postgres.tables import Table, Tables
+from penstock.adapters.postgres.tables import Table, Tables, known_values
 from penstock.adapters.postgres.tidying import Tidying
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, Reference
 from penstock.errors import StoreRefused, StoreUnavailable
 
 BEGIN = "begin; select pg_current_xact_id()::text as xid"
@@ -87,6 +87,15 @@ class Transaction(sql.Transaction):
             # the driver takes for prepared what the server has passed over
             self.connection.close()
             raise
+
+    @override
+    def known_values(
+        self, reference: Reference, values: Sequence[Any]
+    ) -> Collection[Any]:
+        found = self.connection.execute(
+            known_values(reference).encode(), {"values": values}
+        )
+        return [row["value"] for row in found.fetchall()]
 
     @override
     def table(self, dataset: Dataset) -> StoredTable:

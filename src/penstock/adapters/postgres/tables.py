@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from penstock.adapters.postgres.names import own_name
 from penstock.adapters.sql.keys import quoted
-from penstock.domain.dataset import Dataset, Field, FieldType
+from penstock.domain.dataset import Dataset, Field, FieldType, Reference
 
 COLUMN_TYPES: Mapping[FieldType, str] = {
     FieldType.TEXT: "text",
@@ -270,6 +270,15 @@ def readable(field: Field) -> str:
 def collation(field: Field) -> str:
     # by bytes: the same order everywhere, and faster to compare
     return ' collate "C"' if field.type is FieldType.TEXT else ""
+
+
+def known_values(reference: Reference) -> str:
+    """Compose which of some values the rows have that a field refers to."""
+    name, table = quoted(reference.field), quoted(reference.dataset)
+    return (
+        f"select distinct {name} as value from {table} "
+        f"where {name} = any(%(values)s) and _deleted_at is null"
+    )
 
 
 def column(field: Field, dataset: Dataset) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.page import Key, Memo, Record
 
 Outcome = TypeVar("Outcome")
@@ -123,6 +123,13 @@ class Transaction(Protocol):
     @abstractmethod
     def together(self) -> AbstractContextManager[object]:
         """Send statements in one go; none of them is asked for an answer."""
+        ...
+
+    @abstractmethod
+    def known_values(
+        self, reference: Reference, values: Sequence[Any]
+    ) -> Collection[Any]:
+        """Return which of these values the live rows of another dataset have."""
         ...
 
     @abstractmethod

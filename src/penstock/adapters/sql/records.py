@@ -1,13 +1,13 @@
 """The stored records of the datasets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 from typing_extensions import override
 
 from penstock.adapters.sql.database import Database, Transaction
 from penstock.adapters.sql.rows import Rows
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.page import Record, Rejection
 from penstock.ports import Quarantined, Records, Replay
 
@@ -30,6 +30,15 @@ class SqlRecords(Records):
     def distinct(self, dataset: Dataset, field: str) -> Iterator[str]:
         with self._database.stream() as transaction:
             yield from transaction.table(dataset).distinct(field)
+
+    @override
+    def unknown(
+        self, reference: Reference, values: Collection[object]
+    ) -> Collection[object]:
+        known = self._database.read(
+            lambda look: look.known_values(reference, list(values))
+        )
+        return set(values) - set(known)
 
     @override
     def watermark(self, dataset: Dataset) -> datetime | None:

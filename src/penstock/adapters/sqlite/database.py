@@ -1,8 +1,9 @@
 """One SQLite file, a connection a thread, and transactions that keep time."""
 
+import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,10 +14,11 @@ from typing_extensions import override
 
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import EPOCH, MICROSECOND, Outcome, instant
+from penstock.adapters.sql.keys import plain_value
 from penstock.adapters.sql.statements import load
 from penstock.adapters.sqlite.stored import StoredTable
-from penstock.adapters.sqlite.tables import Tables
-from penstock.domain.dataset import Dataset
+from penstock.adapters.sqlite.tables import Tables, known_values
+from penstock.domain.dataset import Dataset, Reference
 from penstock.errors import Misconfigured, StoreRefused, StoreUnavailable
 
 
@@ -51,6 +53,16 @@ class Transaction(sql.Transaction):
     def together(self) -> AbstractContextManager[object]:
         # the database is in this very process
         return nullcontext()
+
+    @override
+    def known_values(
+        self, reference: Reference, values: Sequence[Any]
+    ) -> Collection[Any]:
+        plain = {plain_value(value): value for value in values}
+        found = self.connection.execute(
+            known_values(reference), (json.dumps([*plain], ensure_ascii=False),)
+        )
+        return [plain[row["value"]] for row in found]
 
     @override
     def table(self, dataset: Dataset) -> StoredTable:

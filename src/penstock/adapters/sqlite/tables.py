@@ -10,7 +10,7 @@ from datetime import date, datetime
 from typing import NamedTuple
 
 from penstock.adapters.sql.keys import plain_value, quoted
-from penstock.domain.dataset import Dataset, Field, FieldType
+from penstock.domain.dataset import Dataset, Field, FieldType, Reference
 from penstock.domain.page import Key, Record
 
 COLUMN_TYPES: Mapping[FieldType, str] = {
@@ -269,6 +269,15 @@ def create_statement(dataset: Dataset) -> str:
         columns.append(f"primary key ({', '.join(map(quoted, dataset.key))})")
     tail = "strict" if is_rowid else "strict, without rowid"
     return f"create table {quoted(dataset.name)} ({', '.join(columns)}) {tail}"
+
+
+def known_values(reference: Reference) -> str:
+    """Compose which of some values the rows have that a field refers to."""
+    name, table = quoted(reference.field), quoted(reference.dataset)
+    return (
+        f"select distinct {name} as value from {table} "
+        f"where {name} in (select value from json_each(?)) and _deleted_at is null"
+    )
 
 
 def value_reader(field: Field) -> Callable[[object], object] | None:

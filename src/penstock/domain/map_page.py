@@ -1,0 +1,118 @@
+"""Map a page: its good rows become records, its bad ones rejections."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from penstock.domain.dataset import Reference
+from penstock.domain.mapping import Mapper
+from penstock.domain.page import Page, Reason, Record, Rejection, Row
+from penstock.domain.shard import Outside, never_outside
+from penstock.domain.sheet import RawSheet, Sheet
+from penstock.domain.text import shorten
+from penstock.errors import FilterIgnored
+
+Mapped: TypeAlias = tuple[Sequence[Record], Sequence[Rejection]]
+# says which of these values no row has that a field refers to
+Unknown: TypeAlias = Callable[[Reference, Collection[Any]], Collection[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Good:
+    """Records, and the raw rows they were made of."""
+
+    records: Sheet
+    rows: Callable[[Sequence[int]], Sequence[Row]]
+
+    def without(self, places: Collection[int]) -> "Good":
+        kept = [place for place in range(len(self.records)) if place not in places]
+        rows = self.rows
+        return Good(
+            self.records.at(kept), lambda wanted: rows([kept[at] for at in wanted])
+        )
+
+
+def map_page(
+    mapper: Mapper, page: Page, outside: Outside, unknown: Unknown, *, shard: str
+) -> Mapped:
+    """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
+    rejections = [
+        each for row in page.flawed if isinstance(each := mapper(row), Rejection)
+    ]
+    good, bad = map_sheet(mapper, page, outside) or map_rows(
+        mapper, page, outside, shard=shard
+    )
+    rejections.extend(bad)
+    for name, reference in mapper.references:
+        good, bad = refer(mapper, good, name, reference, unknown)
+        rejections.extend(bad)
+    return mapper.resolve(good.records), rejections
+
+
+def map_sheet(
+    mapper: Mapper, page: Page, outside: Outside
+) -> tuple[Good, Iterable[Rejection]] | None:
+    """Map all rows by column; None if they have to be looked at one by one."""
+    rows = page.rows
+    if not isinstance(rows, RawSheet):
+        return None
+    is_checked = outside is not never_outside
+    if is_checked and any(map(outside, zip(*rows.columns, strict=True))):
+        return None
+    sheet, bad = mapper.map_all(rows.columns)
+    if not bad:
+        return Good(sheet, rows.at), ()
+    again = map(mapper, rows.at(bad))
+    dropped = set(bad)
+    kept = [place for place in range(len(rows)) if place not in dropped]
+    good = Good(sheet, lambda places: rows.at([kept[place] for place in places]))
+    return good, [each for each in again if isinstance(each, Rejection)]
+
+
+def map_rows(
+    mapper: Mapper, page: Page, outside: Outside, *, shard: str
+) -> tuple[Good, Iterable[Rejection]]:
+    records: list[Record] = []
+    rows: list[Row] = []
+    rejections: list[Rejection] = []
+    strangers, why = 0, ""
+    for row in page.rows:
+        reason = None if row.unreadable is not None else outside(row.values)
+        if reason is not None:
+            strangers, why = strangers + 1, reason
+            rejections.append(mapper.reject(row, Reason.OUTSIDE, reason))
+            continue
+        outcome = mapper(row)
+        if isinstance(outcome, Record):
+            records.append(outcome)
+            rows.append(row)
+        else:
+            rejections.append(outcome)
+    if strangers * 2 > len(page.rows):
+        raise FilterIgnored(shard, outside=strangers, rows=len(page.rows), reason=why)
+    good = Good(Sheet.of(records), lambda places: [rows[place] for place in places])
+    return good, rejections
+
+
+def refer(
+    mapper: Mapper, good: Good, name: str, reference: Reference, unknown: Unknown
+) -> tuple[Good, Sequence[Rejection]]:
+    """Reject the rows whose value is none of those that a field refers to."""
+    if not good.records:
+        return good, ()
+    column = good.records.columns[mapper.column(name)]
+    strangers = set(unknown(reference, set(column) - {None}))
+    if not strangers:
+        return good, ()
+    places = [place for place, value in enumerate(column) if value in strangers]
+    rejections = [
+        mapper.reject(
+            row, Reason.REFERENCE, not_in(column[place], reference), field=name
+        )
+        for place, row in zip(places, good.rows(places), strict=True)
+    ]
+    return good.without(set(places)), rejections
+
+
+def not_in(value: object, reference: Reference) -> str:
+    return f"{shorten(value)} is not in {reference}"

@@ -1,0 +1,214 @@
+"""Files as a source of pages."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.adapters.csv import Limits
+from penstock.adapters.csv.source import CsvPages
+from penstock.adapters.csv.survey import FileSurvey
+from penstock.domain.dataset import Dataset
+from penstock.domain.events import Event, FileSurveyed
+from penstock.domain.page import Page, Place, Position, Proof
+from penstock.domain.shard import Shard
+from penstock.domain.source import CsvSource
+from penstock.errors import CursorUnreadable, Misconfigured, Rejected
+from tests.builders import dataset, int_field, text_field
+
+SMALL = Limits(rows=3)
+
+
+def shops(folder: Path, *files: str, **source) -> Dataset:
+    declared = CsvSource(files=files or ("*.csv",), folder=str(folder), **source)
+    return dataset(
+        "shops", fields=(int_field("id"), text_field("name")), source=declared
+    )
+
+
+def survey(of: Dataset) -> tuple[list[Shard], list[Event]]:
+    told: list[Event] = []
+    axis = FileSurvey(told.append)(of)
+    return [Shard((axis,), (part,)) for part in axis.slices], told
+
+
+def walk(of: Dataset, shard: Shard, *, fresh: bool = False) -> list[Page]:
+    """Read a shard to its end, by a source that remembers, or by new ones."""
+    pages: list[Page] = []
+    position: Position | None = None
+    source = CsvPages(of, limits=SMALL)
+    while True:
+        source = CsvPages(of, limits=SMALL) if fresh else source
+        pages.append(source.fetch(shard, position, since=None))
+        if pages[-1].next is None:
+            return pages
+        position = json.loads(json.dumps(pages[-1].next))
+
+
+def write(folder: Path, name: str, rows: int, *, start: int = 1) -> None:
+    lines = [f"{at},shop {at}" for at in range(start, start + rows)]
+    text = "\n".join(["id,name", *lines, ""]).encode()
+    (folder / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+
+
+@pytest.mark.parametrize("fresh", [False, True], ids=["at once", "resumed"])
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_every_row_comes_once_and_in_order(tmp_path, name, fresh):
+    write(tmp_path, name, 20)
+    declared = shops(tmp_path, "a.*")
+    (shard,), _ = survey(declared)
+
+    pages = walk(declared, shard, fresh=fresh)
+
+    assert [row.values for page in pages for row in page.rows] == [
+        (str(at), f"shop {at}") for at in range(1, 21)
+    ]
+    assert [page.proof for page in pages] == [
+        *[None] * (len(pages) - 1),
+        Proof.END_OF_RANGE,
+    ]
+    assert all(page.rises for page in pages[:-1])
+
+
+def test_ranks_rise_within_a_file_and_from_file_to_file(tmp_path):
+    write(tmp_path, "b.csv", 10, start=11)
+    write(tmp_path, "a.csv", 10)
+    declared = shops(tmp_path)
+    shards, _ = survey(declared)
+
+    ranks = [page.rank for shard in shards for page in walk(declared, shard)]
+
+    assert ranks == sorted(set(ranks))
+    assert ranks[0] > 0
+
+
+def test_null_words_are_no_values(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"name,id\nNULL,1\n,2\n\\N,3\nx,\n")
+    declared = shops(tmp_path, null=("", "NULL", "\\N"))
+    (shard,), _ = survey(declared)
+
+    rows = [row for page in walk(declared, shard) for row in page.rows]
+
+    assert [row.values for row in rows] == [
+        ("1", None),
+        ("2", None),
+        ("3", None),
+        (None, "x"),
+    ]
+
+
+def test_a_row_tells_where_it_stands_and_can_be_read_without_its_file(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b'id,name,more\n1,"two\nlines",x\n2,b,y\n')
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+
+    (page,) = walk(declared, shard)
+    second = page.rows[1]
+
+    assert second.place == Place(line=4, offset=29)
+    assert json.loads(second.raw) == {"id": "2", "name": "b", "more": "y"}
+    assert CsvPages(declared).read(second.raw).values == ("2", "b")
+
+
+def test_rows_that_do_not_fit_stand_beside_the_others(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"id,name\n1,a\n2\n\n3,b\n4,c,d\n")
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    pages = walk(declared, shard)
+
+    flawed = [row for page in pages for row in page.flawed]
+
+    assert [row.raw.strip() for row in flawed] == [b"2", b"4,c,d"]
+    assert [row.place for row in flawed] == [Place(3, 12), Place(6, 19)]
+    assert sum(page.dropped for page in pages) == 1
+    assert CsvPages(declared).read(flawed[0].raw).unreadable is not None
+
+
+def test_a_file_is_cut_and_told_about(tmp_path):
+    write(tmp_path, "a.csv", 500)
+    shards, told = survey(shops(tmp_path, shard=1000))
+
+    assert len(shards) > 3
+    (event,) = told
+    assert isinstance(event, FileSurveyed)
+    assert (event.file, event.shards) == ("a.csv", len(shards))
+
+
+def test_what_is_odd_about_a_file_is_told(tmp_path):
+    (tmp_path / "a.csv").write_bytes("id;name;x\n1;Zoë;2\n".encode("cp1252"))
+    _, told = survey(shops(tmp_path))
+
+    (event,) = told
+    assert isinstance(event, FileSurveyed)
+    remarks = " ".join(event.remarks)
+    assert "';'" in remarks
+    assert "1252" in remarks
+    assert "'x' is not declared" in remarks
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"id,nam\n1,2\n", "column 'name' is missing; did you mean 'nam'?"),
+        (b"id,name,id\n1,2,3\n", "column 'id' is there 2 times"),
+        (b"", "is empty"),
+    ],
+    ids=["missing", "twice", "empty"],
+)
+def test_a_header_that_does_not_fit_is_refused_before_any_row(tmp_path, content, told):
+    (tmp_path / "a.csv").write_bytes(content)
+
+    with pytest.raises(Misconfigured) as caught:
+        survey(shops(tmp_path))
+
+    assert "a.csv: " in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_no_file_is_a_sentence(tmp_path):
+    with pytest.raises(Misconfigured, match=r"shops\.source\.files: no file matches"):
+        survey(shops(tmp_path))
+
+
+def test_a_file_that_has_changed_since_is_refused(tmp_path):
+    write(tmp_path, "a.csv", 3)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    write(tmp_path, "a.csv", 4)
+
+    with pytest.raises(Rejected, match="when it was planned"):
+        walk(declared, shard)
+
+
+def test_a_cursor_of_another_kind_is_refused(tmp_path):
+    write(tmp_path, "a.csv", 3)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+
+    with pytest.raises(CursorUnreadable):
+        CsvPages(declared).fetch(shard, {"after": 7}, since=None)
+
+
+def test_columns_may_be_declared_where_there_is_no_header(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"1,a\n2,b\n")
+    declared = shops(tmp_path, header=False, columns=("id", "name"))
+    (shard,), _ = survey(declared)
+
+    (page,) = walk(declared, shard)
+
+    assert [row.values for row in page.rows] == [("1", "a"), ("2", "b")]
+    assert CsvPages(declared).preview(shard, since=None).startswith("a.csv from byte 0")
+
+
+def test_a_range_without_rows_is_proven_empty(tmp_path):
+    write(tmp_path, "a.csv", 3)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    (part,) = shard.parts
+    nothing = replace(part, start=part.end)  # type: ignore[type-var,union-attr]
+
+    (page,) = walk(declared, Shard(shard.axes, (nothing,)))  # type: ignore[arg-type]
+
+    assert (list(page.rows), page.proof) == ([], Proof.END_OF_RANGE)

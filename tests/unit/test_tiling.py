@@ -1,0 +1,43 @@
+"""Slices that lie edge to edge lose nothing."""
+
+import pytest
+
+from penstock.domain.parts import Slice
+from penstock.domain.tiling import untiled
+
+
+def piece(start: int, end: int | None, **other) -> Slice:
+    told = {"number": 0, "file": "a.csv", "size": 100, "fingerprint": "f", "line": 1}
+    return Slice(start=start, end=end, **{**told, **other})
+
+
+WHOLE = [piece(10, 40), piece(40, 70), piece(70, 100)]
+
+
+def test_slices_that_meet_are_whole():
+    other = piece(3, None, number=1, file="b.csv.gz", size=7)
+
+    assert list(untiled([*reversed(WHOLE), other])) == []
+
+
+@pytest.mark.parametrize(
+    ("slices", "detail"),
+    [
+        ([WHOLE[0], WHOLE[2]], "begins at 70, not at 40"),
+        ([*WHOLE, piece(60, 80)], "begins at 60, not at 70"),
+        (WHOLE[:2], "ends at 70, and the file at 100"),
+        ([*WHOLE[:2], piece(70, 100, fingerprint="g")], "of another file"),
+    ],
+    ids=["gap", "overlap", "end", "changed"],
+)
+def test_what_does_not_meet_is_told(slices, detail):
+    assert any(detail in told for _, told in untiled(slices))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "x|y.csv", "50%7C.csv", "sub/a b.csv", "ü"])
+@pytest.mark.parametrize("end", [None, 99])
+def test_a_slice_is_read_back_from_its_text(name, end):
+    one = piece(7, end, file=name, number=3, line=12)
+
+    assert Slice.parse(one.text) == one
+    assert "|" not in one.text
