@@ -729,6 +729,8 @@ class LedgerContract:
         assert stores.ledger.recall(POI, b"another") is None
 
     def test_a_page_that_was_never_committed_is_not_known(self, stores: Stores):
+        plan(stores, POI)
+
         assert stores.ledger.recall(POI, IMPRINT) is None
 
     @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Merged, counted
 from penstock.adapters.sql.keys import key_text, plain_value
+from penstock.adapters.sql.memos import read_memo
 from penstock.domain.page import Key, Memo, Record
 from penstock.domain.sheet import Sheet
 
@@ -140,12 +141,10 @@ class StoredTable(sql.Table):
         )
 
     @override
-    def holds(self, memo: Memo) -> bool:
-        first = {f"first_{at}": value for at, value in enumerate(memo.first)}
-        last = {f"last_{at}": value for at, value in enumerate(memo.last)}
-        told = {**first, **last, "records": memo.records, "digest": memo.digest}
-        row = self._execute(self.of.holds, **told).fetchone()
-        return row is not None and bool(row["holds"])
+    def recall(self, imprint: bytes) -> Memo | None:
+        told = {"dataset": self.of.dataset.name, "imprint": imprint}
+        row = self._execute(self.of.recall, **told).fetchone()
+        return read_memo(row["memo"]) if row is not None and row["holds"] else None
 
     @override
     def rows(self) -> Iterator[tuple[object, ...]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from penstock.adapters.postgres.names import own_name
 from penstock.adapters.sql.keys import quoted
+from penstock.adapters.sql.memos import DIGEST, FIRST, LAST, RECORDS
 from penstock.domain.dataset import Dataset, Field, FieldType, Reference
 
 COLUMN_TYPES: Mapping[FieldType, str] = {
@@ -67,7 +68,7 @@ class Table:
         self.touch = self._touch()
         self.settle = self._settle()
         self.ranked = self._ranked()
-        self.holds = self._holds()
+        self.recall = self._recall()
         shown = ", ".join(readable(field) for field in dataset.fields)
         self.rows = (
             f"select {shown} from {self.name} where _deleted_at is null "
@@ -225,28 +226,37 @@ join {self.name} as kept on {self._same("kept", "come")}"""
     def _key_arrays(self) -> str:
         return ", ".join(f"%(key_{index})s" for index in range(len(self._key)))
 
-    def _holds(self) -> str:
-        """Compose the question whether a page is stored as it was, and nothing else.
+    def _recall(self) -> str:
+        """Compose what a known page brought, and whether just that is stored.
 
         One row more than it had tells as much as all of them.
         """
-        key = ", ".join(self._key)
 
-        def bound(name: str) -> str:
+        def bound(place: int) -> str:
             values = (
-                f"%({name}_{at})s::{COLUMN_TYPES[field.type]}"
+                f"(page.memo::json -> {place} ->> {at})::{COLUMN_TYPES[field.type]}"
                 for at, field in enumerate(self._key_fields)
             )
             return f"({', '.join(values)})"
 
+        records = f"(page.memo::json ->> {RECORDS})::bigint"
         return f"""
-select count(*) = %(records)s and count(_deleted_at) = 0
-    and sha256(string_agg(_digest, ''::bytea)) = %(digest)s as holds
-from (
-    select _digest, _deleted_at from {self.name}
-    where ({key}) >= {bound("first")} and ({key}) <= {bound("last")}
-    order by {key} limit %(records)s + 1
-) as kept"""
+select page.memo, (
+    select count(*) = {records} and count(_deleted_at) = 0
+        and sha256(string_agg(_digest, ''::bytea))
+            = decode(page.memo::json ->> {DIGEST}, 'hex')
+    from (
+        select _digest, _deleted_at from {self.name}
+        where ({self._keys}) >= {bound(FIRST)} and ({self._keys}) <= {bound(LAST)}
+        order by {self._keys} limit {records} + 1
+    ) as kept
+) as holds
+from penstock_page as page
+where imprint = %(imprint)s and not exists (
+    select 1 from penstock_quarantine
+    where dataset = %(dataset)s and resolved is null
+)
+limit 1"""
 
     def _key_text(self) -> str:
         """Compose a key as `key_text` writes it."""

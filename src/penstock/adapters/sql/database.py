@@ -64,8 +64,8 @@ class Table(Protocol):
         ...
 
     @abstractmethod
-    def holds(self, memo: Memo) -> bool:
-        """Say whether the rows of a page are stored just as it brought them.
+    def recall(self, imprint: bytes) -> Memo | None:
+        """Return what a page brought whose rows are stored just as it brought them.
 
         So they are if nothing else is stored between its first and its last key.
         """

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from penstock.adapters.sql.database import MICROSECOND, Database, Row, Transaction
 from penstock.adapters.sql.keys import key_text
-from penstock.adapters.sql.memos import read_memo, write_memo
+from penstock.adapters.sql.memos import write_memo
 from penstock.adapters.sql.rows import Rows
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import (
@@ -180,14 +180,7 @@ class SqlLedger(Ledger):
 
     @override
     def recall(self, dataset: Dataset, imprint: bytes) -> Memo | None:
-        def work(look: Transaction) -> Memo | None:
-            row = look.one("find_memo", dataset=dataset.name, imprint=imprint)
-            if row is None:
-                return None
-            memo = read_memo(row["memo"])
-            return memo if look.table(dataset).holds(memo) else None
-
-        return self._database.read(work)
+        return self._database.read(lambda look: look.table(dataset).recall(imprint))
 
     @override
     def postpone(

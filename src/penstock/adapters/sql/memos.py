@@ -5,6 +5,9 @@ import json
 from penstock.adapters.sql.keys import key_text
 from penstock.domain.page import Memo, Proof
 
+# where in a memo each of them stands
+RECORDS, FIRST, LAST, DIGEST = 4, 5, 6, 7
+
 
 def write_memo(memo: Memo | None) -> str | None:
     if memo is None:

@@ -8,8 +8,9 @@ from typing_extensions import override
 from penstock.adapters.sql.database import Database, Transaction
 from penstock.adapters.sql.rows import Rows
 from penstock.domain.dataset import Dataset, Reference
-from penstock.domain.page import Record, Rejection
-from penstock.ports import Quarantined, Records, Replay
+from penstock.domain.job import ImportId
+from penstock.domain.page import Reason, Record, Rejection
+from penstock.ports import Quarantined, ReasonCount, Records, Replay
 
 
 class SqlRecords(Records):
@@ -68,6 +69,29 @@ class SqlRecords(Records):
             )
         )
         return [self._rows.read_quarantined(row) for row in found]
+
+    @override
+    def rejected(
+        self, import_id: ImportId, *, after: int, limit: int
+    ) -> Sequence[Quarantined]:
+        found = self._database.read(
+            lambda look: look.all(
+                "import_rejections", import_id=import_id, after=after, limit=limit
+            )
+        )
+        return [self._rows.read_quarantined(row) for row in found]
+
+    @override
+    def rejections_by_reason(self, import_id: ImportId) -> Sequence[ReasonCount]:
+        found = self._database.read(
+            lambda look: look.all("count_rejections", import_id=import_id)
+        )
+        return [
+            ReasonCount(
+                reason=Reason(row["reason"]), field=row["field"], rows=row["counted"]
+            )
+            for row in found
+        ]
 
     @override
     def replay(

@@ -10,6 +10,7 @@ from typing_extensions import override
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import EPOCH, MICROSECOND, Merged, instant
 from penstock.adapters.sql.keys import key_text
+from penstock.adapters.sql.memos import read_memo
 from penstock.adapters.sqlite.tables import Known, Table
 from penstock.domain.page import Key, Memo, Record
 from penstock.domain.repeat import digest_of_all
@@ -101,13 +102,19 @@ class StoredTable(sql.Table):
         )
 
     @override
-    def holds(self, memo: Memo) -> bool:
+    def recall(self, imprint: bytes) -> Memo | None:
+        asked = {"dataset": self.of.dataset.name, "imprint": imprint}
+        row = self.connection.execute(self.statements["find_memo"], asked).fetchone()
+        if row is None:
+            return None
+        memo = read_memo(row["memo"])
         found = self.of.between(
             self.connection, memo.first, memo.last, limit=memo.records + 1
         )
         if len(found) != memo.records or any(is_deleted for _, is_deleted in found):
-            return False
-        return digest_of_all(digest for digest, _ in found) == memo.digest
+            return None
+        is_same = digest_of_all(digest for digest, _ in found) == memo.digest
+        return memo if is_same else None
 
     @override
     def rows(self) -> Iterator[tuple[object, ...]]:

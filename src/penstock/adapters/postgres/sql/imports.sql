@@ -225,3 +225,18 @@ select min(created_at) > {now} - interval '10 minutes'
     and not bool_or(status = 'done') as is_loading
 from penstock_import
 where dataset = %(dataset)s;
+
+-- name: import_rejections
+select penstock_quarantine.*, penstock_job.shard_key
+from penstock_quarantine
+join penstock_job on penstock_job.id = penstock_quarantine.job_id
+where penstock_quarantine.import_id = %(import_id)s
+    and penstock_quarantine.id > %(after)s
+order by penstock_quarantine.id
+limit %(limit)s;
+
+-- name: count_rejections
+select reason, field, count(*) as counted from penstock_quarantine
+where import_id = %(import_id)s
+group by reason, field
+order by counted desc, reason, coalesce(field, '');

@@ -184,15 +184,6 @@ values
     (%(job)s, %(page_seq)s, %(fence)s, %(seen)s, %(before)s, %(after)s, %(imprint)s,
     %(memo)s, {now});
 
--- name: find_memo
-select memo from penstock_page
-where imprint = %(imprint)s
-    and not exists (
-        select 1 from penstock_quarantine
-        where dataset = %(dataset)s and resolved is null
-    )
-limit 1;
-
 -- name: postpone_job
 -- A page that was committed without its worker hearing of it was progress all the same.
 update penstock_job

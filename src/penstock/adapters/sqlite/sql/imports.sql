@@ -177,3 +177,17 @@ update penstock_quarantine set resolved = :resolved where id = :id and resolved 
 update penstock_quarantine
 set field = :field, reason = :reason, detail = :detail
 where id = :id and resolved is null;
+
+-- name: import_rejections
+select penstock_quarantine.*, penstock_job.shard_key
+from penstock_quarantine
+join penstock_job on penstock_job.id = penstock_quarantine.job_id
+where penstock_quarantine.import_id = :import_id and penstock_quarantine.id > :after
+order by penstock_quarantine.id
+limit :limit;
+
+-- name: count_rejections
+select reason, field, count(*) as counted from penstock_quarantine
+where import_id = :import_id
+group by reason, field
+order by counted desc, reason, coalesce(field, '');
