@@ -172,6 +172,24 @@ class Imports(Protocol):
         ...
 
     @abstractmethod
+    def still_true(self, dataset: Dataset, mode: Mode) -> Import | None:
+        """Return the last done import of this kind, if it still tells what is stored.
+
+        So it does if it was proven, and no row of the dataset has changed since.
+        """
+        ...
+
+    @abstractmethod
+    def shard_keys(self, import_id: ImportId) -> Iterator[str]:
+        """Yield the keys of the shards that an import was planned with."""
+        ...
+
+    @abstractmethod
+    def repeat(self, import_id: ImportId, *, of: ImportId) -> None:
+        """End an import being planned as another one did, all of its rows unchanged."""
+        ...
+
+    @abstractmethod
     def close(
         self, dataset: Dataset, import_id: ImportId, *, failed: str | None
     ) -> Import | None:

@@ -8,6 +8,7 @@ import pytest
 from penstock.domain.axes import TimeAxis
 from penstock.domain.dataset import Missing, Tolerance, WhenMissing
 from penstock.domain.job import ImportId, ImportStatus, JobStatus, Mode, Shards
+from penstock.domain.page import Counts, Proof
 from penstock.errors import LeaseLost, NotFound
 from penstock.ports import Stores
 from tests.builders import (
@@ -578,3 +579,52 @@ class ImportsContract:
         ended = run(stores, POI, last(provider_time=NOON - timedelta(days=400)))
 
         assert ended.scan_started_at == NOON - timedelta(days=400)
+
+    # files that have not changed
+
+    def test_the_last_done_import_is_true_until_a_row_changes(self, stores: Stores):
+        assert stores.imports.still_true(POI, Mode.FULL) is None
+        done = run(stores, POI, last(record(1), record(2)))
+
+        still_true = stores.imports.still_true(POI, Mode.FULL)
+
+        assert still_true is not None
+        assert still_true.id == done.id
+        assert stores.imports.still_true(POI, Mode.DELTA) is None
+        plan(stores, POI)
+        stores.ledger.commit_page(POI, claim(stores, POI), batch(record(2, "changed")))
+        assert stores.imports.still_true(POI, Mode.FULL) is None
+
+    def test_an_import_that_is_not_proven_is_no_truth(self, stores: Stores):
+        run(stores, POI, last(record(1)))
+        import_id = plan(stores, POI)
+        stores.imports.close(POI, import_id, failed="somebody said so")
+
+        # the failed one does not count, and has changed nothing
+        assert stores.imports.still_true(POI, Mode.FULL) is not None
+
+    def test_an_import_of_unchanged_files_ends_as_the_last_one_did(
+        self, stores: Stores
+    ):
+        of = plan(stores, POI, "a", "b")
+        pages = [
+            last(record(1), record(2), rejections=[rejection()]),
+            last(record(3), seen=3, dropped=2),
+        ]
+        for page in pages:
+            stores.ledger.commit_page(POI, claim(stores, POI), page)
+        stores.imports.close(POI, of, failed=None)
+        again = begin(stores, POI, Mode.FULL)
+
+        stores.imports.repeat(again.id, of=of)
+
+        ended, shards = stores.imports.get(again.id)
+        assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
+        assert f"since import {of}" in (ended.note or "")
+        assert (shards.total, shards.done) == (2, 2)
+        assert ended.counts == Counts(seen=6, unchanged=3, quarantined=1, dropped=2)
+        assert list(stores.imports.shard_keys(again.id)) == ["a", "b"]
+        assert {job.proof for job in jobs_of(stores, again.id)} == {Proof.UNCHANGED}
+        assert stores.imports.still_true(POI, Mode.FULL) is not None
+        # nothing is left to be done
+        assert idle(stores, POI)

@@ -23,6 +23,8 @@ class Proof(StrEnum):
     NO_NEXT = "no_next"
     END_OF_RANGE = "end_of_range"
     WHOLE = "whole"
+    # an earlier import has shown it, and neither the files nor the rows have changed
+    UNCHANGED = "unchanged"
 
 
 class Row(NamedTuple):

@@ -65,7 +65,9 @@ class Plan:
         )
         if resumed:
             refuse_other(known, asked, scope, declaration)
-        if known.status is ImportStatus.PLANNING:
+        if known.status is ImportStatus.PLANNING and not self._repeat(
+            dataset, known, axes
+        ):
             shards = split(axes, bounds_of(dataset, known))
             keys = (shard.key for shard in shards)
             self._store_jobs(dataset, known, until_halted(keys, halt))
@@ -80,6 +82,19 @@ class Plan:
             )
         )
         return Planned(planned=planned, resumed=resumed, shards=counted.total)
+
+    def _repeat(self, dataset: Dataset, known: Import, axes: tuple[Axis, ...]) -> bool:
+        """End an import of files that have not changed, if no row has either."""
+        if not dataset.is_ranked:
+            return False
+        last = self._imports.still_true(dataset, known.mode)
+        if last is None or last.declaration != known.declaration:
+            return False
+        keys = {shard.key for shard in split(axes, bounds_of(dataset, known))}
+        if keys != set(self._imports.shard_keys(last.id)):
+            return False
+        self._imports.repeat(known.id, of=last.id)
+        return True
 
     def _store_jobs(self, dataset: Dataset, known: Import, keys: Iterable[str]) -> None:
         self._imports.add_jobs(known.id, keys)

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from typing_extensions import override
@@ -12,6 +12,7 @@ from penstock.adapters.sql.rows import Rows, read_shards
 from penstock.domain.dataset import Dataset
 from penstock.domain.finish import Ending, Facts, Missed, is_tracked, settle
 from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
+from penstock.domain.page import Proof
 from penstock.errors import NotFound, StoreUnavailable
 from penstock.ports import Imports
 
@@ -82,6 +83,36 @@ class SqlImports(Imports):
         def work(transaction: Transaction) -> None:
             transaction.execute("start_import", import_id=import_id)
             transaction.execute("ring")
+
+        self._database.write(work)
+
+    @override
+    def still_true(self, dataset: Dataset, mode: Mode) -> Import | None:
+        same = {"dataset": dataset.name, "mode": mode}
+        row = self._database.read(lambda look: look.one("last_done_import", **same))
+        if row is None or not (row["proven"] and row["is_latest"]):
+            return None
+        return self._rows.read_import(row)
+
+    @override
+    def shard_keys(self, import_id: ImportId) -> Iterator[str]:
+        found = self._database.read(
+            lambda look: look.all("planned_shards", import_id=import_id)
+        )
+        for row in found:
+            yield row["shard_key"]
+
+    @override
+    def repeat(self, import_id: ImportId, *, of: ImportId) -> None:
+        def work(transaction: Transaction) -> None:
+            transaction.one("hold_import", import_id=import_id)
+            transaction.execute(
+                "repeat_jobs", import_id=import_id, of=of, proof=Proof.UNCHANGED
+            )
+            transaction.execute("repeat_counts", import_id=import_id)
+            note = f"neither the files nor the rows have changed since import {of}"
+            ending = Ending(status=ImportStatus.DONE, proven=True, note=note)
+            end(transaction, import_id, ending, 0)
 
         self._database.write(work)
 

@@ -32,6 +32,8 @@ create table penstock_import (
     deleted bigint not null default 0,
     proven boolean not null default false,
     note text,
+    -- the last change of the dataset when it ended
+    change_seq bigint,
     created_at timestamptz not null,
     finished_at timestamptz
 ) with (fillfactor = 50);

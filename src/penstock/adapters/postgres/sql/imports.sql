@@ -93,7 +93,11 @@ on conflict (import_id, slot) do update set rescues = kept.rescues + 1;
 -- Compare and set: an import that somebody else has ended is left alone.
 update penstock_import
 set status = %(status)s, proven = %(proven)s, note = %(note)s, deleted = %(deleted)s,
-    finished_at = {now}
+    finished_at = {now},
+    change_seq = (
+        select change_seq from penstock_dataset
+        where name = penstock_import.dataset
+    )
 where id = %(import_id)s and status in ('planning', 'running');
 
 -- name: reopen_import
@@ -240,3 +244,37 @@ select reason, field, count(*) as counted from penstock_quarantine
 where import_id = %(import_id)s
 group by reason, field
 order by counted desc, reason, coalesce(field, '');
+
+-- name: last_done_import
+select *, change_seq = (
+    select change_seq from penstock_dataset where name = %(dataset)s
+) as is_latest
+from penstock_import_told
+where dataset = %(dataset)s and mode = %(mode)s and status = 'done'
+order by id desc
+limit 1;
+
+-- name: planned_shards
+select shard_key from penstock_job
+where import_id = %(import_id)s and parent is null
+order by id;
+
+-- name: repeat_jobs
+insert into penstock_job
+    (import_id, dataset, shard_key, region, status, run_at, seen, unchanged,
+    quarantined, dropped, duplicates, proof, created_at, finished_at)
+select %(import_id)s, dataset, shard_key, region, 'done', {now}, seen,
+    inserted + updated + unchanged, quarantined, dropped, duplicates, %(proof)s, {now},
+    {now}
+from penstock_job
+where import_id = %(of)s
+order by id;
+
+-- name: repeat_counts
+insert into penstock_import_count
+    (import_id, slot, seen, unchanged, quarantined, dropped, duplicates)
+select import_id, 0, sum(seen), sum(unchanged), sum(quarantined), sum(dropped),
+    sum(duplicates)
+from penstock_job
+where import_id = %(import_id)s
+group by import_id;

@@ -10,3 +10,6 @@ alter table penstock_job add column duplicates integer not null default 0;
 alter table penstock_import add column duplicates integer not null default 0;
 alter table penstock_quarantine add column line integer;
 alter table penstock_quarantine add column byte_offset integer;
+
+-- The last change of the dataset when an import ended.
+alter table penstock_import add column change_seq integer;

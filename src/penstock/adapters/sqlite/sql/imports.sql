@@ -80,7 +80,11 @@ where id = :import_id;
 -- Compare and set: an import that somebody else has ended is left alone.
 update penstock_import
 set status = :status, proven = :proven, note = :note, deleted = :deleted,
-    finished_at = :now
+    finished_at = :now,
+    change_seq = (
+        select change_seq from penstock_dataset
+        where name = penstock_import.dataset
+    )
 where id = :import_id and status in ('planning', 'running');
 
 -- name: reopen_import
@@ -191,3 +195,37 @@ select reason, field, count(*) as counted from penstock_quarantine
 where import_id = :import_id
 group by reason, field
 order by counted desc, reason, coalesce(field, '');
+
+-- name: last_done_import
+select *, change_seq = (
+    select change_seq from penstock_dataset where name = :dataset
+) as is_latest
+from penstock_import
+where dataset = :dataset and mode = :mode and status = 'done'
+order by id desc
+limit 1;
+
+-- name: planned_shards
+select shard_key from penstock_job
+where import_id = :import_id and parent is null
+order by id;
+
+-- name: repeat_jobs
+insert into penstock_job
+    (import_id, dataset, shard_key, region, status, run_at, seen, unchanged,
+    quarantined, dropped, duplicates, proof, created_at, finished_at)
+select :import_id, dataset, shard_key, region, 'done', :now, seen,
+    inserted + updated + unchanged, quarantined, dropped, duplicates, :proof, :now,
+    :now
+from penstock_job
+where import_id = :of
+order by id;
+
+-- name: repeat_counts
+update penstock_import
+set (seen, unchanged, quarantined, dropped, duplicates) = (
+    select sum(seen), sum(unchanged), sum(quarantined), sum(dropped), sum(duplicates)
+    from penstock_job
+    where import_id = :import_id
+)
+where id = :import_id;
