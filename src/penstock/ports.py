@@ -32,6 +32,7 @@ from penstock.domain.page import (
     Moved,
     Page,
     Position,
+    Reason,
     Record,
     Rejection,
     Row,
@@ -509,6 +510,15 @@ class Replay:
     still_bad: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonCount:
+    """How many rows of an import were bad in the same way."""
+
+    reason: Reason
+    field: str | None
+    rows: int
+
+
 class Records(Protocol):
     """The stored records of the datasets."""
 
@@ -551,6 +561,24 @@ class Records(Protocol):
         self, dataset: Dataset, *, before: int | None, limit: int
     ) -> Sequence[Quarantined]:
         """Return open bad rows, the latest first, beginning before one."""
+        ...
+
+    @abstractmethod
+    def rejected(
+        self, import_id: ImportId, *, after: int, limit: int
+    ) -> Sequence[Quarantined]:
+        """Return the bad rows of an import, also those that are settled since.
+
+        They come in the order of their ids, beginning after one.
+        """
+        ...
+
+    @abstractmethod
+    def rejections_by_reason(self, import_id: ImportId) -> Sequence[ReasonCount]:
+        """Count the bad rows of an import by reason and field, the most first.
+
+        Those that are settled since are among them.
+        """
         ...
 
     @abstractmethod
@@ -633,6 +661,7 @@ __all__ = [
     "LastingBudgets",
     "Ledger",
     "Quarantined",
+    "ReasonCount",
     "Recall",
     "Records",
     "Redact",

@@ -7,8 +7,8 @@ import pytest
 
 from penstock.domain.dataset import FieldType, Missing, Reference, WhenMissing
 from penstock.domain.job import Mode
-from penstock.domain.page import Reason, Rejection
-from penstock.ports import Replay, Stores
+from penstock.domain.page import Place, Reason, Rejection
+from penstock.ports import ReasonCount, Replay, Stores
 from tests.builders import (
     A_MOMENT,
     NOON,
@@ -264,6 +264,59 @@ class RecordsContract:
         stores.schema.prepare(shops)
 
         assert stores.records.quarantine(shops, after=0, limit=9) == []
+
+    def test_the_bad_rows_of_an_import_are_read_page_by_page(self, stores: Stores):
+        run(stores, POI, last(rejections=[rejection(7)]))
+        bad = [rejection(n) for n in range(3)]
+        ended = run(stores, POI, last(rejections=bad), mode=Mode.DELTA)
+        first = stores.records.rejected(ended.id, after=0, limit=2)
+
+        second = stores.records.rejected(ended.id, after=first[-1].id, limit=2)
+
+        assert [row.rejection.position for row in (*first, *second)] == [0, 1, 2]
+        assert stores.records.rejected(ended.id, after=second[-1].id, limit=2) == []
+
+    def test_the_place_of_a_bad_row_is_kept(self, stores: Stores):
+        bad = replace(rejection(), place=Place(line=2**33, offset=2**40))
+
+        ended = run(stores, POI, last(rejections=[bad]))
+
+        (kept,) = stores.records.rejected(ended.id, after=0, limit=9)
+        assert kept.rejection == bad
+        assert kept.shard_key == "all"
+
+    def test_bad_rows_are_counted_by_reason_and_field(self, stores: Stores):
+        unread = replace(rejection(), reason=Reason.UNREADABLE, field=None)
+        long = replace(rejection(), reason=Reason.LENGTH)
+        bad = [unread, long, rejection(), rejection(), replace(unread, field="id")]
+        numbered = [replace(each, position=at) for at, each in enumerate(bad)]
+        run(stores, POI, last(rejections=numbered))
+
+        ended = run(stores, POI, last(rejections=numbered), mode=Mode.DELTA)
+
+        assert stores.records.rejections_by_reason(ended.id) == [
+            ReasonCount(reason=Reason.MISSING, field="title", rows=2),
+            ReasonCount(reason=Reason.LENGTH, field="title", rows=1),
+            ReasonCount(reason=Reason.UNREADABLE, field=None, rows=1),
+            ReasonCount(reason=Reason.UNREADABLE, field="id", rows=1),
+        ]
+
+    def test_an_import_without_bad_rows_has_none_to_count(self, stores: Stores):
+        ended = run(stores, POI, last(record(1)))
+
+        assert stores.records.rejections_by_reason(ended.id) == []
+
+    def test_a_bad_row_that_is_settled_still_belongs_to_its_import(
+        self, stores: Stores
+    ):
+        ended = run(
+            stores, POI, batch(rejections=[rejection(key=[1])]), last(record(1))
+        )
+
+        assert stores.records.quarantine(POI, after=0, limit=9) == []
+        assert len(stores.records.rejected(ended.id, after=0, limit=9)) == 1
+        (counted,) = stores.records.rejections_by_reason(ended.id)
+        assert counted.rows == ended.counts.quarantined == 1
 
     def test_a_mended_row_is_stored(self, stores: Stores, pass_time):
         run(stores, POI, last(record(1), rejections=[rejection(key=[2])]))
