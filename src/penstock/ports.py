@@ -569,7 +569,8 @@ class Records(Protocol):
     ) -> Sequence[Quarantined]:
         """Return the bad rows of an import, also those that are settled since.
 
-        They come in the order of their ids, beginning after one.
+        They come in the order of their ids, beginning after one. Those of an import
+        that repeats another are the other's.
         """
         ...
 
@@ -577,7 +578,7 @@ class Records(Protocol):
     def rejections_by_reason(self, import_id: ImportId) -> Sequence[ReasonCount]:
         """Count the bad rows of an import by reason and field, the most first.
 
-        Those that are settled since are among them.
+        They are those that `rejected` returns.
         """
         ...
 

@@ -14,6 +14,7 @@ from tests.builders import (
     NOON,
     SECOND,
     batch,
+    begin,
     claim,
     dataset,
     ids,
@@ -316,6 +317,22 @@ class RecordsContract:
         assert stores.records.quarantine(POI, after=0, limit=9) == []
         assert len(stores.records.rejected(ended.id, after=0, limit=9)) == 1
         (counted,) = stores.records.rejections_by_reason(ended.id)
+        assert counted.rows == ended.counts.quarantined == 1
+
+    def test_an_import_that_read_nothing_has_the_bad_rows_of_the_one_before(
+        self, stores: Stores
+    ):
+        read = run(stores, POI, last(record(1), rejections=[rejection()]))
+        again = begin(stores, POI)
+        stores.imports.repeat(again.id, of=read.id)
+        once_more = begin(stores, POI)
+        stores.imports.repeat(once_more.id, of=again.id)
+
+        (row,) = stores.records.rejected(once_more.id, after=0, limit=9)
+        (counted,) = stores.records.rejections_by_reason(once_more.id)
+
+        assert row.import_id == read.id
+        ended, _ = stores.imports.get(once_more.id)
         assert counted.rows == ended.counts.quarantined == 1
 
     def test_a_mended_row_is_stored(self, stores: Stores, pass_time):

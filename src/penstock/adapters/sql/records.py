@@ -76,7 +76,10 @@ class SqlRecords(Records):
     ) -> Sequence[Quarantined]:
         found = self._database.read(
             lambda look: look.all(
-                "import_rejections", import_id=import_id, after=after, limit=limit
+                "import_rejections",
+                import_id=read_by(look, import_id),
+                after=after,
+                limit=limit,
             )
         )
         return [self._rows.read_quarantined(row) for row in found]
@@ -84,7 +87,9 @@ class SqlRecords(Records):
     @override
     def rejections_by_reason(self, import_id: ImportId) -> Sequence[ReasonCount]:
         found = self._database.read(
-            lambda look: look.all("count_rejections", import_id=import_id)
+            lambda look: look.all(
+                "count_rejections", import_id=read_by(look, import_id)
+            )
         )
         return [
             ReasonCount(
@@ -112,6 +117,12 @@ class SqlRecords(Records):
             return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
 
         return self._database.write(work)
+
+
+def read_by(look: Transaction, import_id: ImportId) -> int:
+    """Return the import that has read the rows of this one."""
+    row = look.one("import_that_read", import_id=import_id)
+    return import_id if row is None else row["id"]
 
 
 def explain(transaction: Transaction, row: Quarantined, outcome: Rejection) -> None:

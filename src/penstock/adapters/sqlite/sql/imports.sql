@@ -229,3 +229,17 @@ set (seen, unchanged, quarantined, dropped, duplicates) = (
     where import_id = :import_id
 )
 where id = :import_id;
+
+-- name: import_that_read
+-- One whose files had not changed has read nothing: its bad rows are another's.
+select earlier.id from penstock_import as earlier
+join penstock_import as mine
+    on mine.dataset = earlier.dataset and mine.mode = earlier.mode
+where mine.id = :import_id and earlier.id <= mine.id
+    and (earlier.id = mine.id or earlier.status = 'done')
+    and not exists (
+        select 1 from penstock_job
+        where import_id = earlier.id and status = 'done' and proof = 'unchanged'
+    )
+order by earlier.id desc
+limit 1;
