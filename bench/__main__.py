@@ -2,13 +2,14 @@
 
 import sys
 
-from bench import budget, imports, memory, pipelines, queues, throughput
+from bench import budget, files, imports, memory, pipelines, queues, throughput
 
 BENCHMARKS = {
     "throughput": throughput.measure,
     "memory": memory.measure,
     "budget": budget.measure,
     "imports": imports.measure,
+    "files": files.measure,
     "queues": queues.measure,
     "pipelines": pipelines.measure,
 }

@@ -1,0 +1,175 @@
+"""How near an import of a CSV file comes to psql's own copy and the same merge.
+
+Both sides begin with an empty table that has a key and two indexes, and end when all
+rows are in it; then the same file comes again.
+"""
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+
+from bench.memory import resident
+from bench.server import server
+from bench.stage import PENSTOCK, verdict
+
+ROWS = 1_000_000
+LEAST_OF_PSQL = {1: 0.7, 2: 1.0}
+LEAST_AGAIN = 5.0
+MOST_MEGABYTES = 200
+HUGE = 5 * 1024**3
+# so long that a huge file has no more rows than can be imported in two minutes
+LONG_TEXT = "lorem ipsum dolor sit amet " * 60
+
+CONFIG = """\
+[penstock]
+database = "{database}"
+
+[datasets.retailers]
+key = "uid"
+filter = ["region", "points"]
+
+[datasets.retailers.source]
+type = "csv"
+files = "retailers.csv"
+shard = "{shard}"
+delimiter = ","
+encoding = "utf-8"
+
+[datasets.retailers.fields]
+uid = {{ required = true, max_length = 20 }}
+name = {{ required = true }}
+phone = {{ pattern = "^[+]?[0-9 ()-]{{6,20}}$" }}
+region = {{ required = true }}
+points = {{ type = "int", min = 0 }}
+"""
+COLUMNS = 'uid text collate "C", name text, phone text, region text, points bigint'
+MERGE = """
+insert into retailers select *, md5(incoming::text)::bytea from incoming order by uid
+on conflict (uid) do update
+set name = excluded.name, phone = excluded.phone, region = excluded.region,
+    points = excluded.points, digest = excluded.digest
+where retailers.digest <> excluded.digest
+"""
+
+
+def write_file(path, *, rows=None, size=None, text=""):
+    """Write so many rows, or as many as make a file of that size."""
+    written = number = 0
+    with path.open("w", encoding="utf-8", newline="") as file:
+        written += file.write("uid,name,phone,region,points\r\n")
+        while number != rows and (size is None or written < size):
+            shuffled = number * 7919 % 10_000_019
+            written += file.write(
+                f'R{shuffled:08d},"Shop ""{number}"", Ltd{text}",'
+                f"+49 {number % 10_000_000:07d},region-{number % 16},{number % 500}\r\n"
+            )
+            number += 1
+    return number
+
+
+@contextlib.contextmanager
+def declared(database, *, shard="4MiB"):
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        text = CONFIG.format(database=database, shard=shard)
+        Path(name, "penstock.toml").write_text(text, encoding="utf-8")
+        yield Path(name)
+
+
+def run_psql(database, path):
+    """Return the seconds of a copy into a temporary table and a merge from there."""
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            f"create table retailers ({COLUMNS}, digest bytea, primary key (uid))"
+        )
+        connection.execute("create index on retailers (region)")
+        connection.execute("create index on retailers (points)")
+    steps = [
+        f"create temp table incoming ({COLUMNS})",
+        f"\\copy incoming from '{path}' with (format csv, header)",
+        MERGE,
+        "analyze retailers",
+    ]
+    began = time.monotonic()
+    chosen = [option for step in steps for option in ("-c", step)]
+    subprocess.run(
+        ["psql", "-q", "-v", "ON_ERROR_STOP=1", database, *chosen], check=True
+    )
+    return time.monotonic() - began
+
+
+def run_penstock(folder, *, workers):
+    began = time.monotonic()
+    command = [*PENSTOCK, "run", "retailers", "--json", "--threads", "1"]
+    done = subprocess.run(
+        [*command, "--workers", str(workers)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    told = json.loads(done.stdout)
+    assert told["proven"], told
+    return time.monotonic() - began, told["records"]
+
+
+def compare(postgres, workers):
+    with postgres.database() as database, declared(database) as folder:
+        path = folder / "retailers.csv"
+        write_file(path, rows=ROWS)
+        with postgres.database() as other:
+            before = run_psql(other, path)
+        subprocess.run([*PENSTOCK, "migrate"], cwd=folder, check=True)
+        first, records = run_penstock(folder, workers=workers)
+        assert records["inserted"] == ROWS, records
+        again, records = run_penstock(folder, workers=workers)
+        assert records["unchanged"] == ROWS, records
+        with postgres.database() as other:
+            after = run_psql(other, path)
+    psql = (before + after) / 2
+    return verdict(
+        f"CSV into PostgreSQL, {workers} x 1 threads",
+        holds=psql / first >= LEAST_OF_PSQL[workers] and first / again >= LEAST_AGAIN,
+        told=f"{ROWS / first:,.0f} rows/s, {psql / first:.2f} of psql's copy and merge "
+        f"({ROWS / before:,.0f} and {ROWS / after:,.0f}/s); unchanged again "
+        f"{first / again:.1f} times as fast",
+    )
+
+
+def measure_memory(postgres):
+    """Import a file of five gigabytes with one worker, and watch its memory."""
+    with (
+        postgres.database() as database,
+        declared(database, shard="64MiB") as folder,
+    ):
+        path = folder / "retailers.csv"
+        rows = write_file(path, size=HUGE, text=LONG_TEXT)
+        subprocess.run([*PENSTOCK, "migrate"], cwd=folder, check=True)
+        command = [*PENSTOCK, "run", "retailers", "--json", "--threads", "1"]
+        highest = 0.0
+        with subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, text=True
+        ) as process:
+            while process.poll() is None:
+                highest = max(highest, resident(process.pid) or 0)
+                time.sleep(0.1)
+            assert process.stdout is not None
+            told = json.loads(process.stdout.read())
+    assert told["records"]["inserted"] == rows, told
+    return verdict(
+        "memory of a huge file",
+        holds=highest < MOST_MEGABYTES,
+        told=f"{rows:,} rows of {HUGE / 1024**3:.0f} GiB in {told['seconds']} s, "
+        f"at most {highest:.0f} MB",
+    )
+
+
+def measure():
+    with server() as postgres:
+        held = [compare(postgres, workers) for workers in LEAST_OF_PSQL]
+        held.append(measure_memory(postgres))
+    return all(held)
