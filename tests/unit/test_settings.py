@@ -1472,7 +1472,6 @@ SHOPS = """
 key = "uid"
 [datasets.shops.source]
 type = "csv"
-files = "shops-*.csv"
 {source}
 [datasets.shops.fields]
 uid = {{ column = "Shop Id" }}
@@ -1485,7 +1484,7 @@ def test_a_dataset_may_come_from_files(read, folder):
     shops = read(
         MINIMAL
         + SHOPS.format(
-            source='shard = "1MiB"\nnull = ["", "NULL"]\ndelimiter = ";"',
+            source='files = "shops-*.csv"\nshard = "1MiB"\nnull = ["", "NULL"]\ndelimiter = ";"',
             fields='region = { references = "poi.id", type = "int" }',
         )
     ).dataset("shops")
@@ -1493,6 +1492,7 @@ def test_a_dataset_may_come_from_files(read, folder):
     assert shops.csv == CsvSource(
         files=("shops-*.csv",),
         folder=str(folder),
+        spool=str(folder / "spool"),
         shard=1024 * 1024,
         null=("", "NULL"),
         delimiter=";",
@@ -1513,12 +1513,14 @@ def test_a_dataset_may_come_from_files(read, folder):
         ("columns = ['a']", "", "source.columns: are for files without a header"),
         ("header = false\ncolumns = ['a', 'a']", "", "source.columns: names 'a' twice"),
         ("url = 'https://example.org'", "", "source.url: unknown key"),
+        ("files = 'http://example.org/a.csv'", "", "must begin with https://, unless"),
         ("", "x = 'a'", "fields.x.path: is for http; give 'column'"),
         ("", "[datasets.shops.delta]\nsend='s'\nfield='f'", "delta: has no meaning"),
     ],
 )
 def test_a_wrong_declaration_of_files_is_told(read, source, fields, problem):
     with pytest.raises(Misconfigured) as caught:
-        read(SHOPS.format(source=source, fields=fields))
+        files = "" if source.startswith("files") else "files = 'a.csv'\n"
+        read(SHOPS.format(source=files + source, fields=fields))
 
     assert problem in str(caught.value)

@@ -105,9 +105,16 @@ class HttpSource:
 class CsvSource:
     """Files of rows, found by their names; None is to be found out for each file."""
 
-    # patterns, below the folder unless they begin with /
+    # patterns, below the folder unless they begin with /, and addresses
     files: tuple[str, ...]
     folder: str = "."
+    # where files are kept that come from elsewhere
+    spool: str = "spool"
+    max_bytes: int = 16 * 1024**3
+    # how long a file may take to come
+    download: timedelta = timedelta(hours=1)
+    # whether addresses inside of one's own network may be asked
+    private: bool = False
     # about how many bytes a shard has
     shard: int = 64 * 1024 * 1024
     # what stands for no value

@@ -89,7 +89,9 @@ def built_budget(name: str, table: BudgetTable) -> Budget:
     )
 
 
-def built_dataset(name: str, table: AnyDatasetTable, *, folder: Path) -> Dataset:
+def built_dataset(
+    name: str, table: AnyDatasetTable, *, folder: Path, spool: Path
+) -> Dataset:
     return Dataset(
         name=DatasetName(name),
         fields=tuple(
@@ -100,7 +102,7 @@ def built_dataset(name: str, table: AnyDatasetTable, *, folder: Path) -> Dataset
             for each, field in table.fields.items()
         ),
         key=tuple(table.key),
-        source=source_of(table, folder),
+        source=source_of(table, folder, spool),
         axes=axes_of(table),
         delta=None if table.delta is None else built_delta(table.delta),
         search=tuple(table.search),
@@ -129,12 +131,12 @@ def built_delta(table: DeltaTable) -> Delta:
     )
 
 
-def source_of(table: AnyDatasetTable, folder: Path) -> Source:
+def source_of(table: AnyDatasetTable, folder: Path, spool: Path) -> Source:
     match table:
         case DatasetTable():
             return built_source(table.source)
         case CsvDatasetTable():
-            return built_files(table.source, folder)
+            return built_files(table.source, folder, spool)
         case _:
             raise TypeError(f"a dataset of an unknown source: {type(table)}")
 
@@ -145,7 +147,7 @@ def axes_of(table: AnyDatasetTable) -> tuple[Axis, ...]:
     return tuple(built_axis(each, axis) for each, axis in table.shards.items())
 
 
-def built_files(table: CsvTable, folder: Path) -> CsvSource:
+def built_files(table: CsvTable, folder: Path, spool: Path) -> CsvSource:
     return CsvSource(
         files=tuple(table.files),
         folder=str(folder),
@@ -157,6 +159,10 @@ def built_files(table: CsvTable, folder: Path) -> CsvSource:
         header=table.header,
         columns=tuple(table.columns),
         timeout=table.timeout,
+        spool=str(spool),
+        max_bytes=table.max_bytes,
+        download=table.download,
+        private=table.private,
     )
 
 

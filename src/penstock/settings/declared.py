@@ -160,6 +160,7 @@ class PenstockTable(Declared):
     schema_name: Annotated[Name, AfterValidator(as_schema)] = Field(
         default="penstock", alias="schema"
     )
+    spool: Text = "spool"
     lease: Duration = timedelta(seconds=60)
     wait: DurationOrNone = timedelta(seconds=10)
     commit_timeout: Duration = timedelta(seconds=10)

@@ -207,8 +207,12 @@ class CsvTable(Declared):
     header: bool = True
     columns: Texts = Field(default_factory=list)
     timeout: Duration = timedelta(seconds=30)
+    max_bytes: Size = 16 * 1024**3
+    download: Duration = timedelta(hours=1)
+    private: bool = False
 
     def rules(self) -> Iterator[Problem]:
+        yield from self.wrong_addresses()
         if self.shard < SMALLEST_SHARD:
             yield ("shard",), "is less than 64KiB, and a shard costs more than it saves"
         if self.header and self.columns:
@@ -220,6 +224,19 @@ class CsvTable(Declared):
         for name, times in Counter(self.columns).items():
             if times > 1:
                 yield ("columns",), f"names {name!r} twice"
+
+    def wrong_addresses(self) -> Iterator[Problem]:
+        for file in filter(is_address, self.files):
+            try:
+                as_url(file)
+            except Unfit as unfit:
+                yield ("files",), str(unfit)
+            if file.startswith("http://") and not self.private:
+                yield ("files",), "must begin with https://, unless private = true"
+
+
+def is_address(file: str) -> bool:
+    return file.startswith(("http://", "https://"))
 
 
 def lower(names: Mapping[str, object]) -> set[str]:

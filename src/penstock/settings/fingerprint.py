@@ -11,6 +11,9 @@ from penstock.ports import Redact
 
 DIGEST_BYTES = 16
 
+# where files lie, and how long and large they may be
+PLACES = frozenset({"folder", "spool", "timeout", "max_bytes", "download", "private"})
+
 # guardrails: an operator raises them to let the same import go on
 GUARDRAILS = {"pages": {"max"}, "axis": {"smallest"}}
 
@@ -37,8 +40,8 @@ def fingerprint(dataset: Dataset, *, redact: Redact = str) -> str:
 
 def source_facts(source: Source) -> dict[str, object]:
     if isinstance(source, CsvSource):
-        # where the folder lies may differ from machine to machine
-        return {"csv": plain(source, without={"folder", "timeout"})}
+        # where files lie may differ from machine to machine
+        return {"csv": plain(source, without=PLACES)}
     return {
         "url": source.url,
         "method": source.method,

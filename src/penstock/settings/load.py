@@ -87,7 +87,12 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
             for name, table in declaration.budgets.items()
         },
         datasets={
-            name: built_dataset(name, table, folder=path.parent)
+            name: built_dataset(
+                name,
+                table,
+                folder=path.parent,
+                spool=path.parent / penstock.spool,
+            )
             for name, table in declaration.datasets.items()
         },
         secrets=secrets,

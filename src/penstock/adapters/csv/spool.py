@@ -1,0 +1,72 @@
+"""Files that came from elsewhere, kept until their import is over."""
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from penstock.errors import Misconfigured, Rejected, SourceUnavailable
+
+# what of a foreign name may stand in ours
+HARMLESS = re.compile(r"[^A-Za-z0-9._-]+")
+LONGEST_NAME = 80
+DIGEST_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """A folder of received files; each is named by what is in it."""
+
+    folder: Path
+    # the most bytes of one file
+    most: int
+
+    def save(self, pieces: Iterable[bytes], *, dataset: str, name: str) -> Path:
+        """Store what comes piece by piece, whole or not at all.
+
+        The same content under the same name is the same file, however often it comes.
+        """
+        place = self.folder / dataset
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            with NamedTemporaryFile(dir=place, suffix=".part", delete=False) as file:
+                part = Path(file.name)
+                try:
+                    digest = self._write(pieces, file.fileno(), name)
+                    target = place / f"{digest}-{harmless(name)}"
+                    part.replace(target)
+                except BaseException:
+                    with suppress(OSError):
+                        part.unlink()
+                    raise
+        except PermissionError as error:
+            raise Misconfigured(f"{place} cannot be written to") from error
+        except OSError as error:
+            raise SourceUnavailable(
+                f"{name} could not be stored in {place}: {error.strerror}"
+            ) from error
+        return target
+
+    def _write(self, pieces: Iterable[bytes], file: int, name: str) -> str:
+        digest, size = blake2b(digest_size=DIGEST_BYTES), 0
+        for piece in pieces:
+            size += len(piece)
+            if size > self.most:
+                raise Rejected(f"{name} has more than {self.most:,} bytes")
+            digest.update(piece)
+            rest = memoryview(piece)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+        # a name that is there must stand for content that is there
+        os.fsync(file)
+        return digest.hexdigest()
+
+
+def harmless(name: str) -> str:
+    """Return a name that stays in its folder, whatever was given."""
+    bare = HARMLESS.sub("_", Path(name.replace("\\", "/")).name).lstrip(".")
+    return bare[-LONGEST_NAME:] or "file"

@@ -1,0 +1,176 @@
+"""Files that come from elsewhere."""
+
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from penstock.adapters.csv.download import Download, is_public
+from penstock.adapters.csv.spool import Spool, harmless
+from penstock.errors import Misconfigured, Rejected, SourceUnavailable
+from tests.integration.scripted_server import Reply, ScriptedServer, scripted_server
+
+LONGEST = timedelta(seconds=5)
+FROM_HERE = Download(longest=LONGEST, may_be_private=True)
+
+
+@pytest.fixture
+def server():
+    with scripted_server() as running:
+        yield running
+
+
+def parts(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.rglob("*") if each.is_file())
+
+
+class TestTheSpool:
+    def test_what_comes_in_pieces_is_stored_whole(self, tmp_path):
+        stored = Spool(tmp_path, 100).save([b"id\n", b"1\n"], dataset="x", name="a.csv")
+
+        assert stored.read_bytes() == b"id\n1\n"
+        assert stored.parent == tmp_path / "x"
+        assert stored.name.endswith("-a.csv")
+
+    def test_the_same_content_is_the_same_file(self, tmp_path):
+        spool = Spool(tmp_path, 100)
+        names = {
+            spool.save([content], dataset="x", name="a.csv")
+            for content in (b"one", b"one", b"two")
+        }
+
+        assert len(names) == len(parts(tmp_path)) == 2
+
+    def test_too_much_is_refused_and_leaves_nothing(self, tmp_path):
+        read = []
+
+        def endless():
+            while True:
+                read.append(1)
+                yield b"x" * 30
+
+        with pytest.raises(Rejected, match="more than 100 bytes"):
+            Spool(tmp_path, 100).save(endless(), dataset="x", name="a.csv")
+
+        assert parts(tmp_path) == []
+        assert len(read) == 4
+
+    def test_a_sender_that_breaks_off_leaves_nothing(self, tmp_path):
+        def broken():
+            yield b"id\n"
+            raise SourceUnavailable("gone")
+
+        with pytest.raises(SourceUnavailable):
+            Spool(tmp_path, 100).save(broken(), dataset="x", name="a.csv")
+
+        assert parts(tmp_path) == []
+
+    def test_a_folder_that_is_none_is_told(self, tmp_path):
+        (tmp_path / "x").write_text("")
+
+        with pytest.raises((Misconfigured, SourceUnavailable), match=r"stored|written"):
+            Spool(tmp_path, 100).save([b"1"], dataset="x", name="a.csv")
+
+    @pytest.mark.parametrize(
+        ("given", "kept"),
+        [
+            ("../../etc/passwd", "passwd"),
+            ("C:\\shops\\list one.csv", "list_one.csv"),
+            ("..", "file"),
+            (".hidden", "hidden"),
+            ("", "file"),
+            ("a\x00b\n.csv", "a_b_.csv"),
+            ("x" * 300 + ".csv", "x" * 76 + ".csv"),
+        ],
+    )
+    def test_no_name_leaves_the_folder(self, given, kept):
+        assert harmless(given) == kept
+
+
+class TestADownload:
+    def test_it_brings_the_very_bytes(self, server: ScriptedServer):
+        server.script(Reply(body=b"id\n1\n" * 1000))
+
+        assert b"".join(FROM_HERE(f"{server.url}/a.csv?day=1")) == b"id\n1\n" * 1000
+        assert server.asked[0].path == "/a.csv"
+
+    @pytest.mark.parametrize(
+        ("status", "error"),
+        [
+            (404, Rejected),
+            (403, Rejected),
+            (206, Rejected),
+            (429, SourceUnavailable),
+            (500, SourceUnavailable),
+        ],
+    )
+    def test_what_is_no_file_is_none(self, server: ScriptedServer, status, error):
+        server.script(Reply(status=status, body=b"secret"))
+
+        with pytest.raises(error, match=f"answered {status}") as caught:
+            list(FROM_HERE(f"{server.url}/a.csv?token=s3cr3t"))
+
+        assert "s3cr3t" not in str(caught.value)
+
+    def test_a_few_redirects_are_followed(self, server: ScriptedServer):
+        moved = Reply(status=302, headers={"Location": "/b.csv"})
+        server.script(moved, Reply(body=b"here"))
+
+        assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == b"here"
+        assert server.asked[1].path == "/b.csv"
+
+    def test_a_circle_is_left(self, server: ScriptedServer):
+        server.answers = lambda _: Reply(status=302, headers={"Location": "/a.csv"})
+
+        with pytest.raises(Rejected, match="redirects more than"):
+            list(FROM_HERE(f"{server.url}/a.csv"))
+
+    def test_no_private_place_is_asked(self, server: ScriptedServer):
+        with pytest.raises(Rejected, match=r"no public address; set source\.private"):
+            list(Download(longest=LONGEST)(f"{server.url}/a.csv"))
+
+        assert server.asked == []
+
+    @pytest.mark.parametrize(
+        ("address", "expected"),
+        [
+            ("127.0.0.1", False),
+            ("10.1.2.3", False),
+            ("169.254.169.254", False),
+            ("::1", False),
+            ("fe80::1%eth0", False),
+            ("::ffff:127.0.0.1", False),
+            ("224.0.0.1", False),
+            ("0.0.0.0", False),
+            ("93.184.216.34", True),
+            ("2606:2800:220:1::1", True),
+        ],
+    )
+    def test_public_addresses_are_known(self, address, expected):
+        assert is_public(address) is expected
+
+    def test_a_name_that_is_none_is_told(self):
+        with pytest.raises(SourceUnavailable, match="cannot be resolved"):
+            list(FROM_HERE("https://nosuch.invalid/a.csv"))
+
+    def test_nobody_there_is_told(self):
+        with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1 broke off"):
+            list(FROM_HERE("http://127.0.0.1:9/a.csv"))
+
+    def test_a_file_that_breaks_off_is_no_file(self, server: ScriptedServer):
+        def cut_off(handler: BaseHTTPRequestHandler) -> None:
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"
+            handler.wfile.write(head + b"half")
+
+        server.answers = lambda _: cut_off
+
+        with pytest.raises(SourceUnavailable, match="broke off"):
+            list(FROM_HERE(f"{server.url}/a.csv"))
+
+    def test_it_takes_no_longer_than_it_may(self, server: ScriptedServer):
+        server.script(Reply(body=b"x" * 2_000_000))
+        hasty = Download(longest=timedelta(), may_be_private=True)
+
+        with pytest.raises(SourceUnavailable, match="within 0 s"):
+            list(hasty(f"{server.url}/a.csv"))
