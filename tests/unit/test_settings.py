@@ -1484,7 +1484,8 @@ def test_a_dataset_may_come_from_files(read, folder):
     shops = read(
         MINIMAL
         + SHOPS.format(
-            source='files = "shops-*.csv"\nshard = "1MiB"\nnull = ["", "NULL"]\ndelimiter = ";"',
+            source='files = "shops-*.csv"\nshard = "1MiB"\n'
+            'null = ["", "NULL"]\ndelimiter = ";"',
             fields='region = { references = "poi.id", type = "int" }',
         )
     ).dataset("shops")
@@ -1519,8 +1520,9 @@ def test_a_dataset_may_come_from_files(read, folder):
     ],
 )
 def test_a_wrong_declaration_of_files_is_told(read, source, fields, problem):
+    files = "" if source.startswith("files") else "files = 'a.csv'\n"
+
     with pytest.raises(Misconfigured) as caught:
-        files = "" if source.startswith("files") else "files = 'a.csv'\n"
         read(SHOPS.format(source=files + source, fields=fields))
 
     assert problem in str(caught.value)
