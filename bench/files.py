@@ -104,9 +104,9 @@ def run_psql(database, path):
 
 def run_penstock(folder, *, workers):
     began = time.monotonic()
-    command = [*PENSTOCK, "run", "retailers", "--json", "--threads", "1"]
+    command = [*PENSTOCK, "run", "retailers", "--json", "--workers", str(workers)]
     done = subprocess.run(
-        [*command, "--workers", str(workers)],
+        command,
         cwd=folder,
         stdout=subprocess.PIPE,
         text=True,
@@ -132,7 +132,7 @@ def compare(postgres, workers):
             after = run_psql(other, path)
     psql = (before + after) / 2
     return verdict(
-        f"CSV into PostgreSQL, {workers} x 1 threads",
+        f"CSV into PostgreSQL, {workers} x 4 threads",
         holds=psql / first >= LEAST_OF_PSQL[workers] and first / again >= LEAST_AGAIN,
         told=f"{ROWS / first:,.0f} rows/s, {psql / first:.2f} of psql's copy and merge "
         f"({ROWS / before:,.0f} and {ROWS / after:,.0f}/s); unchanged again "
@@ -149,7 +149,7 @@ def measure_memory(postgres):
         path = folder / "retailers.csv"
         rows = write_file(path, size=HUGE, text=LONG_TEXT)
         subprocess.run([*PENSTOCK, "migrate"], cwd=folder, check=True)
-        command = [*PENSTOCK, "run", "retailers", "--json", "--threads", "1"]
+        command = [*PENSTOCK, "run", "retailers", "--json"]
         highest = 0.0
         with subprocess.Popen(
             command, cwd=folder, stdout=subprocess.PIPE, text=True
