@@ -26,23 +26,33 @@ def standard_output() -> Iterator[IO[bytes]]:
         raise
 
 
+def refuse_unwritable(out: Path, option: str) -> None:
+    """Refuse a file that could not be written at the end of long work."""
+    folder = Path(os.path.realpath(out)).parent
+    if out.is_dir():
+        raise Misconfigured(f"{option} {out}: is a folder")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise Misconfigured(f"{option} {out}: the folder cannot be written to")
+
+
 @contextmanager
-def whole_file(out: Path) -> Iterator[IO[bytes]]:
+def whole_file(out: Path, option: str = "--out") -> Iterator[IO[bytes]]:
     """Write beside a file, and take its place at the end.
 
     Whoever reads `out` finds what was there before, or all of the new content.
     """
+    asked = f"{option} {out}"
     # a link stays, and what it points to is replaced
     target = Path(os.path.realpath(out))
     if target.exists() and not target.is_file():
         # the place of a pipe or a device cannot be taken
-        with naming(out), opened(target, "wb", out) as file:
+        with naming(asked), opened(target, "wb", asked) as file:
             yield file
         return
     beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-    with naming(out), ended_politely():
+    with naming(asked), ended_politely():
         try:
-            with opened(beside, "xb", out) as file:
+            with opened(beside, "xb", asked) as file:
                 yield file
                 file.flush()
                 # or a power cut could leave the name without the content
@@ -52,21 +62,21 @@ def whole_file(out: Path) -> Iterator[IO[bytes]]:
             beside.unlink(missing_ok=True)
 
 
-def opened(path: Path, mode: str, out: Path) -> IO[bytes]:
+def opened(path: Path, mode: str, asked: str) -> IO[bytes]:
     try:
         return path.open(mode)
     except OSError as error:
-        raise Misconfigured(f"--out {out}: {error.strerror}") from error
+        raise Misconfigured(f"{asked}: {error.strerror}") from error
 
 
 @contextmanager
-def naming(out: Path) -> Iterator[None]:
+def naming(asked: str) -> Iterator[None]:
     """Say which file an error is about: the system does not while one is written."""
     try:
         yield
     except OSError as error:
         told = error.strerror or str(error)
-        raise OSError(error.errno, told, f"--out {out}") from error
+        raise OSError(error.errno, told, asked) from error
 
 
 @contextmanager

@@ -1,13 +1,16 @@
 """Look at bad rows, and try them again: `quarantine`."""
 
-import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 
+from penstock.domain.dataset import Dataset
+from penstock.domain.source import CsvSource
+from penstock.entrypoints.cli.bad_rows import page_by_page, place_of, write_bad_rows
+from penstock.entrypoints.cli.out import whole_file
 from penstock.entrypoints.cli.plan import Name
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
@@ -22,6 +25,7 @@ from penstock.entrypoints.cli.shared import (
     session,
     show_table,
 )
+from penstock.entrypoints.forms.as_csv import line, protected
 from penstock.errors import Misconfigured
 from penstock.ports import Quarantined
 from penstock.wiring import Penstock
@@ -30,7 +34,6 @@ app = typer.Typer(
     cls=WithDefault,
     help=default_help("Look at bad rows, or try them again.", "quarantine"),
 )
-AT_ONCE = 500
 
 
 @app.command("list")
@@ -47,14 +50,14 @@ def show(
 ) -> None:
     """Show the open bad rows of a dataset with their reasons."""
     with look(config) as penstock:
+        declared = penstock.settings.dataset(dataset)
         if export is not None:
-            written = write(export, every(penstock, dataset))
+            written = write(penstock, declared, export)
             if as_json:
                 print_json({"written": written, "file": str(export)})
             else:
                 typer.echo(f"Wrote {written:,} bad rows to {export}.")
             return
-        declared = penstock.settings.dataset(dataset)
         rows = penstock.stores.records.quarantine(declared, after=after, limit=limit)
     if as_json:
         print_json({"rows": [told(each) for each in rows]})
@@ -65,9 +68,7 @@ def show(
             {
                 "id": each.id,
                 "import": each.import_id,
-                "shard": each.shard_key,
-                "page": each.page_seq,
-                "position": each.rejection.position,
+                **shown_place(declared, each),
                 "field": each.rejection.field,
                 "reason": each.rejection.reason.value,
                 "detail": each.rejection.detail[:80],
@@ -101,14 +102,17 @@ def replay(
         )
 
 
-def every(penstock: Penstock, dataset: str) -> Iterator[Quarantined]:
-    declared = penstock.settings.dataset(dataset)
-    after = 0
-    while some := penstock.stores.records.quarantine(
-        declared, after=after, limit=AT_ONCE
-    ):
-        yield from some
-        after = some[-1].id
+def shown_place(dataset: Dataset, row: Quarantined) -> Mapping[str, object]:
+    """Say where a row stands: in a file, or on a page of a provider."""
+    if isinstance(dataset.source, CsvSource):
+        place = place_of(row)
+        is_known = place["file"] is not None
+        return {"place": f"{place['file']}:{place['line']}" if is_known else None}
+    return {
+        "shard": row.shard_key,
+        "page": row.page_seq,
+        "position": row.rejection.position,
+    }
 
 
 def told(row: Quarantined) -> dict[str, Any]:
@@ -120,6 +124,7 @@ def told(row: Quarantined) -> dict[str, Any]:
         "shard_key": row.shard_key,
         "page": row.page_seq,
         "position": rejection.position,
+        **place_of(row),
         "field": rejection.field,
         "reason": rejection.reason.value,
         "detail": rejection.detail,
@@ -129,25 +134,42 @@ def told(row: Quarantined) -> dict[str, Any]:
     }
 
 
-def write(path: Path, rows: Iterator[Quarantined]) -> int:
-    """Write rows in the form that the file's name asks for."""
+def write(penstock: Penstock, dataset: Dataset, path: Path) -> int:
+    """Write all open bad rows in the form that the file's name asks for."""
     if path.suffix not in {".csv", ".jsonl"}:
         raise Misconfigured(f"--export {path}: the name must end in .csv or .jsonl")
+    quarantine = penstock.stores.records.quarantine
+    rows = page_by_page(
+        lambda after, limit: quarantine(dataset, after=after, limit=limit)
+    )
+    with whole_file(path, "--export") as file:
+        if path.suffix == ".jsonl":
+            return write_lines(rows, file)
+        if isinstance(dataset.source, CsvSource):
+            return write_bad_rows(dataset, penstock.source(dataset), rows, file)
+        return write_table(rows, file)
+
+
+def write_lines(rows: Iterable[Quarantined], file: IO[bytes]) -> int:
     written = 0
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            for row in rows:
-                document = told(row)
-                if path.suffix == ".jsonl":
-                    line = json.dumps(document, ensure_ascii=False, default=plain)
-                    file.write(f"{line}\n")
-                else:
-                    writer = csv.DictWriter(file, list(document))
-                    if not written:
-                        writer.writeheader()
-                    document["at"] = plain(document["at"])
-                    writer.writerow(document)
-                written += 1
-    except OSError as error:
-        raise Misconfigured(f"--export {path}: {error.strerror}") from error
+    for row in rows:
+        document = json.dumps(told(row), ensure_ascii=False, default=plain)
+        file.write(f"{document}\n".encode())
+        written += 1
     return written
+
+
+def write_table(rows: Iterable[Quarantined], file: IO[bytes]) -> int:
+    written = 0
+    for row in rows:
+        document = told(row)
+        if not written:
+            file.write(line(document))
+        cells = (None if each is None else cell_of(each) for each in document.values())
+        file.write(line("" if each is None else protected(each) for each in cells))
+        written += 1
+    return written
+
+
+def cell_of(value: object) -> str:
+    return value if isinstance(value, str) else str(plain(value))
