@@ -13,6 +13,7 @@ import typer
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Import, Mode, Shards
 from penstock.domain.scope import Scope
+from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.progress import Show, progress
 from penstock.entrypoints.cli.run import work
 from penstock.entrypoints.cli.shared import (
@@ -192,7 +193,8 @@ def import_all(
         declaration=penstock.declaration(dataset),
     )
     crew = ProcessCrew(config, dataset, workers=workers, threads=2)
-    with progress(penstock.budget(dataset), quiet=quiet) as show:
+    gauge = gauge_for(penstock, dataset, planned.planned.id)
+    with progress(gauge, quiet=quiet) as show:
         watched = KillOne(crew, show, expected=len(expected))
         work(penstock, dataset, planned.planned.id, crew, halt, watched)
     known, shards = penstock.stores.imports.get(planned.planned.id)

@@ -8,6 +8,7 @@ import typer
 
 from penstock.domain.job import Mode
 from penstock.domain.scope import Scope
+from penstock.entrypoints.cli.remarks import Remarks
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
@@ -55,8 +56,8 @@ def plan(
         with look(config) as penstock:
             show_dry_run(penstock, dataset, scope, limit=limit, as_json=as_json)
         return
-    halt = threading.Event()
-    with stop_on_signals(halt), session(config) as penstock:
+    halt, remarks = threading.Event(), Remarks()
+    with stop_on_signals(halt), session(config, remarks.listen) as penstock:
         declared = penstock.settings.dataset(dataset)
         done = penstock.plan(
             declared, scope, declaration=penstock.declaration(declared), halt=halt
@@ -72,6 +73,7 @@ def plan(
             }
         )
     else:
+        remarks.tell()
         typer.echo(
             f"{verb} import {done.planned.id} of {dataset}: "
             f"{counted(done.shards, 'shard')}. Work with: penstock worker"

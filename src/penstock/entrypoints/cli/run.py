@@ -8,31 +8,25 @@ from typing import Annotated
 import typer
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import (
-    Import,
-    ImportId,
-    ImportStatus,
-    JobStatus,
-    Mode,
-    Shards,
-)
+from penstock.domain.job import ImportId, ImportStatus, Mode
+from penstock.entrypoints.cli.bad_rows import page_by_page, write_bad_rows
+from penstock.entrypoints.cli.gauges import gauge_for
+from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
+from penstock.entrypoints.cli.outcome import document, outcome_of, show_outcome
 from penstock.entrypoints.cli.plan import From, Name, TheMode, Until, read_scope
 from penstock.entrypoints.cli.progress import Show, progress
+from penstock.entrypoints.cli.remarks import Remarks
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
-    counted,
     print_json,
-    report,
     session,
-    stdout,
 )
 from penstock.entrypoints.cli.worker import Threads
 from penstock.entrypoints.crews import Crew, ProcessCrew, ThreadCrew
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
-from penstock.ports import JobFilter
 from penstock.wiring import Penstock
 
 # how often the state of an import is looked at, in seconds
@@ -50,37 +44,49 @@ def run(
         int, typer.Option("--workers", min=1, max=64, help="Worker processes.")
     ] = 1,
     threads: Threads = 4,
+    errors: Annotated[
+        Path | None,
+        typer.Option("--errors", help="Write the bad rows to this file, as CSV."),
+    ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
     """Plan, work here until finished, report; exit 1 unless proven complete."""
     scope = read_scope(mode, since, until)
-    halt = threading.Event()
-    with stop_on_signals(halt), session(config, threads=threads) as penstock:
+    if errors is not None:
+        refuse_unwritable(errors, "--errors")
+    halt, remarks = threading.Event(), Remarks()
+    with (
+        stop_on_signals(halt),
+        session(config, remarks.listen, threads=threads) as penstock,
+    ):
         declared = penstock.settings.dataset(dataset)
         # what cannot work is told before anything is planned
         penstock.source(declared)
         planned = penstock.plan(
             declared, scope, declaration=penstock.declaration(declared), halt=halt
         )
-        if planned.resumed and not as_json:
-            typer.echo(f"Going on with import {planned.planned.id}.", err=True)
+        import_id = planned.planned.id
+        if not as_json:
+            remarks.tell()
+            if planned.resumed:
+                typer.echo(f"Going on with import {import_id}.", err=True)
         crew = crew_for(penstock, declared, config, workers=workers, threads=threads)
-        with progress(penstock.budget(declared), quiet=as_json) as show:
-            why = work(penstock, declared, planned.planned.id, crew, halt, show)
+        gauge = gauge_for(penstock, declared, import_id)
+        with progress(gauge, quiet=as_json) as show:
+            why = work(penstock, declared, import_id, crew, halt, show)
         tend(penstock, declared)
-        known, shards = penstock.stores.imports.get(planned.planned.id)
-        error = last_error(penstock, known)
+        ended = outcome_of(penstock, declared, import_id, stopped=why)
+        if errors is not None:
+            write_errors(penstock, declared, import_id, errors)
         path = penstock.settings.sqlite_path
         if path is not None and not path.exists():
             raise StoreUnavailable(f"{path} was removed while the import ran")
     if as_json:
-        print_json({**report(known, shards), "error": error, "stopped": why})
+        print_json({**document(ended), "remarks": remarks.documents})
     else:
-        show_report(known, shards, error)
-        if why is not None:
-            typer.echo(f"penstock: {why}", err=True)
-    if known.status is not ImportStatus.DONE or not known.proven:
+        show_outcome(ended, errors=errors)
+    if ended.known.status is not ImportStatus.DONE or not ended.known.proven:
         raise typer.Exit(1)
 
 
@@ -155,46 +161,13 @@ def stopped(penstock: Penstock, dataset: Dataset, crew: Crew) -> str | None:
     return None
 
 
-def show_report(known: Import, shards: Shards, error: str | None) -> None:
-    counts = known.counts
-    proof = "proven complete" if known.proven else "NOT proven complete"
-    # nobody runs it any more when this is read
-    status = "unfinished" if known.status is ImportStatus.RUNNING else known.status
-    say = stdout().print
-    say(
-        f"Import {known.id} of {known.dataset} ({known.mode}) is {status}, "
-        f"{proof}{duration(known)}."
+def write_errors(
+    penstock: Penstock, dataset: Dataset, import_id: ImportId, errors: Path
+) -> None:
+    """Write the bad rows of an import, also those that were mended on its way."""
+    rejected = penstock.stores.records.rejected
+    rows = page_by_page(
+        lambda after, limit: rejected(import_id, after=after, limit=limit)
     )
-    say(
-        f"  shards   {shards.done:,} done, {shards.split:,} split, "
-        f"{shards.failed:,} failed, {shards.cancelled:,} cancelled, "
-        f"{shards.open:,} open"
-    )
-    say(f"  pages    {counts.pages:,} with {counted(counts.requests, 'request')}")
-    say(
-        f"  records  {counts.seen:,} seen: {counts.inserted:,} inserted, "
-        f"{counts.updated:,} updated, {counts.unchanged:,} unchanged, "
-        f"{counts.quarantined:,} quarantined, {counts.dropped:,} dropped, "
-        f"{counts.duplicates:,} duplicates; {counts.deleted:,} deleted"
-    )
-    if counts.quarantined:
-        say(f"  bad rows see: penstock quarantine {known.dataset}")
-    for name, text in (("error", error), ("note", known.note)):
-        if text is not None:
-            say(f"  {name:8} {text}", markup=False)
-
-
-def duration(known: Import) -> str:
-    end = known.finished_at
-    return (
-        "" if end is None else f" in {(end - known.created_at).total_seconds():.1f} s"
-    )
-
-
-def last_error(penstock: Penstock, known: Import) -> str | None:
-    """Return what ended the first job that failed."""
-    wanted = JobFilter(status=JobStatus.FAILED, import_id=known.id)
-    for job in penstock.stores.jobs.find(wanted, after=None, limit=1):
-        if job.errors:
-            return f"{job.shard_key}: {job.errors[-1].message}"
-    return None
+    with whole_file(errors, "--errors") as file:
+        write_bad_rows(dataset, penstock.source(dataset), rows, file)

@@ -1,0 +1,142 @@
+"""How far an import of files is, as a user is told it."""
+
+from datetime import timedelta
+
+import pytest
+
+from penstock.domain.axes import FileAxis
+from penstock.domain.dataset import Dataset
+from penstock.domain.job import Fault, ImportId, Lease
+from penstock.domain.page import Cursor, Proof
+from penstock.domain.parts import Slice
+from penstock.domain.shard import Shard
+from penstock.domain.source import CsvSource
+from penstock.entrypoints.cli.extent import Extent
+from penstock.entrypoints.cli.gauges import FileGauge
+from penstock.ports import Stores
+from tests.builders import batch, claim, dataset, open_sqlite, plan, record, rejection
+
+SHOPS = dataset("shops", source=CsvSource(files=("*.csv",)), axes=(FileAxis(),))
+MEGA = 1_000_000
+
+
+class Seconds:
+    """A clock that is set by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def stores(tmp_path) -> Stores:
+    opened = open_sqlite(tmp_path / "penstock.db")
+    opened.schema.migrate()
+    return opened
+
+
+def keys(*spans: tuple[int, int | None], size: int = 10 * MEGA) -> list[str]:
+    """Name the slices of one file."""
+    axis = FileAxis()
+    slices = [
+        Slice(
+            number=0,
+            file="a|b:c.csv",
+            size=size,
+            fingerprint="f00",
+            start=start,
+            end=end,
+            line=2,
+        )
+        for start, end in spans
+    ]
+    return [Shard((axis,), (each,)).key for each in slices]
+
+
+def planned(stores: Stores, *shard_keys: str, of: Dataset = SHOPS) -> ImportId:
+    return plan(stores, of, *shard_keys)
+
+
+def read_upto(stores: Stores, lease: Lease, at: int) -> Lease:
+    cursor = Cursor(position={"at": at, "line": 9}).encode()
+    page = batch(record(at), rejections=[rejection()], cursor=cursor)
+    return stores.ledger.commit_page(SHOPS, lease, page)[0]
+
+
+def read_all(stores: Stores, lease: Lease) -> None:
+    page = batch(record(int(lease.job)), proof=Proof.END_OF_RANGE)
+    stores.ledger.commit_page(SHOPS, lease, page)
+
+
+def test_bytes_are_read_up_to_the_cursors_of_the_jobs(stores):
+    import_id = planned(stores, *keys((10, 500), (500, 900), (900, 1000)))
+    extent = Extent(stores.jobs, import_id)
+    before = extent.look()
+    first, second = claim(stores, SHOPS), claim(stores, SHOPS)
+
+    read_upto(stores, second, 700)
+    during = extent.look()
+    read_all(stores, first)
+    after = extent.look()
+
+    assert before == (0, 990)
+    assert during == (200, 990)
+    assert after == (690, 990)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_all_is_read_in_the_end_however_many_jobs_are_asked_for(stores, at_once):
+    spans = [(at, at + 10) for at in range(0, 60, 10)]
+    import_id = planned(stores, *keys(*spans))
+    extent = Extent(stores.jobs, import_id, at_once=at_once)
+    slow, *others = [claim(stores, SHOPS) for _ in spans]
+
+    seen = []
+    for lease in (*others, slow):
+        read_all(stores, lease)
+        seen.append(extent.look().done)
+
+    assert seen == sorted(seen)
+    assert seen[-1] == 60
+
+
+def test_a_failed_job_has_read_what_it_has_read(stores):
+    import_id = planned(stores, *keys((0, 500), (500, 900)))
+    extent = Extent(stores.jobs, import_id)
+    lease = read_upto(stores, claim(stores, SHOPS), 200)
+
+    stores.ledger.fail(lease, Fault(code="rejected", message="broken"))
+
+    assert extent.look() == (200, 900)
+
+
+def test_a_packed_file_is_read_when_it_is_done(stores):
+    import_id = planned(stores, *keys((10, None), size=300))
+    extent = Extent(stores.jobs, import_id)
+    lease = read_upto(stores, claim(stores, SHOPS), 2000)
+    during = extent.look()
+
+    read_all(stores, lease)
+
+    assert during == (0, 300)
+    assert extent.look() == (300, 300)
+
+
+def test_the_time_left_follows_from_the_bytes(stores):
+    import_id = planned(stores, *keys((0, 10 * MEGA)))
+    clock = Seconds()
+    gauge = FileGauge(Extent(stores.jobs, import_id), clock)
+    first = gauge(*stores.imports.get(import_id))
+    lease = claim(stores, SHOPS)
+    clock.now += 2
+
+    read_upto(stores, lease, 4 * MEGA)
+    figures = gauge(*stores.imports.get(import_id))
+
+    assert first.left is None
+    assert first.told == "0 rows"
+    assert figures.left == timedelta(seconds=3)
+    assert (figures.done, figures.total) == (4 * MEGA, 10 * MEGA)
+    assert figures.extent == "4.0 MB of 10.0 MB"
+    assert figures.told == "2 rows  2.0 MB/s 1 rows/s  1 bad"
