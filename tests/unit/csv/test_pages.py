@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +14,15 @@ from penstock.adapters.csv.survey import FileSurvey
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import Event, FileSurveyed
 from penstock.domain.page import Page, Place, Position, Proof
+from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
 from penstock.domain.source import CsvSource
-from penstock.errors import CursorUnreadable, Misconfigured, Rejected
+from penstock.errors import (
+    CursorUnreadable,
+    Misconfigured,
+    Rejected,
+    SourceUnavailable,
+)
 from tests.builders import dataset, int_field, text_field
 
 SMALL = Limits(rows=3)
@@ -182,6 +189,47 @@ def test_a_file_that_has_changed_since_is_refused(tmp_path):
         walk(declared, shard)
 
 
+def test_a_file_that_is_written_to_after_its_first_chunk_is_refused(tmp_path):
+    write(tmp_path, "a.csv", 10)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    source = CsvPages(declared, limits=SMALL)
+    first = source.fetch(shard, None, since=None)
+    path = tmp_path / "a.csv"
+    path.write_bytes(path.read_bytes().replace(b"shop", b"SHOP"))
+    os.utime(path, ns=(1, 1))
+
+    with pytest.raises(Rejected, match="was written to after it was planned"):
+        source.fetch(shard, first.next, since=None)
+
+
+def test_a_file_that_is_gone_may_come_back(tmp_path):
+    write(tmp_path, "a.csv", 3)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    (tmp_path / "a.csv").unlink()
+
+    with pytest.raises(SourceUnavailable, match="cannot be read: No such file"):
+        walk(declared, shard)
+
+
+def test_files_without_rows_are_nothing_to_import(tmp_path):
+    write(tmp_path, "a.csv", 0)
+    write(tmp_path, "b.csv", 0)
+
+    with pytest.raises(
+        Misconfigured, match=r"a\.csv, b\.csv have a header and no rows"
+    ):
+        survey(shops(tmp_path))
+
+
+def test_a_folder_is_no_file(tmp_path):
+    (tmp_path / "a.csv").mkdir()
+
+    with pytest.raises(Misconfigured, match=r"a\.csv is no regular file"):
+        survey(shops(tmp_path))
+
+
 def test_a_cursor_of_another_kind_is_refused(tmp_path):
     write(tmp_path, "a.csv", 3)
     declared = shops(tmp_path)
@@ -207,8 +255,9 @@ def test_a_range_without_rows_is_proven_empty(tmp_path):
     declared = shops(tmp_path)
     (shard,), _ = survey(declared)
     (part,) = shard.parts
-    nothing = replace(part, start=part.end)  # type: ignore[type-var,union-attr]
+    assert isinstance(part, Slice)
+    nothing = replace(part, start=part.size)
 
-    (page,) = walk(declared, Shard(shard.axes, (nothing,)))  # type: ignore[arg-type]
+    (page,) = walk(declared, Shard(shard.axes, (nothing,)))
 
     assert (list(page.rows), page.proof) == ([], Proof.END_OF_RANGE)

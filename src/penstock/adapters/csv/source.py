@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
@@ -20,7 +21,12 @@ from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
 from penstock.domain.sheet import RawSheet
 from penstock.domain.source import CsvSource
-from penstock.errors import CursorUnreadable, Rejected
+from penstock.errors import (
+    CursorUnreadable,
+    Misconfigured,
+    Rejected,
+    SourceUnavailable,
+)
 from penstock.ports import Recall, Source
 
 # files that are held open between two chunks; more than threads work at once
@@ -39,6 +45,8 @@ class CsvPages(Source):
         self._null = frozenset(self._source.null)
         self._limits = limits
         self._heads: dict[str, Head] = {}
+        # when each file was last written, as it was when we first saw it
+        self._written: dict[str, int] = {}
         self._open: dict[tuple[str, int], Reading] = {}
         self._lock = threading.Lock()
 
@@ -58,9 +66,10 @@ class CsvPages(Source):
     ) -> Page:
         part = slice_of(shard)
         start, line = place_of(part, position)
-        head = self._head(part)
-        reading = self._reading(part, head, start=start, line=line)
-        chunk = reading.take()
+        with there_before():
+            head = self._head(part)
+            reading = self._reading(part, head, start=start, line=line)
+            chunk = reading.take()
         if chunk is None:
             return Page(rows=(), proof=Proof.END_OF_RANGE)
         rank = part.number * LONGEST_FILE + chunk.start + 1
@@ -100,13 +109,18 @@ class CsvPages(Source):
     def _head(self, part: Slice) -> Head:
         path = Path(self._source.folder, part.file)
         with translated(path):
-            size = path.stat().st_size
-        if size != part.size:
+            found = path.stat()
+        if found.st_size != part.size:
             raise Rejected(
-                f"{part.file} has {size} bytes now, and had {part.size} when it was "
-                "planned; let this import end, then run it again"
+                f"{part.file} has {found.st_size} bytes now, and had {part.size} when "
+                "it was planned; let this import end, then run it again"
             )
         key = f"{part.fingerprint}/{part.file}"
+        if self._written.setdefault(key, found.st_mtime_ns) != found.st_mtime_ns:
+            raise Rejected(
+                f"{part.file} was written to after it was planned; let this import "
+                "end, then run it again"
+            )
         head = self._heads.get(key)
         if head is None:
             head = read_head(path, self._declared, limits=self._limits)
@@ -190,6 +204,18 @@ class Reading:
         chunk = self._ahead
         self._ahead = None if chunk is None else next(self._chunks, None)
         return chunk
+
+
+@contextmanager
+def there_before() -> Iterator[None]:
+    """Try again where a file cannot be read any more: it could when it was planned.
+
+    Perhaps it is only this machine that does not see it.
+    """
+    try:
+        yield
+    except Misconfigured as error:
+        raise SourceUnavailable(str(error)) from error
 
 
 def declared_of(source: CsvSource) -> Declared:

@@ -28,13 +28,17 @@ class FileSurvey:
         source = dataset.csv
         wanted = [".".join(path) for path in dataset.paths]
         heads = dict(look_at_all(dataset, source, wanted))
-        return FileAxis(
-            slices=tuple(
-                part
-                for number, (file, head) in enumerate(heads.items())
-                for part in self._cut(dataset, source, number, file, head)
-            )
+        slices = tuple(
+            part
+            for number, (file, head) in enumerate(heads.items())
+            for part in self._cut(dataset, source, number, file, head)
         )
+        if not slices:
+            raise Misconfigured(
+                f"datasets.{dataset.name}.source.files: {', '.join(heads)} "
+                f"{'has' if len(heads) == 1 else 'have'} a header and no rows"
+            )
+        return FileAxis(slices=slices)
 
     def _cut(
         self, dataset: Dataset, source: CsvSource, number: int, file: str, head: Head
@@ -77,11 +81,13 @@ def look_at_all(
     dataset: Dataset, source: CsvSource, wanted: list[str]
 ) -> Iterator[tuple[str, Head]]:
     """Yield the files with their heads, or raise with all that is wrong with them."""
-    files = find_files(source)
+    found = find_names(source)
+    files = [name for name in found if Path(source.folder, name).is_file()]
     if not files:
+        others = f"; {', '.join(found[:3])} is no regular file" if found else ""
         raise Misconfigured(
             f"datasets.{dataset.name}.source.files: no file matches "
-            f"{' or '.join(source.files)} in {source.folder}"
+            f"{' or '.join(source.files)} in {source.folder}{others}"
         )
     wrong: list[str] = []
     for file in files:
@@ -98,12 +104,11 @@ def look_at_all(
         raise Misconfigured(*wrong)
 
 
-def find_files(source: CsvSource) -> list[str]:
-    """Return the names of all files that a pattern matches, each once, in order."""
+def find_names(source: CsvSource) -> list[str]:
+    """Return all names that a pattern matches, each once, in order."""
     found = {
         name
         for pattern in source.files
         for name in glob(pattern, root_dir=source.folder, recursive=True)  # noqa: PTH207 (patterns may be absolute)
-        if Path(source.folder, name).is_file()
     }
     return sorted(found)
