@@ -72,10 +72,10 @@ class ColumnCaster:
         return cast_each(column, self._cast) if found is None else (found, ())
 
     def _try(self, column: Column) -> Column | None:
-        if None not in column:
-            return self._try_present(column)
-        if self._required:
-            return None
+        found = self._try_present(column)
+        # most columns are whole, and need not be looked through for what is missing
+        if found is not None or self._required or None not in column:
+            return found
         found = self._try_present([each for each in column if each is not None])
         if found is None:
             return None

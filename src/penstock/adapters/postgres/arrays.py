@@ -26,8 +26,9 @@ Column: TypeAlias = Sequence[Any]
 HEAD = struct.Struct("!iiiii")
 LENGTH = struct.Struct("!i")
 NULL = LENGTH.pack(-1)
-# the lengths that most texts have, written once
-LENGTHS = [LENGTH.pack(length) for length in range(1024)]
+# lengths as they stand before short texts, in plain letters themselves
+PREFIXES = [LENGTH.pack(length).decode("ascii") for length in range(128)]
+NOT_PLAIN = "\N{LATIN SMALL LETTER U WITH DIAERESIS}"
 LONG, DOUBLE, INTEGER = struct.Struct("!iq"), struct.Struct("!id"), struct.Struct("!ii")
 TRUTHS = {True: b"\0\0\0\1\1", False: b"\0\0\0\1\0"}
 # the server counts from here
@@ -60,7 +61,8 @@ class ArrayType:
     dumper: type[EncodedDumper]
 
     def __call__(self, column: Column) -> Encoded:
-        head = HEAD.pack(1, None in column, self.element, len(column), 1)
+        # that there may be nulls is true of every array; it need not be looked for
+        head = HEAD.pack(1, 1, self.element, len(column), 1)
         return self.encoded(head + self.write(column))
 
 
@@ -73,16 +75,17 @@ def array_type(
 
 def fixed(kind: str, one: struct.Struct) -> Callable[[Column], bytes]:
     """Return how eight-byte values are written, each with its length before it."""
+    pack, size = one.pack, one.size - LENGTH.size
 
     def write(column: Column) -> bytes:
-        if None in column:
-            pack, size = one.pack, one.size - LENGTH.size
+        try:
+            values = array(kind, column)
+        except TypeError:
             return b"".join([NULL if v is None else pack(size, v) for v in column])
-        values = array(kind, column)
         if sys.byteorder == "little":
             values.byteswap()
         halves = array("i", values.tobytes())
-        written = array("i", LENGTH.pack(8)) * (3 * len(column))
+        written = array("i", LENGTH.pack(size)) * (3 * len(column))
         written[1::3] = halves[0::2]
         written[2::3] = halves[1::2]
         return written.tobytes()
@@ -114,18 +117,21 @@ def write_truths(column: Column) -> bytes:
 
 
 def write_texts(column: Column) -> bytes:
-    if None in column:
-        return write_pieces([None if v is None else v.encode() for v in column])
-    return write_pieces([*map(str.encode, column)])
+    """Write texts; all at once where they are short and of plain letters."""
+    try:
+        pieces = zip(map(PREFIXES.__getitem__, map(len, column)), column, strict=True)
+        together = "".join(chain.from_iterable(pieces))
+    except (TypeError, IndexError):
+        together = NOT_PLAIN
+    if together.isascii():
+        return together.encode("ascii")
+    return write_pieces([None if v is None else v.encode() for v in column])
 
 
 def write_pieces(pieces: Column) -> bytes:
-    try:
-        lengths = [*map(LENGTHS.__getitem__, map(len, pieces))]
-    except (TypeError, IndexError):
-        lengths = [NULL if p is None else LENGTH.pack(len(p)) for p in pieces]
-        pieces = [p or b"" for p in pieces]
-    return b"".join(chain.from_iterable(zip(lengths, pieces, strict=True)))
+    return b"".join(
+        [NULL if piece is None else LENGTH.pack(len(piece)) + piece for piece in pieces]
+    )
 
 
 TEXTS = array_type("Texts", 25, 1009, write_texts)
