@@ -56,3 +56,11 @@ def imported(workshop: Workshop) -> Workshop:
     """Import all of them."""
     assert workshop.penstock("run", "poi").code == 0
     return workshop
+
+
+@pytest.fixture
+def file_workshop(tmp_path: Path, store: Store) -> Iterator[Workshop]:
+    """Give a folder for files to be imported, and no provider."""
+    opened = Workshop(tmp_path, store=store)
+    yield opened
+    opened.clean()

@@ -142,11 +142,23 @@ def test_every_decision_says_the_same_things():
         assert "## Consequences" in text, page.name
 
 
-@pytest.mark.parametrize("name", ["open-charge-map", "sandbox"])
+EXAMPLES = {
+    "open-charge-map": ["poi"],
+    "retailers": ["regions", "retailers"],
+    "sandbox": ["poi"],
+}
+
+
+def test_every_example_is_known():
+    folders = (ROOT / "examples").glob("*/penstock.toml")
+    assert sorted(path.parent.name for path in folders) == sorted(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_loads(name):
     path = ROOT / "examples" / name / "penstock.toml"
     settings = load(path, {"OCM_API_KEY": "0123456789"})
-    assert list(settings.datasets) == ["poi"]
+    assert list(settings.datasets) == EXAMPLES[name]
 
 
 def test_the_example_of_the_readme_loads_and_is_short(tmp_path):

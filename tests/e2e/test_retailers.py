@@ -1,0 +1,80 @@
+"""The example of retailers, imported and held against what its generator tells."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.shops import counts_of, only
+from tests.e2e.stores import Kind
+from tests.e2e.workshop import Workshop
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "retailers"
+COLUMNS = ("uid", "name", "phone", "region", "points")
+
+
+def generate(folder: Path, *arguments: str) -> dict[str, Any]:
+    """Make files, and return the truth about them."""
+    made = subprocess.run(
+        [sys.executable, EXAMPLE / "generate.py", "--out", folder, *arguments],
+        capture_output=True,
+        check=True,
+    )
+    truth: dict[str, Any] = json.loads(made.stdout)
+    return truth
+
+
+def good_rows(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return what has to be stored: of the rows with the same uid, the last."""
+    rows = map(json.loads, (folder / "stored.jsonl").read_text("utf-8").splitlines())
+    return {row["uid"]: row for row in rows}
+
+
+def configure(workshop: Workshop) -> None:
+    """Take the example as it is, but for the database and the size of shards."""
+    text = (EXAMPLE / "penstock.toml").read_text("utf-8")
+    told = text.replace('database = "sqlite:///penstock.db"', workshop.store.told())
+    told = told.replace('shard    = "64MiB"', 'shard = "256KiB"')
+    workshop.config.write_text(told, "utf-8")
+    assert workshop.penstock("migrate").code == 0
+    assert workshop.penstock("run", "regions").code == 0
+
+
+@pytest.mark.parametrize(
+    ("store", "packed"),
+    [(Kind.SQLITE, ["--gzip"]), (Kind.POSTGRES_AND_REDIS, [])],
+    indirect=["store"],
+    ids=["sqlite, packed", "postgres+redis, plain"],
+)
+def test_every_row_of_the_example_is_where_it_belongs(file_workshop, packed):
+    truth = generate(file_workshop.folder, "--rows", "20000", "--stored", *packed)
+    configure(file_workshop)
+
+    ran = file_workshop.penstock("run", "retailers", "--workers", "2", "--json")
+
+    assert ran.code == 0, ran.err
+    bad = file_workshop.ask("select reason from penstock_quarantine")
+    stored = file_workshop.ask(f"select {', '.join(COLUMNS)} from retailers")
+    assert truth.pop("bad") == Counter(row["reason"] for row in bad)
+    assert only(counts_of(ran)) == truth
+    assert {row["uid"]: row for row in stored} == good_rows(file_workshop.folder)
+    assert file_workshop.penstock("audit", "retailers").code == 0
+
+
+def test_the_same_arguments_make_the_same_bytes(tmp_path):
+    folders = [tmp_path / name for name in ("first", "again", "other", "packed")]
+    more = [("--seed", "3"), ("--seed", "3"), ("--seed", "4"), ("--gzip",)]
+    for folder, arguments in zip(folders, more, strict=True):
+        generate(folder, "--rows", "500", *arguments)
+
+    first, again, other, packed = (
+        {path.name: path.read_bytes() for path in folder.iterdir()}
+        for folder in folders
+    )
+    assert first == again
+    assert first["retailers-1.csv"] != other["retailers-1.csv"]
+    assert packed["retailers-1.csv.gz"].startswith(b"\x1f\x8b")
