@@ -1,0 +1,216 @@
+"""Files from end to end: shards, duplicates, snapshots, and what is stored of them."""
+
+import gzip
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.e2e.shops import (
+    Shops,
+    bad_rows,
+    committed,
+    counts_of,
+    import_files,
+    line,
+    lines,
+    only,
+    shops,
+    some_shops,
+    stored,
+    write,
+)
+from tests.e2e.stores import everywhere
+from tests.e2e.workshop import Workshop, wait_until
+
+SMALL_SHARDS = 'shard = "64KiB"'
+
+
+@everywhere
+def test_several_workers_share_the_shards_of_one_file(file_workshop):
+    known = some_shops(20_000)
+    write(file_workshop.folder / "a.csv", lines(known))
+    file_workshop.declare(shops(source=SMALL_SHARDS))
+
+    counts = import_files(file_workshop, "--workers", "2", "--threads", "3")
+
+    jobs = file_workshop.ask("select distinct lease_owner, id from penstock_job")
+    assert only(counts) == {"seen": 20_000, "inserted": 20_000}
+    assert stored(file_workshop) == known
+    assert len(jobs) > 5
+    assert sum(page["seen"] for page in committed(file_workshop)) == 20_000
+
+
+@everywhere
+def test_the_last_row_of_a_key_wins_in_whatever_order_shards_are_worked(file_workshop):
+    random = Random(1)
+    first, last = some_shops(9_000), some_shops(9_000)
+    repeated = random.sample(sorted(last), 300)
+    # some come again on the same page, some in another shard, some in another file
+    again = {key: (f"again {key}", 1) for key in repeated[:200]}
+    thrice = {key: (f"thrice {key}", 2) for key in repeated[150:]}
+    write(file_workshop.folder / "a.csv", lines(first), lines(again))
+    write(file_workshop.folder / "b.csv", lines(thrice), line(1, "not I", 5))
+    with (file_workshop.folder / "b.csv").open("ab") as file:
+        file.write(line(1, "the last", 6))
+    file_workshop.declare(shops(source=SMALL_SHARDS))
+    assert file_workshop.penstock("plan", "shops").code == 0
+    work_backwards(file_workshop)
+
+    counts = import_files(file_workshop, "--threads", "1")
+
+    order = [page["job_id"] for page in committed(file_workshop)]
+    assert order == sorted(order, reverse=True)
+    assert stored(file_workshop) == first | again | thrice | {1: ("the last", 6)}
+    assert only(counts) == {
+        "seen": 9_000 + 200 + 150 + 2,
+        "inserted": 9_000,
+        "duplicates": 200 + 150 + 2,
+    }
+
+
+def work_backwards(workshop: Workshop) -> None:
+    """Make the last shards due first."""
+    second = "interval '1 second'" if workshop.store.is_shared else "1000000"
+    workshop.tamper(f"update penstock_job set run_at = run_at - id * {second}")
+
+
+@everywhere
+def test_a_folder_of_packed_files_is_imported_file_by_file(file_workshop):
+    known: Shops = {}
+    for number in range(6):
+        part = some_shops(500, first=number * 500 + 1)
+        known |= part
+        packed = gzip.compress(b"id,name,points\n" + lines(part))
+        folder = file_workshop.folder / "lists" / str(number % 2)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.csv.gz").write_bytes(packed)
+    file_workshop.declare(shops(files="lists/**/*.csv.gz"))
+
+    counts = import_files(file_workshop)
+
+    assert only(counts) == {"seen": 3_000, "inserted": 3_000}
+    assert stored(file_workshop) == known
+    assert len(file_workshop.ask("select 1 from penstock_job")) == 6
+
+
+@everywhere
+def test_a_second_snapshot_changes_what_is_different_and_marks_what_is_gone(
+    file_workshop,
+):
+    known = some_shops(3_000)
+    write(file_workshop.folder / "a.csv", lines(known))
+    file_workshop.declare(
+        shops(dataset='missing = { do = "mark" }', source=SMALL_SHARDS)
+    )
+    first = import_files(file_workshop)
+    again = import_files(file_workshop)
+    changed = {key: (f"new name {key}", 3) for key in range(100, 140)}
+    now = known | changed | some_shops(25, first=5_000)
+    for key in range(2_000, 2_010):
+        del now[key]
+    write(file_workshop.folder / "a.csv", lines(now))
+
+    second = import_files(file_workshop)
+
+    assert only(first) == {"seen": 3_000, "inserted": 3_000}
+    assert only(again) == {"seen": 3_000, "unchanged": 3_000}
+    assert only(second) == {
+        "seen": 3_015,
+        "inserted": 25,
+        "updated": 40,
+        "unchanged": 2_950,
+        "deleted": 10,
+    }
+    assert stored(file_workshop) == now
+
+
+def test_bad_rows_are_told_with_their_line_and_replayed_after_a_fix(file_workshop):
+    write(
+        file_workshop.folder / "a.csv",
+        line(1, "two\nlines", 1),
+        b"2,b,many\n",
+        b"\n",
+        b"3,c\n",
+        line(4, "d", -4),
+    )
+    file_workshop.declare(shops(dataset="bad = { max_ratio = 1.0 }"))
+
+    counts = import_files(file_workshop)
+    bad = {row["reason"]: row for row in bad_rows(file_workshop)}
+    file_workshop.declare(
+        shops(dataset="bad = { max_ratio = 1.0 }").replace(", min = 0", ""),
+        migrate=False,
+    )
+    replayed = file_workshop.penstock("quarantine", "replay", "shops", "--json").json
+
+    assert only(counts) == {"seen": 5, "inserted": 1, "quarantined": 3, "dropped": 1}
+    assert bad.keys() == {"type", "unreadable", "range"}
+    assert bad["range"]["key"] == [4]
+    assert replayed == {"accepted": 1, "superseded": 0, "still_bad": 2}
+    assert stored(file_workshop)[4] == ("d", -4)
+
+
+def test_plainly_the_wrong_file_is_stopped_early(file_workshop):
+    wrong = b"".join(b"x%d,some name,none\n" % number for number in range(60_000))
+    write(file_workshop.folder / "a.csv", wrong)
+    file_workshop.declare(shops(source=SMALL_SHARDS))
+
+    ran = file_workshop.penstock("run", "shops", "--json")
+
+    counts = counts_of(ran)
+    assert ran.code == 1
+    assert ran.json["status"] == "failed"
+    assert "rows are bad (100.0%), more than bad.max_ratio = 0.5" in ran.json["note"]
+    assert counts["quarantined"] < 20_000
+    assert stored(file_workshop) == {}
+
+
+@pytest.mark.parametrize("change", ["longer", "shorter", "as long"])
+def test_a_file_that_changes_in_the_middle_of_its_import_is_refused(
+    file_workshop, change
+):
+    known = some_shops(60_000)
+    path = file_workshop.folder / "a.csv"
+    write(path, lines(known))
+    file_workshop.declare(shops())
+    file_workshop.penstock("plan", "shops")
+    worker = file_workshop.worker("--until-idle", threads=1)
+    wait_until(lambda: file_workshop.pages() >= 3)
+
+    rewrite(path, change)
+    assert file_workshop.output_of(worker).code in {0, 1}
+
+    (job,) = file_workshop.ask("select status, errors from penstock_job")
+    told = file_workshop.store.document(job["errors"])[-1]["message"]
+    assert job["status"] == "failed"
+    assert "a.csv" in told
+    assert "planned" in told
+    assert file_workshop.status() == "failed"
+
+
+def rewrite(path: Path, change: str) -> None:
+    raw = path.read_bytes()
+    changed = {
+        "longer": raw + line(99_999, "one more", 1),
+        "shorter": raw[:-100],
+        "as long": raw.replace(b"shop", b"SHOP"),
+    }
+    path.write_bytes(changed[change])
+
+
+def test_a_file_that_is_gone_in_the_middle_of_its_import_is_named(file_workshop):
+    write(file_workshop.folder / "a.csv", lines(some_shops(60_000)))
+    file_workshop.declare(shops(), attempts=1)
+    file_workshop.penstock("plan", "shops")
+    worker = file_workshop.worker("--until-idle", threads=1)
+    wait_until(lambda: file_workshop.pages() >= 3)
+
+    (file_workshop.folder / "a.csv").unlink()
+    file_workshop.output_of(worker)
+
+    (job,) = file_workshop.ask("select status, errors from penstock_job")
+    told = file_workshop.store.document(job["errors"])[-1]
+    assert job["status"] == "failed"
+    assert told["code"] == "source_unavailable"
+    assert "a.csv cannot be read: No such file or directory" in told["message"]

@@ -1,0 +1,186 @@
+"""Files that are not what they should be end in a clear sentence, or in quarantine."""
+
+import gzip
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.shops import (
+    HEADER,
+    bad_rows,
+    import_files,
+    line,
+    lines,
+    only,
+    shops,
+    some_shops,
+    stored,
+    write,
+)
+from tests.e2e.stores import everywhere
+from tests.e2e.workshop import Workshop
+
+PACKED = gzip.compress(HEADER + lines(some_shops(100)))
+TOO_LONG = "bytes, of 1048576 that are allowed; is a quote on line"
+
+
+def written(raw: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(raw)
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty": (written(b""), "a.csv: the file has no columns: it is empty"),
+    "a mark alone": (written(b"\xef\xbb\xbf"), "the file has no columns"),
+    "binary": (written(bytes(range(256)) * 40), "a.csv: the header"),
+    "an image": (written(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"), "a.csv: "),
+    "wrong delimiter": (written(b"id:name:points\n1:a:2\n"), "'id' is missing"),
+    "wrong columns": (
+        written(b"ID,Name,points\n1,a,2\n"),
+        "column 'id' is missing; did you mean 'ID'?",
+    ),
+    "a column twice": (written(b"id,id,name,points\n"), "'id' is there 2 times"),
+    "open quote in the header": (
+        written(b'id,"name,points\n1,a,2\n'),
+        "a quote on line 1 is not closed",
+    ),
+    "UTF-16 without a mark": (
+        written("id,name,points\n1,a,2\n".encode("utf-16-le")),
+        "NUL characters",
+    ),
+    "endless header": (written(b"id," * 500_000), "the header is longer than"),
+    "truncated gzip": (written(PACKED[:-50]), "a.csv is not whole gzip"),
+    "spoilt gzip": (
+        written(PACKED[:200] + b"spoilt" + PACKED[200:]),
+        "a.csv is not whole gzip",
+    ),
+    "header alone": (written(HEADER), "a.csv has a header and no rows"),
+    "not there": (lambda _: None, "no file matches *.csv"),
+    "a folder": (Path.mkdir, "no file matches *.csv"),
+    "a pipe": (os.mkfifo, "a.csv is no regular file"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_read_is_refused_before_a_row_is(file_workshop, kind):
+    make, sentence = REFUSED[kind]
+    make(file_workshop.folder / "a.csv")
+    file_workshop.declare(shops())
+
+    ran = file_workshop.penstock("run", "shops")
+
+    assert ran.code == 2
+    assert sentence in ran.err
+    assert len(ran.err.splitlines()) <= 3
+    assert file_workshop.ask("select 1 from penstock_import") == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_nobody_may_read_is_named(file_workshop):
+    write(file_workshop.folder / "a.csv", lines(some_shops(3)))
+    (file_workshop.folder / "a.csv").chmod(0)
+    file_workshop.declare(shops())
+
+    ran = file_workshop.penstock("run", "shops")
+
+    assert ran.code == 2
+    assert "a.csv cannot be read: Permission denied" in ran.err
+
+
+def test_a_file_of_a_header_alone_brings_nothing_and_is_no_error(file_workshop):
+    write(file_workshop.folder / "a.csv")
+    write(file_workshop.folder / "b.csv", line(1, "a", 1))
+    file_workshop.declare(shops())
+
+    assert only(import_files(file_workshop)) == {"seen": 1, "inserted": 1}
+
+
+@everywhere
+def test_rows_that_are_none_stand_in_quarantine_and_cost_no_other(file_workshop):
+    good = some_shops(2_000)
+    around = iter([lines(some_shops(500, first=at)) for at in range(1, 2_000, 500)])
+    write(
+        file_workshop.folder / "a.csv",
+        next(around),
+        b'9001,"nul \0",1\n',
+        b"9002,Caf\xe9,1\n",
+        b"\n\r\n",
+        b"9003\n9004,a,1,2\n",
+        next(around),
+        # longer than any row may be, in a single line and over many
+        b'9005,"' + b"x" * 3_000_000 + b'",1\n',
+        b'9006,"' + b"x\n" * 1_000_000 + b'",1\n',
+        next(around),
+    )
+    write(file_workshop.folder / "b.csv", next(around), b'9007,"open\n\n1,a,1\n')
+    file_workshop.declare(shops(source='encoding = "utf-8"'))
+
+    counts = import_files(file_workshop)
+
+    assert stored(file_workshop) == good
+    assert only(counts) == {
+        "seen": 2_009,
+        "inserted": 2_000,
+        "quarantined": 7,
+        "dropped": 2,
+    }
+    assert places(file_workshop) == [
+        ("a.csv", 507, "a NUL character stands at offset 8780"),
+        ("a.csv", 508, "byte 0xe9 at offset 8793 is not utf-8"),
+        ("a.csv", 511, "1 values, but the file has 3 columns"),
+        ("a.csv", 512, "4 values, but the file has 3 columns"),
+        ("a.csv", 1018, f"the record has 3000010 {TOO_LONG} 1018 not closed?"),
+        ("a.csv", 1019, f"the record has 2000010 {TOO_LONG} 1019 not closed?"),
+        ("b.csv", 507, "the quote on line 507 is never closed"),
+    ]
+
+
+def places(workshop: Workshop) -> list[tuple[str, int, str]]:
+    """Return the file, the line, and what is wrong there."""
+    found = workshop.ask(
+        "select shard_key, line, detail from penstock_quarantine q "
+        "join penstock_job j on j.id = q.job_id order by shard_key, line"
+    )
+    return [
+        (row["shard_key"].rpartition("/")[2], row["line"], row["detail"])
+        for row in found
+    ]
+
+
+def test_a_packed_file_that_ends_too_soon_fails_and_says_so(file_workshop):
+    packed = gzip.compress(HEADER + lines(some_shops(100_000)), compresslevel=1)
+    (file_workshop.folder / "a.csv.gz").write_bytes(packed[:-1000])
+    file_workshop.declare(shops(files="*.gz"))
+
+    ran = file_workshop.penstock("run", "shops", "--json")
+
+    assert ran.code == 1
+    assert ran.json["status"] == "failed"
+    assert "a.csv.gz is not whole gzip" in ran.json["error"]
+
+
+def test_a_file_in_a_code_page_is_read_and_the_guess_is_told(file_workshop):
+    raw = HEADER + "1,Café Zoë,3\n".encode("cp1252")
+    (file_workshop.folder / "a.csv").write_bytes(raw)
+    file_workshop.declare(shops())
+
+    ran = file_workshop.penstock("run", "shops")
+
+    assert ran.code == 0
+    assert stored(file_workshop) == {1: ("Café Zoë", 3)}
+
+
+def test_a_file_of_bad_rows_alone_is_stopped_by_its_ratio(file_workshop):
+    raw = b"id,name,points\n" + b"\xff\xfe\xfd,,\n" * 50
+    (file_workshop.folder / "a.csv").write_bytes(raw)
+    file_workshop.declare(shops(source='encoding = "utf-8"'))
+
+    ran = file_workshop.penstock("run", "shops", "--json")
+
+    assert ran.code == 1
+    assert Counter(row["reason"] for row in bad_rows(file_workshop)) == {
+        "unreadable": 50
+    }
+    assert "bad.max_ratio" in ran.json["note"]
