@@ -8,6 +8,7 @@ import pytest
 from penstock.domain.dataset import FieldType, Missing, Reference, WhenMissing
 from penstock.domain.job import Mode
 from penstock.domain.page import Place, Reason, Rejection
+from penstock.domain.source import CsvSource
 from penstock.ports import ReasonCount, Replay, Stores
 from tests.builders import (
     A_MOMENT,
@@ -369,6 +370,38 @@ class RecordsContract:
         assert told == Replay(superseded=1)
         assert rows(stores, POI) == [(1, "newer")]
         assert stores.records.quarantine(POI, after=0, limit=9) == []
+
+    def test_new_and_known_rows_are_mended_together(self, stores: Stores, pass_time):
+        run(stores, POI, last(record(1, "old")))
+        pass_time(SECOND)
+        bad = [rejection(at, key=[at]) for at in range(4)]
+        run(stores, POI, last(rejections=bad), mode=Mode.DELTA)
+        found = stores.records.quarantine(POI, after=0, limit=9)
+
+        told = stores.records.replay(
+            POI, [(row, record(at, "mended")) for at, row in enumerate(found)]
+        )
+
+        assert told == Replay(accepted=4)
+        assert rows(stores, POI) == [(at, "mended") for at in range(4)]
+
+    def test_a_row_whose_key_its_file_has_again_is_superseded(
+        self, stores: Stores, pass_time
+    ):
+        shops = dataset("shops", source=CsvSource(files=("*.csv",)))
+        bad = [rejection(0, key=[1]), rejection(1, key=[2])]
+        page = replace(last(record(1, "good"), rejections=bad), rank=7)
+        run(stores, shops, page)
+        first, second = stores.records.quarantine(shops, after=0, limit=9)
+        pass_time(SECOND)
+
+        told = stores.records.replay(
+            shops, [(second, record(2, "mended")), (first, record(1, "mended"))]
+        )
+
+        assert told == Replay(accepted=1, superseded=1)
+        assert rows(stores, shops) == [(1, "good"), (2, "mended")]
+        assert stores.records.quarantine(shops, after=0, limit=9) == []
 
     def test_a_good_record_settles_older_complaints_about_its_key(
         self, stores: Stores, pass_time

@@ -85,8 +85,11 @@ class StoredTable(sql.Table):
 
         It is two thirds of the work of comparing first. If a row is known, everything
         begins anew. Keys are unique within a partition only, so there it cannot tell.
+        Nor can a single row: a replay merges many of them in one transaction, and the
+        first of them would be as new when it begins anew.
         """
-        if not self.of.grows or self.of.dataset.partition is not None:
+        is_thought_new = self.of.grows and len(sheet) > 1
+        if not is_thought_new or self.of.dataset.partition is not None:
             return None
         try:
             self._execute(self.of.insert, **page)

@@ -139,13 +139,16 @@ def replay_one(
     transaction: Transaction, dataset: Dataset, row: Quarantined, record: Record
 ) -> str | None:
     """Store one row that is good now; None if another replay was faster."""
+    if not transaction.execute("resolve_rejection", id=row.id, resolved="superseded"):
+        return None
     table = transaction.table(dataset)
     written = table.updated_at(record.key)
-    is_newer = written is not None and written > row.at
-    resolved = "superseded" if is_newer else "accepted"
-    if not transaction.execute("resolve_rejection", id=row.id, resolved=resolved):
-        return None
-    if not is_newer:
-        merged = table.merge([record], import_id=row.import_id, track=False)
-        table.note(merged, import_id=row.import_id)
-    return resolved
+    if written is not None and written > row.at:
+        return "superseded"
+    merged = table.merge([record], import_id=row.import_id, track=False)
+    # where the order of rows decides, the one that its import has stored stays
+    if dataset.is_ranked and not merged.created and not merged.updated:
+        return "superseded"
+    table.note(merged, import_id=row.import_id)
+    transaction.execute("accept_rejection", id=row.id)
+    return "accepted"

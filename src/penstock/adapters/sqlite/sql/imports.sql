@@ -243,3 +243,7 @@ where mine.id = :import_id and earlier.id <= mine.id
     )
 order by earlier.id desc
 limit 1;
+
+-- name: accept_rejection
+-- Of one that was resolved in the same transaction.
+update penstock_quarantine set resolved = 'accepted' where id = :id;
