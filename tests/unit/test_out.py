@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.entrypoints.cli.out import whole_file
+from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
 from penstock.errors import Misconfigured
 
 
@@ -107,3 +107,16 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path, name):
         whole_file(tmp_path / name),
     ):
         pytest.fail("it was opened")
+
+
+@pytest.mark.parametrize("name", [".", "no/such/folder/rows.csv", "rows.csv/more.csv"])
+def test_what_could_not_be_written_is_refused_before_the_work(out, name):
+    with pytest.raises(Misconfigured, match="--errors"):
+        refuse_unwritable(out.parent / name, "--errors")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "new.csv", "/dev/null"])
+def test_what_can_be_written_is_not_refused(out, name):
+    refuse_unwritable(out.parent / name, "--errors")
+
+    assert out.read_bytes() == b"old"

@@ -28,11 +28,14 @@ def standard_output() -> Iterator[IO[bytes]]:
 
 def refuse_unwritable(out: Path, option: str) -> None:
     """Refuse a file that could not be written at the end of long work."""
-    folder = Path(os.path.realpath(out)).parent
-    if out.is_dir():
+    target = Path(os.path.realpath(out))
+    if target.is_dir():
         raise Misconfigured(f"{option} {out}: is a folder")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise Misconfigured(f"{option} {out}: the folder cannot be written to")
+    # the place of a pipe or a device is not taken: it is written to itself
+    is_kept = target.exists() and not target.is_file()
+    is_open = is_kept or target.parent.is_dir()
+    if not is_open or not os.access(target if is_kept else target.parent, os.W_OK):
+        raise Misconfigured(f"{option} {out}: there is no place to write it to")
 
 
 @contextmanager
