@@ -119,6 +119,12 @@ def test_a_row_tells_where_it_stands_and_can_be_read_without_its_file(tmp_path):
     assert CsvPages(declared).read(second.raw).values == ("2", "b")
 
 
+def test_null_words_are_no_values_when_a_row_is_read_again(tmp_path):
+    declared = shops(tmp_path, null=("", "NULL"))
+
+    assert CsvPages(declared).read(b'{"id": "NULL", "name": "x"}').values == (None, "x")
+
+
 def test_rows_that_do_not_fit_stand_beside_the_others(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"id,name\n1,a\n2\n\n3,b\n4,c,d\n")
     declared = shops(tmp_path)

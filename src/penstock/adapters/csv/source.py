@@ -104,7 +104,8 @@ class CsvPages(Source):
             values = None
         if not isinstance(values, dict):
             return Row((), raw, 0, "the row does not fit the columns of its file")
-        return Row(tuple(values.get(name) for name in self._wanted), raw, 0)
+        found = [values.get(name) for name in self._wanted]
+        return Row(tuple(self._without_null(found)), raw, 0)
 
     def _head(self, part: Slice) -> Head:
         path = Path(self._source.folder, part.file)
@@ -166,7 +167,7 @@ class CsvPages(Source):
 
         return RawSheet([self._without_null(column) for column in picked], details)
 
-    def _without_null(self, column: Sequence[str]) -> Sequence[str | None]:
+    def _without_null(self, column: Sequence[str | None]) -> Sequence[str | None]:
         if self._null.isdisjoint(column):
             return column
         return [None if value in self._null else value for value in column]
