@@ -125,6 +125,33 @@ def test_a_second_snapshot_changes_what_is_different_and_marks_what_is_gone(
     assert stored(file_workshop) == now
 
 
+REGIONS = """
+[datasets.regions]
+key = "id"
+fields = { id = {} }
+source = { type = "csv", files = "regions.txt", timeout = "500ms" }
+"""
+
+
+@pytest.mark.xfail(reason="an import of known files does not look at others")
+def test_rows_that_referred_to_nothing_are_stored_once_it_is_there(file_workshop):
+    (file_workshop.folder / "regions.txt").write_bytes(b"id\nnorth\n")
+    write(file_workshop.folder / "a.csv", line(1, "north", 1), line(2, "south", 2))
+    file_workshop.declare(
+        shops().replace("required = true", 'references = "regions.id"'), REGIONS
+    )
+    assert file_workshop.penstock("run", "regions").code == 0
+    first = import_files(file_workshop)
+    (file_workshop.folder / "regions.txt").write_bytes(b"id\nnorth\nsouth\n")
+    assert file_workshop.penstock("run", "regions").code == 0
+
+    again = import_files(file_workshop)
+
+    assert only(first) == {"seen": 2, "inserted": 1, "quarantined": 1}
+    assert only(again) == {"seen": 2, "inserted": 1, "unchanged": 1}
+    assert bad_rows(file_workshop) == []
+
+
 def test_bad_rows_are_told_with_their_line_and_replayed_after_a_fix(file_workshop):
     write(
         file_workshop.folder / "a.csv",
