@@ -133,7 +133,6 @@ source = { type = "csv", files = "regions.txt", timeout = "500ms" }
 """
 
 
-@pytest.mark.xfail(reason="an import of known files does not look at others")
 def test_rows_that_referred_to_nothing_are_stored_once_it_is_there(file_workshop):
     (file_workshop.folder / "regions.txt").write_bytes(b"id\nnorth\n")
     write(file_workshop.folder / "a.csv", line(1, "north", 1), line(2, "south", 2))

@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from penstock.adapters.csv.download import Download, is_public
+from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.spool import Spool, harmless
+from penstock.adapters.csv.survey import FileSurvey
+from penstock.domain.shard import Shard
+from penstock.domain.source import CsvSource
 from penstock.errors import Misconfigured, Rejected, SourceUnavailable
+from tests.builders import dataset, int_field, text_field
 from tests.integration.scripted_server import Reply, ScriptedServer, scripted_server
 
 LONGEST = timedelta(seconds=5)
@@ -174,3 +179,24 @@ class TestADownload:
 
         with pytest.raises(SourceUnavailable, match="within 0 s"):
             list(hasty(f"{server.url}/a.csv"))
+
+
+def test_a_dataset_may_name_an_address(server: ScriptedServer, tmp_path):
+    server.script(Reply(body=b"id,name\n1,a\n2,b\n"))
+    source = CsvSource(
+        files=(f"{server.url}/lists/shops.csv?token=s3cr3t",),
+        folder=str(tmp_path),
+        spool=str(tmp_path / "spool"),
+        private=True,
+    )
+    declared = dataset(
+        "shops", fields=(int_field("id"), text_field("name")), source=source
+    )
+
+    axis = FileSurvey(lambda _: None)(declared)
+
+    (part,) = axis.slices
+    assert part.file.endswith("-shops.csv")
+    assert "s3cr3t" not in part.file
+    page = CsvPages(declared).fetch(Shard((axis,), (part,)), None, since=None)
+    assert [row.values for row in page.rows] == [("1", "a"), ("2", "b")]

@@ -84,8 +84,11 @@ class Plan:
         return Planned(planned=planned, resumed=resumed, shards=counted.total)
 
     def _repeat(self, dataset: Dataset, known: Import, axes: tuple[Axis, ...]) -> bool:
-        """End an import of files that have not changed, if no row has either."""
-        if not dataset.is_ranked:
+        """End an import of files that have not changed, if no row has either.
+
+        Not where fields refer to other datasets, whose rows may have.
+        """
+        if not dataset.is_ranked or dataset.has_references:
             return False
         last = self._imports.still_true(dataset, known.mode)
         if last is None or last.declaration != known.declaration:

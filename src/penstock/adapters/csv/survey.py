@@ -4,11 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from penstock.adapters.csv.columns import check_columns
 from penstock.adapters.csv.cut import cut
+from penstock.adapters.csv.download import Download
 from penstock.adapters.csv.head import Head, read_head
 from penstock.adapters.csv.source import declared_of
+from penstock.adapters.csv.spool import Spool
 from penstock.domain.axes import FileAxis
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import FileSurveyed
@@ -83,6 +86,7 @@ def look_at_all(
     """Yield the files with their heads, or raise with all that is wrong with them."""
     found = find_names(source)
     files = [name for name in found if Path(source.folder, name).is_file()]
+    files += fetch_files(dataset, source)
     if not files:
         others = f"; {', '.join(found[:3])} is no regular file" if found else ""
         raise Misconfigured(
@@ -109,6 +113,21 @@ def find_names(source: CsvSource) -> list[str]:
     found = {
         name
         for pattern in source.files
+        if not is_address(pattern)
         for name in glob(pattern, root_dir=source.folder, recursive=True)  # noqa: PTH207 (patterns may be absolute)
     }
     return sorted(found)
+
+
+def fetch_files(dataset: Dataset, source: CsvSource) -> list[str]:
+    """Fetch what is given by an address into the spool; return where it is."""
+    spool = Spool(Path(source.spool).absolute(), source.max_bytes)
+    download = Download(longest=source.download, may_be_private=source.private)
+    return [
+        str(spool.save(download(url), dataset=dataset.name, name=urlsplit(url).path))
+        for url in filter(is_address, source.files)
+    ]
+
+
+def is_address(file: str) -> bool:
+    return file.startswith(("http://", "https://"))
