@@ -59,9 +59,9 @@ def test_every_row_of_the_example_is_where_it_belongs(file_workshop, packed):
     assert ran.code == 0, ran.err
     bad = file_workshop.ask("select reason from penstock_quarantine")
     stored = file_workshop.ask(f"select {', '.join(COLUMNS)} from retailers")
+    assert {row["uid"]: row for row in stored} == good_rows(file_workshop.folder)
     assert truth.pop("bad") == Counter(row["reason"] for row in bad)
     assert only(counts_of(ran)) == truth
-    assert {row["uid"]: row for row in stored} == good_rows(file_workshop.folder)
     assert file_workshop.penstock("audit", "retailers").code == 0
 
 
