@@ -176,7 +176,8 @@ class Imports(Protocol):
     def still_true(self, dataset: Dataset, mode: Mode) -> Import | None:
         """Return the last done import of this kind, if it still tells what is stored.
 
-        So it does if it was proven, and no row of the dataset has changed since.
+        So it does if it was proven without reserve and under the same terms, and no row
+        of the dataset has changed or gone since.
         """
         ...
 
@@ -186,8 +187,11 @@ class Imports(Protocol):
         ...
 
     @abstractmethod
-    def repeat(self, import_id: ImportId, *, of: ImportId) -> None:
-        """End an import being planned as another one did, all of its rows unchanged."""
+    def repeat(self, dataset: Dataset, import_id: ImportId, *, of: ImportId) -> bool:
+        """End an import being planned as another one did, all of its rows unchanged.
+
+        False if it has jobs already, or is not being planned any more.
+        """
         ...
 
     @abstractmethod

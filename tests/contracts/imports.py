@@ -5,10 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.domain.axes import TimeAxis
+from penstock.domain.axes import FileAxis, TimeAxis
 from penstock.domain.dataset import Missing, Tolerance, WhenMissing
 from penstock.domain.job import ImportId, ImportStatus, JobStatus, Mode, Shards
 from penstock.domain.page import Counts, Proof
+from penstock.domain.source import CsvSource
 from penstock.errors import LeaseLost, NotFound
 from penstock.ports import Stores
 from tests.builders import (
@@ -37,6 +38,7 @@ from tests.builders import (
 
 POI = dataset()
 MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=0.5))
+LIST = dataset("list", source=CsvSource(files=("list.csv",)), axes=(FileAxis(),))
 MARKED_ALL = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
 
 
@@ -583,40 +585,64 @@ class ImportsContract:
     # files that have not changed
 
     def test_the_last_done_import_is_true_until_a_row_changes(self, stores: Stores):
-        assert stores.imports.still_true(POI, Mode.FULL) is None
-        done = run(stores, POI, last(record(1), record(2)))
+        stores.schema.prepare(LIST)
+        assert stores.imports.still_true(LIST, Mode.FULL) is None
+        done = run(stores, LIST, last(record(1), record(2)))
 
-        still_true = stores.imports.still_true(POI, Mode.FULL)
+        still_true = stores.imports.still_true(LIST, Mode.FULL)
 
         assert still_true is not None
         assert still_true.id == done.id
-        assert stores.imports.still_true(POI, Mode.DELTA) is None
-        plan(stores, POI)
-        stores.ledger.commit_page(POI, claim(stores, POI), batch(record(2, "changed")))
-        assert stores.imports.still_true(POI, Mode.FULL) is None
+        assert stores.imports.still_true(LIST, Mode.DELTA) is None
+        plan(stores, LIST)
+        page = replace(batch(record(2, "changed")), rank=1)
+        stores.ledger.commit_page(LIST, claim(stores, LIST), page)
+        assert stores.imports.still_true(LIST, Mode.FULL) is None
 
-    def test_an_import_that_is_not_proven_is_no_truth(self, stores: Stores):
-        run(stores, POI, last(record(1)))
-        import_id = plan(stores, POI)
-        stores.imports.close(POI, import_id, failed="somebody said so")
+    def test_a_failed_import_that_changed_nothing_makes_nothing_untrue(
+        self, stores: Stores
+    ):
+        run(stores, LIST, last(record(1)))
+        import_id = plan(stores, LIST)
+        stores.imports.close(LIST, import_id, failed="somebody said so")
 
-        # the failed one does not count, and has changed nothing
-        assert stores.imports.still_true(POI, Mode.FULL) is not None
+        assert stores.imports.still_true(LIST, Mode.FULL) is not None
+
+    @pytest.mark.parametrize(
+        "terms",
+        [
+            {"missing": Missing(do=WhenMissing.MARK)},
+            {"bad": Tolerance(max=3)},
+            {"version": "title"},
+        ],
+    )
+    def test_under_other_terms_nothing_is_known(self, stores: Stores, terms):
+        run(stores, LIST, last(record(1)))
+
+        assert stores.imports.still_true(replace(LIST, **terms), Mode.FULL) is None
+
+    def test_an_import_that_kept_something_back_is_made_again(self, stores: Stores):
+        listed = replace(LIST, missing=Missing(do=WhenMissing.MARK, max_drop=0.1))
+        run(stores, listed, last(record(1), record(2)))
+        kept_back = run(stores, listed, replace(last(record(1)), rank=1))
+
+        assert kept_back.note is not None
+        assert stores.imports.still_true(listed, Mode.FULL) is None
 
     def test_an_import_of_unchanged_files_ends_as_the_last_one_did(
         self, stores: Stores
     ):
-        of = plan(stores, POI, "a", "b")
+        of = plan(stores, LIST, "a", "b")
         pages = [
             last(record(1), record(2), rejections=[rejection()]),
             last(record(3), seen=3, dropped=2),
         ]
         for page in pages:
-            stores.ledger.commit_page(POI, claim(stores, POI), page)
-        stores.imports.close(POI, of, failed=None)
-        again = begin(stores, POI, Mode.FULL)
+            stores.ledger.commit_page(LIST, claim(stores, LIST), page)
+        stores.imports.close(LIST, of, failed=None)
+        again = begin(stores, LIST, Mode.FULL)
 
-        stores.imports.repeat(again.id, of=of)
+        assert stores.imports.repeat(LIST, again.id, of=of)
 
         ended, shards = stores.imports.get(again.id)
         assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
@@ -625,6 +651,15 @@ class ImportsContract:
         assert ended.counts == Counts(seen=6, unchanged=3, quarantined=1, dropped=2)
         assert list(stores.imports.shard_keys(again.id)) == ["a", "b"]
         assert {job.proof for job in jobs_of(stores, again.id)} == {Proof.UNCHANGED}
-        assert stores.imports.still_true(POI, Mode.FULL) is not None
+        assert stores.imports.still_true(LIST, Mode.FULL) is not None
         # nothing is left to be done
-        assert idle(stores, POI)
+        assert idle(stores, LIST)
+
+    def test_only_an_import_without_jobs_repeats_another(self, stores: Stores):
+        of = run(stores, LIST, last(record(1))).id
+        begun = begin(stores, LIST, Mode.FULL)
+        stores.imports.add_jobs(begun.id, ["other"])
+
+        assert not stores.imports.repeat(LIST, begun.id, of=of)
+        assert not stores.imports.repeat(LIST, of, of=of)
+        assert stores.imports.get(begun.id)[0].status is ImportStatus.PLANNING

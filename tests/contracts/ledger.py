@@ -49,6 +49,7 @@ from tests.builders import (
     record,
     rejection,
     rows,
+    run,
     text_field,
     typed_field,
 )
@@ -692,19 +693,65 @@ class LedgerContract:
 
         assert rows(stores, LIST) == [(7, "new")]
 
+    @pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "reversed"])
     @pytest.mark.parametrize("version", [1, None])
-    def test_an_older_version_in_a_file_gives_way(self, stores: Stores, version):
+    def test_an_older_version_in_a_file_gives_way(self, stores: Stores, version, order):
         versioned = replace(LIST, fields=(int_field("id"), int_field("v")), version="v")
         plan(stores, versioned, "a", "b")
         pages = [
-            ranked(1, record(7, 2, of=LIST)),
-            ranked(2, record(7, version, of=LIST)),
+            ranked(1, record(7, 2, of=versioned)),
+            ranked(2, record(7, version, of=versioned)),
         ]
 
-        for page in pages:
-            stores.ledger.commit_page(versioned, claim(stores, versioned), page)
+        for place in order:
+            lease = claim(stores, versioned)
+            stores.ledger.commit_page(versioned, lease, pages[place])
 
         assert rows(stores, versioned) == [(7, 2)]
+
+    @pytest.mark.parametrize("marked", [False, True], ids=["live", "deleted"])
+    def test_a_bad_row_of_a_key_does_not_stand_in_the_way_of_a_good_one(
+        self, stores: Stores, marked
+    ):
+        listed = replace(LIST, missing=Missing(do=WhenMissing.MARK, max_drop=1.0))
+        run(stores, listed, replace(last(record(7, "old"), record(8)), rank=9))
+        if marked:
+            run(stores, listed, replace(last(record(8)), rank=9))
+        plan(stores, listed, "a", "b")
+        bad = replace(batch(rejections=[rejection(key=(7,))]), rank=1)
+
+        stores.ledger.commit_page(listed, claim(stores, listed), bad)
+        _, counts = stores.ledger.commit_page(
+            listed, claim(stores, listed), ranked(2, record(7, "new"))
+        )
+
+        assert rows(stores, listed)[0] == (7, "new")
+        assert counts == Counts(
+            pages=1, seen=1, inserted=int(marked), updated=int(not marked)
+        )
+
+    def test_an_older_import_never_replaces_rows_of_a_newer(self, stores: Stores):
+        plan(stores, LIST)
+        older = claim(stores, LIST)
+        stores.ledger.fail(older, TIMEOUT)
+        stores.imports.close(LIST, older.import_id, failed=None)
+        run(stores, LIST, replace(last(record(7, "newer")), rank=1))
+        stores.jobs.retry(older.job)
+        lease = claim(stores, LIST)
+
+        stores.ledger.commit_page(LIST, lease, ranked(9, record(7, "older")))
+
+        assert rows(stores, LIST) == [(7, "newer")]
+
+    def test_a_dataset_may_become_one_of_files(self, stores: Stores):
+        before = replace(POI, name=LIST.name)
+        run(stores, before, last(record(1)))
+
+        assert "add column _rank to list" in stores.schema.unprepared(LIST)
+        run(stores, LIST, replace(last(record(1), record(2)), rank=1))
+
+        assert ids(stores, LIST) == [1, 2]
+        assert list(stores.schema.unprepared(LIST)) == []
 
     def test_a_bad_row_of_a_file_is_kept_with_its_place(self, stores: Stores):
         plan(stores, LIST)

@@ -325,9 +325,9 @@ class RecordsContract:
     ):
         read = run(stores, POI, last(record(1), rejections=[rejection()]))
         again = begin(stores, POI)
-        stores.imports.repeat(again.id, of=read.id)
+        stores.imports.repeat(POI, again.id, of=read.id)
         once_more = begin(stores, POI)
-        stores.imports.repeat(once_more.id, of=again.id)
+        stores.imports.repeat(POI, once_more.id, of=again.id)
 
         (row,) = stores.records.rejected(once_more.id, after=0, limit=9)
         (counted,) = stores.records.rejections_by_reason(once_more.id)

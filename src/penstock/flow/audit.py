@@ -96,6 +96,9 @@ class Audit:
     def check(self, dataset: Dataset, known: Import, declaration: str) -> Audited:
         coverage = Coverage()
         findings = list(self._walk(known, coverage))
+        if not coverage.roots:
+            detail = "no shard was planned"
+            findings.append(Finding(flaw=Flaw.GAP, shard="all", detail=detail))
         if isinstance(dataset.source, CsvSource):
             # its shards are told by the files, which may have changed since
             findings += gaps_in_files(dataset, coverage)

@@ -96,8 +96,7 @@ class Plan:
         keys = {shard.key for shard in split(axes, bounds_of(dataset, known))}
         if keys != set(self._imports.shard_keys(last.id)):
             return False
-        self._imports.repeat(known.id, of=last.id)
-        return True
+        return self._imports.repeat(dataset, known.id, of=last.id)
 
     def _store_jobs(self, dataset: Dataset, known: Import, keys: Iterable[str]) -> None:
         self._imports.add_jobs(known.id, keys)

@@ -1,6 +1,6 @@
 """Look at the files of a dataset before a row is read: are they there, do they fit."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
@@ -87,6 +87,7 @@ def look_at_all(
     found = find_names(source)
     files = [name for name in found if Path(source.folder, name).is_file()]
     files += fetch_files(dataset, source)
+    refuse_odd_names(files)
     if not files:
         others = f"; {', '.join(found[:3])} is no regular file" if found else ""
         raise Misconfigured(
@@ -117,6 +118,18 @@ def find_names(source: CsvSource) -> list[str]:
         for name in glob(pattern, root_dir=source.folder, recursive=True)  # noqa: PTH207 (patterns may be absolute)
     }
     return sorted(found)
+
+
+def refuse_odd_names(files: Iterable[str]) -> None:
+    """Refuse names that no ledger could hold."""
+    for file in files:
+        try:
+            file.encode()
+        except UnicodeEncodeError:
+            shown = file.encode(errors="backslashreplace").decode()
+            raise Misconfigured(
+                f"the name {shown} is not UTF-8; rename the file"
+            ) from None
 
 
 def fetch_files(dataset: Dataset, source: CsvSource) -> list[str]:

@@ -1,5 +1,6 @@
 """One PostgreSQL database: transactions that are repeated, resumed or resolved."""
 
+import itertools
 import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -56,6 +57,8 @@ class Transaction(sql.Transaction):
     tables: Tables
     # how many rows of each table it has changed
     changes: dict[Table, int]
+    # it was tried before, and met a conflict
+    is_again: bool = False
 
     @override
     def execute(self, name: str, /, **given: Any) -> int:
@@ -100,7 +103,11 @@ class Transaction(sql.Transaction):
     @override
     def table(self, dataset: Dataset) -> StoredTable:
         return StoredTable(
-            self.tables.of(dataset), self.connection, self.statements, self.changes
+            self.tables.of(dataset),
+            self.connection,
+            self.statements,
+            self.changes,
+            self.is_again,
         )
 
     def _run(self, name: str, given: dict[str, Any]) -> psycopg.Cursor[DictRow]:
@@ -150,7 +157,10 @@ class Database(sql.Database):
     def write(
         self, work: Callable[[Transaction], Outcome], *, slow: bool = False
     ) -> Outcome:
-        outcome, changes = self._insist(lambda: self._write_once(work, slow=slow))
+        attempts = itertools.count()
+        outcome, changes = self._insist(
+            lambda: self._write_once(work, slow=slow, is_again=next(attempts) > 0)
+        )
         self._has_written = True
         self._tidying.note(changes)
         return outcome
@@ -209,8 +219,10 @@ class Database(sql.Database):
     def close(self) -> None:
         self.connections.close()
 
-    def _transaction(self, connection: Connection) -> Transaction:
-        return Transaction(connection, self._statements, self._tables, {})
+    def _transaction(
+        self, connection: Connection, *, is_again: bool = False
+    ) -> Transaction:
+        return Transaction(connection, self._statements, self._tables, {}, is_again)
 
     def _insist(self, once: Callable[[], Outcome]) -> Outcome:  # noqa: C901 (a line a kind)
         """Do something until it is done, refused for good, or out of time."""
@@ -248,7 +260,7 @@ class Database(sql.Database):
                 return outcome
 
     def _write_once(
-        self, work: Callable[[Transaction], Outcome], *, slow: bool
+        self, work: Callable[[Transaction], Outcome], *, slow: bool, is_again: bool
     ) -> tuple[Outcome, Mapping[Table, int]]:
         patience = float("inf") if slow else None
         with self.connections.one(patience=patience) as connection:
@@ -256,7 +268,7 @@ class Database(sql.Database):
             try:
                 if slow:
                     connection.execute("set local statement_timeout = 0")
-                transaction = self._transaction(connection)
+                transaction = self._transaction(connection, is_again=is_again)
                 outcome = work(transaction)
             except BaseException:
                 roll_back(connection)

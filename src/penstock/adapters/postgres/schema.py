@@ -1,7 +1,7 @@
 """Create and update the tables of the ledger and of every dataset, online."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from psycopg import errors as postgres
 from psycopg import sql
@@ -10,7 +10,7 @@ from typing_extensions import override
 from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.locks import lock_number
-from penstock.adapters.postgres.tables import column
+from penstock.adapters.postgres.tables import RANK, column
 from penstock.adapters.postgres.tending import Tending
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.schema import (
@@ -129,6 +129,10 @@ class PostgresSchema(Schema):
                     f"alter table {table.name} "
                     f"add column {column(field, dataset)}".encode()
                 )
+            for rank in missing_rank(dataset, stored):
+                connection.execute(
+                    f"alter table {table.name} add column {rank}".encode()
+                )
         else:
             connection.execute(table.create.encode())
         declared = {field.name: field.type for field in dataset.fields}
@@ -146,9 +150,17 @@ def steps(transaction: Transaction, dataset: Dataset) -> list[str]:
         return [f"create table {dataset.name}"]
     refuse(transaction.connection, dataset, stored, known)
     return [
-        f"add column {field.name} to {dataset.name}"
-        for field in missing_fields(dataset, stored)
+        *(
+            f"add column {field.name} to {dataset.name}"
+            for field in missing_fields(dataset, stored)
+        ),
+        *(f"add column _rank to {dataset.name}" for _ in missing_rank(dataset, stored)),
     ]
+
+
+def missing_rank(dataset: Dataset, stored: Collection[str]) -> list[str]:
+    """Return the column that a dataset lacks which did not come from files before."""
+    return [RANK] if dataset.is_ranked and "_rank" not in stored else []
 
 
 def refuse_old(connection: Connection, place: str) -> None:

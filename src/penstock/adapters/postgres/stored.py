@@ -31,6 +31,8 @@ class StoredTable(sql.Table):
     statements: Mapping[str, str]
     # how many rows of each table the transaction has changed
     changes: dict[Table, int]
+    # the transaction was tried before, and met a conflict
+    is_again: bool = False
 
     @override
     def merge(
@@ -61,10 +63,10 @@ class StoredTable(sql.Table):
         later, would take them for rows of an earlier import.
         """
         page |= self._keys(sheet.keys)
-        again = self._execute(self.of.ranked, **page).fetchone()
+        again = self._execute(self.of.hold, **page).fetchone()
         merged = self._compare(sheet, page)
         self._execute(self.of.settle, **page)
-        found = self._execute(self.of.ranked, **page).fetchone()
+        found = self._execute(self.of.settled, **page).fetchone()
         if found is None or again is None or found["settled"] != len(sheet):
             # another page changed a row between the comparison and now
             raise postgres.SerializationFailure("a row was stored by others meanwhile")
@@ -88,12 +90,13 @@ class StoredTable(sql.Table):
         Nor can a single row: a replay merges many of them in one transaction, and the
         first of them would be as new when it begins anew.
         """
-        is_thought_new = self.of.grows and len(sheet) > 1
+        is_thought_new = self.of.grows and len(sheet) > 1 and not self.is_again
         if not is_thought_new or self.of.dataset.partition is not None:
             return None
         try:
             self._execute(self.of.insert, **page)
         except postgres.UniqueViolation as error:
+            refuse_other_index(error)
             self.of.grows = False
             raise postgres.SerializationFailure("not all rows are new") from error
         return Merged(created=sheet.keys)
@@ -102,6 +105,7 @@ class StoredTable(sql.Table):
         try:
             found = self._execute(self.of.merge, **page).fetchone()
         except postgres.UniqueViolation as error:
+            refuse_other_index(error)
             told = "a row was stored by others meanwhile"
             raise postgres.SerializationFailure(told) from error
         if found is None:
@@ -206,3 +210,9 @@ class StoredTable(sql.Table):
             cursor.itersize = AT_ONCE
             cursor.execute(statement.encode())
             yield from cursor
+
+
+def refuse_other_index(error: postgres.UniqueViolation) -> None:
+    """Let pass only what the key says: an index of somebody else stays violated."""
+    if not (error.diag.constraint_name or "").endswith("_pkey"):
+        raise error

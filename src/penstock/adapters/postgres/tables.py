@@ -67,7 +67,8 @@ class Table:
         self.merge = self._merge()
         self.touch = self._touch()
         self.settle = self._settle()
-        self.ranked = self._ranked()
+        self.hold = self._hold()
+        self.settled = self._settled()
         self.recall = self._recall()
         shown = ", ".join(readable(field) for field in dataset.fields)
         self.rows = (
@@ -134,7 +135,7 @@ select {self._values()} from {self._incoming()}"""
 with compared as materialized (
     select come.*, kept._digest is null as is_new,
         kept._deleted_at is not null as is_revived,
-        kept._import = %(import_id)s as is_again
+        {self._again()} as is_again
     from {self._incoming()}
     left join {self.name} as kept on {self._same("kept", "come")}
     where kept._digest is null or ({self._differs()})
@@ -155,7 +156,7 @@ select
     (select array_agg(_place order by _place) from changed where is_revived) as revived,
     (select array_agg(_place order by _place) from changed where not is_revived)
         as updated,
-    (select count(*) from changed where is_again) as rewritten"""
+    (select count(*) from changed where is_again and not is_revived) as rewritten"""
 
     def _settle(self) -> str:
         """Compose how rows that are stored as they came get the rank of their page."""
@@ -167,12 +168,23 @@ where {self._same("kept", "come")} and ({self._changes()}) is not true
     and (kept._import < %(import_id)s
         or (kept._import = %(import_id)s and kept._rank < %(rank)s))"""
 
-    def _ranked(self) -> str:
-        """Compose which rows this import has brought, and which of a later page."""
+    def _hold(self) -> str:
+        """Compose how the known rows of a page are held, and told if they are again."""
         return f"""
-select count(*) filter (where kept._import = %(import_id)s) as again,
-    count(*) filter (where kept._import > %(import_id)s
-        or (kept._import = %(import_id)s and kept._rank >= %(rank)s)) as settled
+with held as (
+    select {self._again()} as is_again
+    from {self._incoming()}
+    join {self.name} as kept on {self._same("kept", "come")}
+    order by come._place
+    for no key update of kept
+)
+select count(*) filter (where is_again) as again from held"""
+
+    def _settled(self) -> str:
+        """Compose how many rows are of this page, or of a later one."""
+        return f"""
+select count(*) filter (where kept._import > %(import_id)s
+    or (kept._import = %(import_id)s and kept._rank >= %(rank)s)) as settled
 from unnest({self._key_arrays()}) as come ({self._keys})
 join {self.name} as kept on {self._same("kept", "come")}"""
 
@@ -207,18 +219,35 @@ join {self.name} as kept on {self._same("kept", "come")}"""
         """Compose what makes a row a change that wins."""
         if not self.dataset.is_ranked:
             return self._changes()
-        # of this import, what stands later in its source stays
+        # of this import, what stands later in its source stays, unless it is older
+        wins = "kept._rank <= %(rank)s"
+        if self.dataset.version is not None:
+            version = quoted(self.dataset.version)
+            wins += (
+                f" or come.{version} > kept.{version}"
+                f" or (kept.{version} is null and come.{version} is not null)"
+            )
         return (
             f"({self._changes()}) and (kept._import < %(import_id)s "
-            "or (kept._import = %(import_id)s and kept._rank <= %(rank)s))"
+            f"or (kept._import = %(import_id)s and ({wins})))"
         )
+
+    def _again(self) -> str:
+        """Compose whether this import has brought a row before.
+
+        One that was only seen, with a bad value, has no rank.
+        """
+        if not self.dataset.is_ranked:
+            return "false"
+        return "kept._import = %(import_id)s and kept._rank > 0"
 
     def _same(self, one: str, other: str) -> str:
         return " and ".join(f"{one}.{name} = {other}.{name}" for name in self._key)
 
     def _touch(self) -> str:
+        unranked = ", _rank = 0" if self.dataset.is_ranked else ""
         return (
-            f"update {self.name} as kept set _import = %(import_id)s "
+            f"update {self.name} as kept set _import = %(import_id)s{unranked} "
             f"from unnest({self._key_arrays()}) as come ({self._keys}) "
             f"where {self._same('kept', 'come')} and kept._import < %(import_id)s"
         )

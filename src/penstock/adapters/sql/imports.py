@@ -4,9 +4,11 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from hashlib import blake2b
 
 from typing_extensions import override
 
+from penstock import __version__
 from penstock.adapters.sql.database import Database, Row, Transaction, counted
 from penstock.adapters.sql.rows import Rows, read_shards
 from penstock.domain.dataset import Dataset
@@ -89,10 +91,19 @@ class SqlImports(Imports):
     @override
     def still_true(self, dataset: Dataset, mode: Mode) -> Import | None:
         same = {"dataset": dataset.name, "mode": mode}
-        row = self._database.read(lambda look: look.one("last_done_import", **same))
-        if row is None or not (row["proven"] and row["is_latest"]):
-            return None
-        return self._rows.read_import(row)
+
+        def work(look: Transaction) -> Import | None:
+            row = look.one("last_done_import", **same)
+            if row is None or not (row["proven"] and row["is_latest"]):
+                return None
+            if row["terms"] != terms_of(dataset):
+                return None
+            # rows that somebody has taken away by hand leave no other trace
+            if row["live"] != look.table(dataset).count():
+                return None
+            return self._rows.read_import(row)
+
+        return self._database.read(work)
 
     @override
     def shard_keys(self, import_id: ImportId) -> Iterator[str]:
@@ -103,18 +114,22 @@ class SqlImports(Imports):
             yield row["shard_key"]
 
     @override
-    def repeat(self, import_id: ImportId, *, of: ImportId) -> None:
-        def work(transaction: Transaction) -> None:
+    def repeat(self, dataset: Dataset, import_id: ImportId, *, of: ImportId) -> bool:
+        def work(transaction: Transaction) -> bool:
             transaction.one("hold_import", import_id=import_id)
+            known, shards = self._get_all(transaction, import_id)
+            if known.status is not ImportStatus.PLANNING or shards.total:
+                return False
             transaction.execute(
                 "repeat_jobs", import_id=import_id, of=of, proof=Proof.UNCHANGED
             )
             transaction.execute("repeat_counts", import_id=import_id)
             note = f"neither the files nor the rows have changed since import {of}"
             ending = Ending(status=ImportStatus.DONE, proven=True, note=note)
-            end(transaction, import_id, ending, 0)
+            end(transaction, import_id, ending, 0, known_by=dataset)
+            return True
 
-        self._database.write(work)
+        return self._database.write(work)
 
     @override
     def close(
@@ -160,7 +175,10 @@ class SqlImports(Imports):
             transaction.execute(
                 "supersede_rejections", dataset=dataset.name, import_id=known.id
             )
-        end(transaction, known.id, ending, deleted)
+        # one that kept something back may do better next time
+        is_whole = ending.proven and ending.note is None
+        known_by = dataset if dataset.is_ranked and is_whole else None
+        end(transaction, known.id, ending, deleted, known_by=known_by)
 
     def _is_settled(self, import_id: ImportId) -> bool:
         # asked after every job, so it must not count them all
@@ -219,8 +237,15 @@ def shards_of(transaction: Transaction, import_id: int) -> Shards:
 
 
 def end(
-    transaction: Transaction, import_id: ImportId, ending: Ending, deleted: int
+    transaction: Transaction,
+    import_id: ImportId,
+    ending: Ending,
+    deleted: int,
+    *,
+    known_by: Dataset | None = None,
 ) -> None:
+    """End an import, and note what one of the same files has to find again."""
+    live = None if known_by is None else transaction.table(known_by).count()
     transaction.execute(
         "end_import",
         import_id=import_id,
@@ -228,7 +253,15 @@ def end(
         proven=ending.proven,
         note=ending.note,
         deleted=deleted,
+        terms=None if known_by is None else terms_of(known_by),
+        live=live,
     )
+
+
+def terms_of(dataset: Dataset) -> str:
+    """Digest what decides about the end of an import, beside its declaration."""
+    told = repr((__version__, dataset.missing, dataset.bad, dataset.version))
+    return blake2b(told.encode(), digest_size=8).hexdigest()
 
 
 class Counted(Facts):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
+from hashlib import md5
 from typing import Any
 
 from typing_extensions import override
@@ -289,9 +290,16 @@ def note_page(transaction: Transaction, lease: Lease, batch: Batch) -> None:
 
 def settle_complaints(transaction: Transaction, lease: Lease, batch: Batch) -> None:
     """Settle older complaints about the rows that are good now."""
-    if batch.records:
-        keys = json.dumps([key_text(record.key) for record in batch.records])
-        transaction.execute("supersede_keys", dataset=lease.dataset, keys=keys)
+    if not batch.records:
+        return
+    keys = [key_text(record.key) for record in batch.records]
+    transaction.execute(
+        "supersede_keys",
+        dataset=lease.dataset,
+        keys=json.dumps(keys),
+        # by which an index finds them
+        hashes=[md5(key.encode(), usedforsecurity=False).hexdigest() for key in keys],
+    )
 
 
 def add_rejections(transaction: Transaction, lease: Lease, batch: Batch) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -16,7 +16,7 @@ from penstock.adapters.sql.schema import (
     refuse_changes,
 )
 from penstock.adapters.sqlite.database import Database, Transaction
-from penstock.adapters.sqlite.tables import COLUMN_TYPES, Table
+from penstock.adapters.sqlite.tables import COLUMN_TYPES, RANK, Table
 from penstock.domain.dataset import Dataset
 from penstock.errors import Misconfigured
 from penstock.ports import Schema
@@ -103,6 +103,10 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence
                 f"alter table {quoted(dataset.name)} "
                 f"add column {quoted(field.name)} {COLUMN_TYPES[field.type]}"
             )
+        for column in missing_rank(dataset, stored):
+            connection.execute(
+                f"alter table {quoted(dataset.name)} add column {column}"
+            )
     else:
         connection.execute(table.create)
     declared = {field.name: field.type for field in dataset.fields}
@@ -145,8 +149,14 @@ def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]
             f"add column {field.name} to {dataset.name}"
             for field in missing_fields(dataset, stored)
         ),
+        *(f"add column _rank to {dataset.name}" for _ in missing_rank(dataset, stored)),
         *(f"build index {name}" for name in table.indexes if name not in indexes),
     ]
+
+
+def missing_rank(dataset: Dataset, stored: Collection[str]) -> list[str]:
+    """Return the column that a dataset lacks which did not come from files before."""
+    return [RANK] if dataset.is_ranked and "_rank" not in stored else []
 
 
 def stored_columns(

@@ -68,17 +68,27 @@ class StoredTable(sql.Table):
         if stored is None:
             into.created.append(record)
             return
-        is_again = dataset.is_ranked and stored.import_id == import_id
-        into.again += is_again
-        if is_again and stored.rank > rank:
-            return
         version = None if dataset.version is None else dataset.column(dataset.version)
+        if dataset.is_ranked:
+            if stored.import_id > import_id:
+                return
+            # one that was only seen, with a bad value, has no rank
+            is_again = stored.import_id == import_id and stored.rank > 0
+            into.again += is_again
+            if (
+                is_again
+                and stored.rank > rank
+                and not is_newer(record, stored, version)
+            ):
+                return
+        else:
+            is_again = False
         if stored.is_deleted or (
             stored.digest != record.digest and not is_older(record, stored, version)
         ):
             # what was deleted has no version any more that could be newer
             into.changed.append(record)
-            into.rewritten += is_again
+            into.rewritten += is_again and not stored.is_deleted
             (into.revived if stored.is_deleted else into.updated).append(record.key)
         else:
             into.untouched.append(record)
@@ -185,3 +195,12 @@ def is_older(record: Record, stored: Known, version: int | None) -> bool:
         return False
     mine = record.values[version]
     return mine is None or bool(mine < stored.version)  # type: ignore[operator]
+
+
+def is_newer(record: Record, stored: Known, version: int | None) -> bool:
+    if version is None:
+        return False
+    mine = record.values[version]
+    if mine is None or stored.version is None:
+        return mine is not None
+    return bool(mine > stored.version)  # type: ignore[operator]

@@ -101,7 +101,15 @@ class Table:
             f"_updated_at = ?, _deleted_at = null where {matches_key}"
         )
         # a slower, older import must not take back that a newer one has seen a row
-        self._touch = f"update {table} set _import = max(_import, ?) where {asked}"
+        unranked = (
+            ", _rank = case when _import < ?1 then 0 else _rank end"
+            if dataset.is_ranked
+            else ""
+        )
+        self._touch = (
+            f"update {table} set _import = max(_import, ?1){unranked} "
+            f"where {asked.replace('?', '?2')}"
+        )
         self._raise = f"update {table} set _rank = ? where {asked}"
         all_names = ", ".join(quoted(field.name) for field in dataset.fields)
         self._rows = (

@@ -32,8 +32,10 @@ create table penstock_import (
     deleted bigint not null default 0,
     proven boolean not null default false,
     note text,
-    -- the last change of the dataset when it ended
+    -- when it ended: the last change of the dataset, its live rows, and the terms
     change_seq bigint,
+    live bigint,
+    terms text,
     created_at timestamptz not null,
     finished_at timestamptz
 ) with (fillfactor = 50);

@@ -94,6 +94,8 @@ on conflict (import_id, slot) do update set rescues = kept.rescues + 1;
 update penstock_import
 set status = %(status)s, proven = %(proven)s, note = %(note)s, deleted = %(deleted)s,
     finished_at = {now},
+    terms = %(terms)s,
+    live = %(live)s,
     change_seq = (
         select change_seq from penstock_dataset
         where name = penstock_import.dataset
@@ -182,9 +184,7 @@ update penstock_quarantine set resolved = 'superseded'
 where id in (
     select id from penstock_quarantine
     where dataset = %(dataset)s and resolved is null
-        and md5(key) in (
-            select md5(value) from jsonb_array_elements_text(%(keys)s::jsonb)
-        )
+        and md5(key) = any(%(hashes)s::text[])
     order by id
     for update
 );

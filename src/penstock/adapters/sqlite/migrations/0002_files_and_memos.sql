@@ -11,5 +11,7 @@ alter table penstock_import add column duplicates integer not null default 0;
 alter table penstock_quarantine add column line integer;
 alter table penstock_quarantine add column byte_offset integer;
 
--- The last change of the dataset when an import ended.
+-- When an import ended: the last change of the dataset, its live rows, and the terms.
 alter table penstock_import add column change_seq integer;
+alter table penstock_import add column live integer;
+alter table penstock_import add column terms text;

@@ -81,6 +81,8 @@ where id = :import_id;
 update penstock_import
 set status = :status, proven = :proven, note = :note, deleted = :deleted,
     finished_at = :now,
+    terms = :terms,
+    live = :live,
     change_seq = (
         select change_seq from penstock_dataset
         where name = penstock_import.dataset
