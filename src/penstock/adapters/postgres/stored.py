@@ -1,7 +1,7 @@
 """A dataset's table inside a transaction: compare by hash, write only changes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -63,14 +63,14 @@ class StoredTable(sql.Table):
         later, would take them for rows of an earlier import.
         """
         page |= self._keys(sheet.keys)
-        again = self._execute(self.of.hold, **page).fetchone()
+        self._execute(self.of.hold, **page)
         merged = self._compare(sheet, page)
         self._execute(self.of.settle, **page)
         found = self._execute(self.of.settled, **page).fetchone()
-        if found is None or again is None or found["settled"] != len(sheet):
+        if found is None or found["settled"] != len(sheet):
             # another page changed a row between the comparison and now
             raise postgres.SerializationFailure("a row was stored by others meanwhile")
-        return replace(merged, again=again["again"])
+        return merged
 
     def _page(self, sheet: Sheet, import_id: int, rank: int) -> dict[str, object]:
         arrays = {
@@ -115,7 +115,8 @@ class StoredTable(sql.Table):
         return Merged(
             created=[sheet.keys[place - 1] for place in created],
             updated=[sheet.keys[place - 1] for place in found["updated"] or []],
-            rewritten=found["rewritten"] if self.of.dataset.is_ranked else 0,
+            again=found["again"],
+            rewritten=found["rewritten"],
         )
 
     def _touch(self, keys: Sequence[Key], *, import_id: int) -> None:

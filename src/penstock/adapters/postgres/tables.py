@@ -156,7 +156,8 @@ select
     (select array_agg(_place order by _place) from changed where is_revived) as revived,
     (select array_agg(_place order by _place) from changed where not is_revived)
         as updated,
-    (select count(*) from changed where is_again and not is_revived) as rewritten"""
+    (select count(*) from changed where is_again and not is_revived) as rewritten,
+    {self._count_again()} as again"""
 
     def _settle(self) -> str:
         """Compose how rows that are stored as they came get the rank of their page."""
@@ -169,16 +170,12 @@ where {self._same("kept", "come")} and ({self._changes()}) is not true
         or (kept._import = %(import_id)s and kept._rank < %(rank)s))"""
 
     def _hold(self) -> str:
-        """Compose how the known rows of a page are held, and told if they are again."""
+        """Compose how the known rows of a page are held, so that none changes on us."""
         return f"""
-with held as (
-    select {self._again()} as is_again
-    from {self._incoming()}
-    join {self.name} as kept on {self._same("kept", "come")}
-    order by come._place
-    for no key update of kept
-)
-select count(*) filter (where is_again) as again from held"""
+select 1 as held from unnest({self._key_arrays()}) as come ({self._keys})
+join {self.name} as kept on {self._same("kept", "come")}
+order by {", ".join(f"come.{name}" for name in self._key)}
+for no key update of kept"""
 
     def _settled(self) -> str:
         """Compose how many rows are of this page, or of a later one."""
@@ -231,6 +228,16 @@ join {self.name} as kept on {self._same("kept", "come")}"""
             f"({self._changes()}) and (kept._import < %(import_id)s "
             f"or (kept._import = %(import_id)s and ({wins})))"
         )
+
+    def _count_again(self) -> str:
+        """Compose how many rows this import has brought before, by the same snapshot."""
+        if not self.dataset.is_ranked:
+            return "0"
+        return f"""(
+        select count(*) from {self._incoming()}
+        join {self.name} as kept on {self._same("kept", "come")}
+        where {self._again()}
+    )"""
 
     def _again(self) -> str:
         """Compose whether this import has brought a row before.
