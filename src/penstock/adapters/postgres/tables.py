@@ -230,7 +230,7 @@ join {self.name} as kept on {self._same("kept", "come")}"""
         )
 
     def _count_again(self) -> str:
-        """Compose how many rows this import has brought before, by the same snapshot."""
+        """Compose how many rows this import has brought, by the same snapshot."""
         if not self.dataset.is_ranked:
             return "0"
         return f"""(
