@@ -14,6 +14,9 @@ from enum import Enum, auto
 from penstock.adapters.csv.coding import Coding
 from penstock.adapters.csv.dialect import Dialect
 
+# fields, or pairs of quotes in one, that an expression passes at a time
+MOST_REPEATS = 1000
+
 
 class Before(Enum):
     """What a sign follows, outside of quotes."""
@@ -67,7 +70,7 @@ class Walk:
         at = start + self._enter(signs, start, stop)
         while at < stop:
             if self.is_quoted:
-                at = end_of(self._quoted, signs, at, stop)
+                at = self._end_of_quoted(signs, at, stop)
                 if at < stop:
                     self.is_quoted = False
                     self._before = Before.CLOSING_QUOTE
@@ -91,6 +94,14 @@ class Walk:
                 at += 1
         return at
 
+    def _end_of_quoted(self, signs: str, at: int, stop: int) -> int:
+        """Return the quote that closes a field, or the stop."""
+        pair = 2 * (self._quote or "")
+        at = end_of(self._quoted, signs, at, stop)
+        while signs.startswith(pair, at, stop):
+            at = end_of(self._quoted, signs, at, stop)
+        return at
+
     def _enter(self, signs: str, start: int, stop: int) -> bool:
         """Take a quote that means something because of what came before the start."""
         if self.is_quoted or start == stop or signs[start] != self._quote:
@@ -107,20 +118,24 @@ class Walk:
 def patterns(
     quote: str | None, separators: str
 ) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return what passes the inside of quotes, all well-formed text, and one record.
+    """Return what passes the inside of quotes, well-formed text, and one record of it.
 
-    Every repeat is possessive, so each sign is tried once, whatever the file holds.
+    A closing quote is one that no other follows, so nothing can be read in two ways,
+    and going back finds nothing. (Possessive groups would say so, but Python below
+    3.11.5 gets them wrong.) Repeats are bounded, because each is remembered; the walk
+    goes on by itself where one ends.
     """
     if quote is None:
         never = re.compile(r"(?!)")
         return never, never, re.compile(r"[^\r\n]*+")
     sign = re.escape(quote)
-    inside = f"[^{sign}]*+(?:{sign}{sign}[^{sign}]*+)*+"
-    field = f"(?<=[{re.escape(separators)}]){sign}{inside}{sign}"
+    inside = f"[^{sign}]*+(?:{sign}{sign}[^{sign}]*+){{0,{MOST_REPEATS}}}"
+    field = f"(?<=[{re.escape(separators)}]){sign}{inside}{sign}(?!{sign})"
+    text, record = f"[^{sign}]*+", rf"[^{sign}\r\n]*+"
     return (
         re.compile(inside),
-        re.compile(f"[^{sign}]*+(?:{field}[^{sign}]*+)*+"),
-        re.compile(rf"[^{sign}\r\n]*+(?:{field}[^{sign}\r\n]*+)*+"),
+        re.compile(f"{text}(?:{field}{text}){{0,{MOST_REPEATS}}}"),
+        re.compile(f"{record}(?:{field}{record}){{0,{MOST_REPEATS}}}"),
     )
 
 
