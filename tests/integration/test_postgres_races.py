@@ -417,13 +417,15 @@ class TestEndings:
                 proven=False,
                 note=None,
                 deleted=0,
+                terms=None,
+                live=None,
             )
             transaction.execute("cancel_jobs", import_id=import_id)
             is_ending.set()
             time.sleep(0.3)
 
         def add() -> int:
-            is_ending.wait()
+            assert is_ending.wait(10)
             return stores.imports.add_jobs(import_id, ["late"])
 
         assert in_threads(lambda: database.write(end_slowly), add) == [None, 0]
@@ -444,7 +446,7 @@ class TestEndings:
             time.sleep(0.3)
 
         def cancel() -> None:
-            is_adding.wait()
+            assert is_adding.wait(10)
             stores.imports.cancel(import_id, reason="no")
 
         in_threads(lambda: database.write(add_slowly), cancel)
