@@ -356,7 +356,7 @@ def stop_in_mid_transaction(place: Place, lease: Lease, told: Any) -> None:
 NOTHING = dict.fromkeys(
     (
         *("requests", "seen", "inserted", "updated"),
-        *("unchanged", "quarantined", "dropped"),
+        *("unchanged", "quarantined", "dropped", "duplicates"),
     ),
     0,
 )
