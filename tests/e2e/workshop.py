@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -154,11 +154,18 @@ class Workshop:
         return self.poi(pages=keyset(size), shards=COUNTRIES % countries, **more)
 
     def penstock(
-        self, *arguments: str, timeout: float = 60, **environ: str | None
+        self,
+        *arguments: str,
+        timeout: float = 60,
+        through: Sequence[str] = (),
+        **environ: str | None,
     ) -> Ran:
-        """Run a command to its end; a traceback or a secret fails the test."""
+        """Run a command to its end; a traceback or a secret fails the test.
+
+        `through` is another command that starts it.
+        """
         done = subprocess.run(
-            [*PENSTOCK, *arguments],
+            [*through, *PENSTOCK, *arguments],
             cwd=self.folder,
             env=self._environ(environ),
             capture_output=True,

@@ -45,8 +45,6 @@ from penstock.settings.declared_axes import (
 )
 from penstock.settings.declared_dataset import (
     AnyDatasetTable,
-    CsvDatasetTable,
-    DatasetTable,
     DeltaTable,
 )
 from penstock.settings.declared_field import built_field
@@ -102,7 +100,7 @@ def built_dataset(
             for each, field in table.fields.items()
         ),
         key=tuple(table.key),
-        source=source_of(table, folder, spool),
+        source=source_of(table.source, folder, spool),
         axes=axes_of(table),
         delta=None if table.delta is None else built_delta(table.delta),
         search=tuple(table.search),
@@ -131,18 +129,14 @@ def built_delta(table: DeltaTable) -> Delta:
     )
 
 
-def source_of(table: AnyDatasetTable, folder: Path, spool: Path) -> Source:
-    match table:
-        case DatasetTable():
-            return built_source(table.source)
-        case CsvDatasetTable():
-            return built_files(table.source, folder, spool)
-        case _:
-            raise TypeError(f"a dataset of an unknown source: {type(table)}")
+def source_of(table: SourceTable | CsvTable, folder: Path, spool: Path) -> Source:
+    if isinstance(table, CsvTable):
+        return built_files(table, folder, spool)
+    return built_source(table)
 
 
 def axes_of(table: AnyDatasetTable) -> tuple[Axis, ...]:
-    if isinstance(table, CsvDatasetTable):
+    if isinstance(table.source, CsvTable):
         return (FileAxis(),)
     return tuple(built_axis(each, axis) for each, axis in table.shards.items())
 

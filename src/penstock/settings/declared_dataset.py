@@ -63,6 +63,7 @@ class AnyDatasetTable(Declared):
         dict[OwnName, Annotated[FieldTable, BeforeValidator(as_field_table)]],
         Field(min_length=1),
     ]
+    source: SourceTable | CsvTable
     shards: dict[Name, AxisTable] = Field(default_factory=dict)
     delta: DeltaTable | None = None
     search: Texts = Field(default_factory=list)
@@ -75,11 +76,6 @@ class AnyDatasetTable(Declared):
     transform: Text | None = None
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
     region: Text | None = None
-
-    @property
-    def timeout(self) -> timedelta:
-        """How long a page may take to come."""
-        raise NotImplementedError
 
     def longest_text(self, name: str) -> int | None:
         """Return how much of a text field an index can hold, if there is one.
@@ -105,11 +101,6 @@ class AnyDatasetTable(Declared):
 class DatasetTable(AnyDatasetTable):
     source: SourceTable
 
-    @property
-    @override
-    def timeout(self) -> timedelta:
-        return self.source.timeout
-
     @override
     def rules(self) -> Iterator[Problem]:
         yield from super().rules()
@@ -121,11 +112,6 @@ class DatasetTable(AnyDatasetTable):
 
 class CsvDatasetTable(AnyDatasetTable):
     source: CsvTable
-
-    @property
-    @override
-    def timeout(self) -> timedelta:
-        return self.source.timeout
 
     @override
     def rules(self) -> Iterator[Problem]:

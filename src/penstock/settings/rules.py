@@ -123,7 +123,7 @@ def may_be_empty(table: AnyDatasetTable, name: str) -> bool:
 
 
 def lease_rules(table: AnyDatasetTable, penstock: PenstockTable) -> Iterator[Problem]:
-    timeout, lease = table.timeout, penstock.lease
+    timeout, lease = table.source.timeout, penstock.lease
     needed = timeout + penstock.wait + penstock.commit_timeout
     if needed >= lease:
         sums = " + ".join(
