@@ -1,0 +1,38 @@
+"""Everything the inside needs from the outside."""
+
+from penstock.ports.budgets import Budgets, LastingBudgets, Remembered
+from penstock.ports.host import Emit, Halt, Host, Redact
+from penstock.ports.ledger import Bell, Declarations, Imports, JobFilter, Jobs, Ledger
+from penstock.ports.records import Quarantined, ReasonCount, Records, Replay
+from penstock.ports.schema import Fact, Facts, Schema
+from penstock.ports.serving import Served
+from penstock.ports.sources import Recall, Source, Survey
+from penstock.ports.stores import Stores
+
+__all__ = [
+    "Bell",
+    "Budgets",
+    "Declarations",
+    "Emit",
+    "Fact",
+    "Facts",
+    "Halt",
+    "Host",
+    "Imports",
+    "JobFilter",
+    "Jobs",
+    "LastingBudgets",
+    "Ledger",
+    "Quarantined",
+    "ReasonCount",
+    "Recall",
+    "Records",
+    "Redact",
+    "Remembered",
+    "Replay",
+    "Schema",
+    "Served",
+    "Source",
+    "Stores",
+    "Survey",
+]
