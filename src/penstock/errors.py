@@ -20,6 +20,11 @@ PenstockError
 │   ├── CannotSplit           cut off by the provider, and already smallest
 │   ├── CursorUnreadable      written by another version
 │   └── TooManyBadRows        more bad rows than the dataset tolerates: fail the import
+├── Unanswerable          a client has to ask otherwise; the API says how
+│   ├── BadRequest            what was asked has flaws, each with its place
+│   ├── NoSuchRecord          there is no such row, or it was deleted
+│   ├── VersionChanged        somebody has changed the row since it was read
+│   └── VersionMissing        a change has to say which version it means
 └── Misconfigured         an operator has to act; the message says what
     └── NotFound              a name or an id that does not exist
 
@@ -27,6 +32,7 @@ Messages are lower case and without a full stop; they name the place and the rem
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
@@ -196,6 +202,51 @@ class TooManyBadRows(Rejected):
     """More bad rows than the dataset tolerates."""
 
     code = "too_many_bad_rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flaw:
+    """One thing that is wrong with what a client sent."""
+
+    # `?sort` for a parameter, `/points` for a place in the body, `#If-Match` a header
+    pointer: str
+    code: str
+    detail: str
+
+
+class Unanswerable(PenstockError):
+    """A client has to ask otherwise."""
+
+    code = "unanswerable"
+
+
+class BadRequest(Unanswerable):
+    """What was asked has flaws, each with its place."""
+
+    code = "bad_request"
+
+    def __init__(self, *flaws: Flaw) -> None:
+        told = (f"{flaw.pointer.lstrip('?#')} {flaw.detail}" for flaw in flaws)
+        super().__init__("; ".join(told))
+        self.flaws = flaws
+
+
+class NoSuchRecord(Unanswerable):
+    """There is no such row, or it was deleted."""
+
+    code = "no_such_record"
+
+
+class VersionChanged(Unanswerable):
+    """Somebody has changed the row since it was read."""
+
+    code = "version_changed"
+
+
+class VersionMissing(Unanswerable):
+    """A change has to say which version it means."""
+
+    code = "version_missing"
 
 
 class Misconfigured(PenstockError):

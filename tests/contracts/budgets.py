@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.budget import Budget, Limit
+from penstock.domain.times import MICROSECOND
 from penstock.errors import BudgetClosed, BudgetStopped
 from penstock.ports import Stores
 from tests.builders import (
@@ -24,7 +25,6 @@ from tests.builders import (
 ONCE_A_SECOND = budget(per_second(1))
 AT_ONCE = timedelta()
 DAY = timedelta(days=1)
-MICROSECOND = timedelta(microseconds=1)
 
 
 def per_window(limit: Limit) -> str:

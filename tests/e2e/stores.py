@@ -6,7 +6,7 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ import pytest
 from typing_extensions import override
 
 from penstock.domain.text import parse_instant
+from penstock.domain.times import EPOCH
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # stands in the address of every server here, so that every test also looks for it
 PASSWORD = "practice-password-5e0d88b1"
 # by which the configuration names the passwords of both servers

@@ -5,13 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.ports import Stores
+from penstock.adapters.sql.stores import served_by
+from penstock.ports import Served, Stores
 from tests.contracts.budgets import BudgetsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.schema import SchemaContract
+from tests.contracts.serving import ServingContract
 from tests.integration.postgres import Place, opened, own_schema
 
 
@@ -60,4 +62,14 @@ class TestPostgresBudgets(BudgetsContract):
 
 
 class TestPostgresRecords(RecordsContract):
+    pass
+
+
+@pytest.fixture
+def served(place: Place) -> Iterator[Served]:
+    with opened(place, clock=place.clock) as (_, database):
+        yield served_by(database)
+
+
+class TestPostgresServing(ServingContract):
     pass

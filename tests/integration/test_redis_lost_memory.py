@@ -17,13 +17,14 @@ from redis import Redis
 from typing_extensions import override
 
 from penstock.adapters.redis.budgets import RedisBudgets
-from penstock.adapters.redis.client import EPOCH, connect
+from penstock.adapters.redis.client import connect
 from penstock.adapters.redis.memory import Known, Memory, Unknown
-from penstock.adapters.redis.scripts import MICROSECOND, Scripts, key_of
+from penstock.adapters.redis.scripts import Scripts, key_of
 from penstock.adapters.sql.budgets import SqlBudgets
 from penstock.adapters.sqlite.database import Database
 from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.domain.budget import MOST_AHEAD, Budget, Grant, Usage
+from penstock.domain.times import EPOCH, MICROSECOND
 from penstock.errors import BudgetClosed, BudgetStopped, StoreUnavailable
 from tests.builders import (
     HOUR,

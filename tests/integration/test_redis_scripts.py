@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from penstock.adapters.redis.budgets import limits_left
-from penstock.adapters.redis.client import EPOCH, connect
+from penstock.adapters.redis.client import connect
 from penstock.adapters.redis.memory import (
     Answered,
     Known,
@@ -18,7 +18,7 @@ from penstock.adapters.redis.memory import (
     Unknown,
     usage_fields,
 )
-from penstock.adapters.redis.scripts import MICROSECOND, Scripts
+from penstock.adapters.redis.scripts import Scripts
 from penstock.domain.budget import (
     Budget,
     Grant,
@@ -29,6 +29,7 @@ from penstock.domain.budget import (
     reserve,
     without_future,
 )
+from penstock.domain.times import EPOCH, MICROSECOND
 from penstock.errors import BudgetClosed
 from tests.builders import HOUR, MINUTE, SECOND, Clock, budget, per_hour, per_second
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from penstock.adapters.sql.stores import served_by
 from penstock.adapters.sqlite.database import Database
 from penstock.domain.dataset import Missing, WhenMissing
 from penstock.domain.job import Mode
 from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavailable
-from penstock.ports import Stores
+from penstock.ports import Served, Stores
 from tests.builders import (
     A_MOMENT,
     BEN,
@@ -40,6 +41,7 @@ from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.schema import SchemaContract
+from tests.contracts.serving import ServingContract
 
 POI = dataset()
 MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
@@ -94,6 +96,17 @@ class TestSqliteBudgets(BudgetsContract):
 
 
 class TestSqliteRecords(RecordsContract):
+    pass
+
+
+@pytest.fixture
+def served(path: Path, clock: Clock) -> Iterator[Served]:
+    database = Database(path, clock=clock)
+    yield served_by(database)
+    database.close()
+
+
+class TestSqliteServing(ServingContract):
     pass
 
 

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from penstock.domain.times import EPOCH, MICROSECOND
+
 START = datetime(2026, 3, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 
 MOST_STEPS = 200_000
 WATCHDOG = 60.0

@@ -631,16 +631,16 @@ BAD_USES = {
 @pytest.mark.parametrize(
     ("uses", "declared", "longest"),
     [
-        ("key = 'name'", "'Name'", 600),
-        ("key = ['id', 'name']", "'Name'", 600),
-        ("key = 'id'\nfilter = ['name']", "'Name'", 600),
+        ("key = 'name'", "'Name'", 300),
+        ("key = ['id', 'name']", "'Name'", 300),
+        ("key = 'id'\nfilter = ['name']", "'Name'", 300),
         ("key = 'id'\nfilter = ['name']", "{ max_length = 20 }", 20),
-        ("key = 'id'\nfilter = ['name']", "{ max_length = 600 }", 600),
+        ("key = 'id'\nfilter = ['name']", "{ max_length = 300 }", 300),
         # one index holds them together
-        ("key = ['name', 'town']", "'Name'", 300),
-        ("key = 'town'\npartition = 'name'", "{ required = true }", 300),
-        ("key = 'id'\npartition = 'name'", "{ required = true }", 600),
-        ("key = ['name', 'town']\nfilter = ['name']", "'Name'", 300),
+        ("key = ['name', 'town']", "'Name'", 150),
+        ("key = 'town'\npartition = 'name'", "{ required = true }", 150),
+        ("key = 'id'\npartition = 'name'", "{ required = true }", 300),
+        ("key = ['name', 'town']\nfilter = ['name']", "'Name'", 150),
         ("key = 'id'\nsearch = ['name']", "'Name'", None),
         ("key = 'id'\nsearch = ['name']", "{ max_length = 9000 }", 9000),
     ],
@@ -660,17 +660,17 @@ def test_a_text_is_no_longer_than_its_index_can_hold(read, uses, declared, longe
     [
         (
             "key = 'id'\nfilter = ['name']",
-            "{ max_length = 601 }",
+            "{ max_length = 301 }",
             (
-                "name.max_length: 601 is more than an index holds of this text; "
-                "give at most 600, or take it out of key and filter"
+                "name.max_length: 301 is more than an index holds of this text; "
+                "give at most 300, or take it out of key and filter"
             ),
         ),
-        ("key = ['name', 'town']", "{ max_length = 301 }", "give at most 300"),
+        ("key = ['name', 'town']", "{ max_length = 151 }", "give at most 150"),
         (
             "key = 'id'\nfilter = ['name']",
             f"{{ default = '{'x' * 601}' }}",
-            "name.default: is longer than the 600 characters that an index holds",
+            "name.default: is longer than the 300 characters that an index holds",
         ),
     ],
 )

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-MICROSECOND = timedelta(microseconds=1)
+from penstock.domain.times import MICROSECOND
+
 QUOTA_FROM = timedelta(hours=1)
 QUOTA_BUCKETS = 100
 

@@ -6,7 +6,7 @@ stops a page.
 
 import marshal
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from hashlib import blake2b
 from itertools import compress
 from typing import Any
@@ -16,12 +16,11 @@ from penstock.domain.columns import compile_column
 from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.page import Key, Reason, Record, Rejection, Row
 from penstock.domain.sheet import Columns, Sheet
+from penstock.domain.times import EPOCH, MICROSECOND
 
 DIGEST_BYTES = 16
 # the last form of marshal in which equal values are always equal bytes
 PLAIN_FORM = 2
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 
 
 class Mapper:

@@ -1,7 +1,7 @@
 """The shard axes of a dataset as they are written."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from string import Formatter
 from typing import Annotated, Literal, TypeAlias
@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Discriminator, Field, PlainValidator, Tag
 
 from penstock.domain.axes import format_unit
+from penstock.domain.times import EPOCH
 from penstock.settings.declared import (
     LARGEST_INT,
     Count,
@@ -26,7 +27,6 @@ EDGES = ("south", "west", "north", "east")
 MOST_DECIMALS = 9
 # where a time axis says no step, it is one window
 ONE_WINDOW = timedelta(days=36_500)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Bounds: TypeAlias = Literal["[)", "[]", "(]", "()"]
 WholeNumber: TypeAlias = Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)]

@@ -51,8 +51,9 @@ class DeltaTable(Declared):
     overlap: DurationOrNone = timedelta()
 
 
-# a b-tree of PostgreSQL holds 2,704 bytes of a row, and a character has up to four
-LONGEST_INDEXED = 600
+# a b-tree of PostgreSQL holds 2,704 bytes of a row, a character has up to four, and a
+# field that is filtered by stands in one index with the key
+LONGEST_INDEXED = 300
 
 
 class AnyDatasetTable(Declared):

@@ -9,7 +9,7 @@ import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -18,7 +18,10 @@ from psycopg.adapt import Dumper
 from psycopg.pq import Format
 from typing_extensions import override
 
-from penstock.domain.dataset import FieldType
+from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.page import Key
+from penstock.domain.sheet import Sheet
+from penstock.domain.times import MICROSECOND
 
 Column: TypeAlias = Sequence[Any]
 
@@ -34,7 +37,6 @@ TRUTHS = {True: b"\0\0\0\1\1", False: b"\0\0\0\1\0"}
 # the server counts from here
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 FIRST_DAY = date(2000, 1, 1).toordinal()
-MICROSECOND = timedelta(microseconds=1)
 
 
 class Encoded(bytes):
@@ -146,6 +148,25 @@ ARRAYS: Mapping[FieldType, ArrayType] = {
     # JSON is text already
     FieldType.JSON: TEXTS,
 }
+
+
+def key_arrays(dataset: Dataset, keys: Sequence[Key]) -> dict[str, object]:
+    """Return keys as the numbered parameters of a statement."""
+    types = [dataset.columns[dataset.column(name)].type for name in dataset.key]
+    columns = zip(types, zip(*keys, strict=True), strict=True)
+    return {
+        f"key_{at}": ARRAYS[kind](column) for at, (kind, column) in enumerate(columns)
+    }
+
+
+def page_arrays(dataset: Dataset, sheet: Sheet) -> dict[str, object]:
+    """Return rows as the numbered parameters of a statement."""
+    columns = zip(dataset.columns, sheet.columns, strict=True)
+    arrays = {
+        f"column_{at}": ARRAYS[field.type](column)
+        for at, (field, column) in enumerate(columns)
+    }
+    return {**arrays, "digests": BYTES(sheet.digests)}
 
 
 def teach(connection: Connection[Any]) -> None:

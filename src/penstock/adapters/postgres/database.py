@@ -16,6 +16,7 @@ from typing_extensions import override
 
 from penstock.adapters.postgres.connections import Connection, Connections, parameters
 from penstock.adapters.postgres.refusals import explained, refusal, unavailable
+from penstock.adapters.postgres.served import ServedTable
 from penstock.adapters.postgres.statements import CLOCK, NOW, statements
 from penstock.adapters.postgres.stored import StoredTable
 from penstock.adapters.postgres.tables import Table, Tables, known_values
@@ -109,6 +110,10 @@ class Transaction(sql.Transaction):
             self.changes,
             self.is_again,
         )
+
+    @override
+    def served(self, dataset: Dataset) -> ServedTable:
+        return ServedTable(self.tables.of(dataset), self.connection)
 
     def _run(self, name: str, given: dict[str, Any]) -> psycopg.Cursor[DictRow]:
         known = storable_all(given)

@@ -9,7 +9,7 @@ from psycopg import errors as postgres
 from psycopg.rows import tuple_row
 from typing_extensions import override
 
-from penstock.adapters.postgres.arrays import ARRAYS, BYTES
+from penstock.adapters.postgres.arrays import key_arrays, page_arrays
 from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.partitions import ensure_partitions
 from penstock.adapters.postgres.tables import Table
@@ -62,7 +62,7 @@ class StoredTable(sql.Table):
         Also the unchanged ones: else a page that stands before this one, and comes
         later, would take them for rows of an earlier import.
         """
-        page |= self._keys(sheet.keys)
+        page |= key_arrays(self.of.dataset, sheet.keys)
         self._execute(self.of.hold, **page)
         merged = self._compare(sheet, page)
         self._execute(self.of.settle, **page)
@@ -73,14 +73,8 @@ class StoredTable(sql.Table):
         return merged
 
     def _page(self, sheet: Sheet, import_id: int, rank: int) -> dict[str, object]:
-        arrays = {
-            f"column_{at}": ARRAYS[field.type](column)
-            for at, (field, column) in enumerate(
-                zip(self.of.dataset.columns, sheet.columns, strict=True)
-            )
-        }
-        ours = {"digests": BYTES(sheet.digests), "import_id": import_id, "rank": rank}
-        return {**arrays, **ours}
+        arrays = page_arrays(self.of.dataset, sheet)
+        return {**arrays, "import_id": import_id, "rank": rank}
 
     def _insert(self, sheet: Sheet, page: dict[str, object]) -> Merged | None:
         """Store a page as it is where the one before was new as a whole.
@@ -122,20 +116,14 @@ class StoredTable(sql.Table):
     def _touch(self, keys: Sequence[Key], *, import_id: int) -> None:
         """Mark rows as seen by an import."""
         if keys:
-            self._execute(self.of.touch, import_id=import_id, **self._keys(keys))
-
-    def _keys(self, keys: Sequence[Key]) -> dict[str, object]:
-        dataset = self.of.dataset
-        types = [dataset.columns[dataset.column(name)].type for name in dataset.key]
-        columns = zip(types, zip(*keys, strict=True), strict=True)
-        return {
-            f"key_{at}": ARRAYS[kind](column)
-            for at, (kind, column) in enumerate(columns)
-        }
+            arrays = key_arrays(self.of.dataset, keys)
+            self._execute(self.of.touch, import_id=import_id, **arrays)
 
     @override
-    def note(self, merged: Merged, *, import_id: int) -> None:
-        keys = [*merged.created, *merged.updated]
+    def note(
+        self, merged: Merged, *, import_id: int | None, publish: bool = False
+    ) -> None:
+        keys = [*merged.created, *merged.updated, *merged.deleted]
         if not keys:
             return
         self.changes[self.of] = self.changes.get(self.of, 0) + len(keys)
@@ -144,8 +132,10 @@ class StoredTable(sql.Table):
             dataset=self.of.dataset.name,
             created=len(merged.created),
             updated=len(merged.updated),
+            deleted=len(merged.deleted),
             keys=key_text(keys),
             import_id=import_id,
+            generations=int(publish),
         )
 
     @override
@@ -196,9 +186,8 @@ class StoredTable(sql.Table):
     def _advance(self, changes: int) -> int:
         self.changes[self.of] = self.changes.get(self.of, 0) + changes
         name = self.of.dataset.name
-        row = self._execute(
-            self.statements["advance_dataset"], dataset=name, changes=changes
-        ).fetchone()
+        told = {"dataset": name, "changes": changes, "generations": 0}
+        row = self._execute(self.statements["advance_dataset"], **told).fetchone()
         if row is None:
             raise LookupError(f"dataset {name!r} was never prepared")
         return int(row["change_seq"])

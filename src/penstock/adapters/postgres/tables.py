@@ -3,7 +3,7 @@
 Identifiers are quoted; values are always parameters. Nothing else composes SQL.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from penstock.adapters.postgres.names import own_name
 from penstock.adapters.sql.keys import quoted
@@ -75,6 +75,12 @@ class Table:
             f"select {shown} from {self.name} where _deleted_at is null "
             f"order by {', '.join(self._key)}"
         )
+        self.rewrite = self._rewrite()
+        self.remove = (
+            f"update {self.name} as kept set _deleted_at = {now}, {self._renewed()} "
+            f"from unnest({self._key_arrays()}) as come ({self._keys}) "
+            f"where {self._same('kept', 'come')}"
+        )
         self.count = (
             f"select count(*) as counted from {self.name} where _deleted_at is null"
         )
@@ -112,6 +118,48 @@ class Table:
             f"select distinct {name} from {self.name} "
             f"where _deleted_at is null and {name} is not null order by {name}"
         )
+
+    def held(self, columns: str) -> str:
+        """Compose how rows are held that a client is about to change."""
+        return (
+            "select kept._digest, kept._updated_at, kept._deleted_at is not null, "
+            f"{columns} from unnest({self._key_arrays()}) as come ({self._keys}) "
+            f"join {self.name} as kept on {self._same('kept', 'come')} "
+            f"order by {', '.join(f'come.{name}' for name in self._key)} "
+            "for no key update of kept"
+        )
+
+    def set_local(self, fields: Sequence[Field]) -> str:
+        """Compose how fields that no import touches are changed by a client."""
+        names = [quoted(field.name) for field in fields]
+        arrays = ", ".join(f"%(local_{at})s" for at in range(len(fields)))
+        sets = ", ".join(
+            f"{name} = come.{name}{'::json' if field.type is FieldType.JSON else ''}"
+            for name, field in zip(names, fields, strict=True)
+        )
+        return (
+            f"update {self.name} as kept set {sets} "
+            f"from unnest({arrays}, {self._key_arrays()}) "
+            f"as come ({', '.join(names)}, {self._keys}) "
+            f"where {self._same('kept', 'come')}"
+        )
+
+    def _rewrite(self) -> str:
+        """Compose how rows become what a client says, whatever they were."""
+        sets = ", ".join(
+            f"{name} = come.{value}"
+            for name, value in zip(self._names, self._cast, strict=True)
+        )
+        return (
+            f"update {self.name} as kept set {sets}, _digest = come._digest, "
+            f"_deleted_at = null, {self._renewed()} from {self._incoming()} "
+            f"where {self._same('kept', 'come')}"
+        )
+
+    def _renewed(self) -> str:
+        """Compose a time of change that this row never had before."""
+        later = "kept._updated_at + interval '1 microsecond'"
+        return f"_updated_at = greatest({self._now}, {later})"
 
     def _insert(self) -> str:
         """Compose the statement for pages of which every row is thought to be new."""
@@ -308,8 +356,8 @@ def json_text(field: Field) -> str:
     return f"to_json({name})::text"
 
 
-def readable(field: Field) -> str:
-    name = quoted(field.name)
+def readable(field: Field, of: str = "") -> str:
+    name = f"{of}{quoted(field.name)}"
     return f"{name}::text" if field.type is FieldType.JSON else name
 
 
@@ -354,14 +402,16 @@ def indexes(dataset: Dataset) -> dict[str, str]:
     table = quoted(dataset.name)
     found = {}
     for name in dataset.filter:
-        if [name] != list(dataset.key):
+        if name != dataset.key[0]:
+            # with the key behind it, it also gives the rows in order, page by page
+            columns = dict.fromkeys([name, *dataset.key])
             found[own_name("penstock", dataset.name, name)] = (
-                f"{table} ({quoted(name)})"
+                f"{table} ({', '.join(map(quoted, columns))})"
             )
     if dataset.search:
-        columns = ", ".join(f"{quoted(name)} gin_trgm_ops" for name in dataset.search)
+        searched = ", ".join(f"{quoted(name)} gin_trgm_ops" for name in dataset.search)
         found[own_name("penstock", dataset.name, "", "search")] = (
-            f"{table} using gin ({columns}) "
+            f"{table} using gin ({searched}) "
             f"with (fastupdate = on, gin_pending_list_limit = {PENDING})"
         )
     if dataset.geo is not None:

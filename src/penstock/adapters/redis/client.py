@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from redis import BlockingConnectionPool, Redis, SSLConnection
 from redis.backoff import NoBackoff
@@ -16,9 +16,9 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from penstock.domain.times import EPOCH
 from penstock.errors import Misconfigured, StoreUnavailable
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OLDEST = (6, 2)
 
 CONNECT_TIMEOUT = timedelta(seconds=2)

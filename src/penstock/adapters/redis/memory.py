@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 from penstock.adapters.redis.scripts import Scripts
 from penstock.domain.budget import (
-    MICROSECOND,
     MOST_AHEAD,
     Budget,
     Grant,
@@ -19,6 +18,7 @@ from penstock.domain.budget import (
     depth,
     interval,
 )
+from penstock.domain.times import MICROSECOND
 from penstock.errors import BudgetClosed
 from penstock.ports import Remembered
 

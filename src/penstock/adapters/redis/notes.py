@@ -9,12 +9,12 @@ written; and a quota below a hundred is noted token by token.
 from datetime import timedelta
 
 from penstock.domain.budget import (
-    MICROSECOND,
     Budget,
     Usage,
     bucket_width,
     depth,
 )
+from penstock.domain.times import MICROSECOND
 from penstock.ports import Remembered
 
 NOTES_A_QUOTA = 100

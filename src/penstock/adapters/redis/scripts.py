@@ -1,7 +1,7 @@
 """Run the Lua scripts that ship with this adapter, each on the key of one budget."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from importlib import resources
 from typing import Any
 from urllib.parse import quote
@@ -9,9 +9,9 @@ from urllib.parse import quote
 from redis import Redis
 from redis.commands.core import Script
 
-from penstock.adapters.redis.client import EPOCH, translated
+from penstock.adapters.redis.client import translated
+from penstock.domain.times import EPOCH, MICROSECOND
 
-MICROSECOND = timedelta(microseconds=1)
 # what every script begins with; Redis knows no includes
 SHARED = "state.lua"
 

@@ -6,7 +6,7 @@ from time import monotonic
 
 from typing_extensions import override
 
-from penstock.adapters.sql.database import MICROSECOND, Database, Row, Transaction
+from penstock.adapters.sql.database import Database, Row, Transaction
 from penstock.adapters.sql.usage import (
     decode_usage,
     encode_usage,
@@ -28,6 +28,7 @@ from penstock.domain.budget import (
     reserve,
     without_future,
 )
+from penstock.domain.times import MICROSECOND
 from penstock.errors import BudgetClosed, BudgetStopped
 from penstock.ports import LastingBudgets, Remembered
 

@@ -4,16 +4,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
+from penstock.adapters.sql.served import ServedTable
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.page import Key, Memo, Record
+from penstock.domain.times import EPOCH
 
 Outcome = TypeVar("Outcome")
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 
 
 def instant(microseconds: int) -> datetime:
@@ -27,10 +26,11 @@ class Row(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """The keys of the rows that a page has changed."""
+    """The keys of the rows that a page, or a client, has changed."""
 
     created: Sequence[Key] = ()
     updated: Sequence[Key] = ()
+    deleted: Sequence[Key] = ()
     # rows whose key this import had brought before, and those of them that were updated
     again: int = 0
     rewritten: int = 0
@@ -59,8 +59,13 @@ class Table(Protocol):
         ...
 
     @abstractmethod
-    def note(self, merged: Merged, *, import_id: int) -> None:
-        """Append a change event for each row that was stored."""
+    def note(
+        self, merged: Merged, *, import_id: int | None, publish: bool = False
+    ) -> None:
+        """Append a change event for each row that was stored.
+
+        With `publish`, whoever keeps answers has to ask anew: the generation rises.
+        """
         ...
 
     @abstractmethod
@@ -134,6 +139,9 @@ class Transaction(Protocol):
 
     @abstractmethod
     def table(self, dataset: Dataset) -> Table: ...
+
+    @abstractmethod
+    def served(self, dataset: Dataset) -> ServedTable: ...
 
 
 class Database(Protocol):

@@ -178,6 +178,7 @@ class SqlImports(Imports):
         # one that kept something back may do better next time
         is_whole = ending.proven and ending.note is None
         known_by = dataset if dataset.is_ranked and is_whole else None
+        transaction.execute("publish_dataset", dataset=dataset.name)
         end(transaction, known.id, ending, deleted, known_by=known_by)
 
     def _is_settled(self, import_id: ImportId) -> bool:
@@ -191,10 +192,12 @@ class SqlImports(Imports):
     def cancel(self, import_id: ImportId, *, reason: str) -> Import:
         def work(transaction: Transaction) -> Import:
             transaction.one("hold_import", import_id=import_id)
-            self._get(transaction, import_id)
+            known = self._get(transaction, import_id)
             ending = Ending(status=ImportStatus.CANCELLED, proven=False, note=reason)
             end(transaction, import_id, ending, 0)
             transaction.execute("cancel_jobs", import_id=import_id)
+            # what it had stored until now is served
+            transaction.execute("publish_dataset", dataset=known.dataset)
             return self._get(transaction, import_id)
 
         return self._database.write(work, slow=True)

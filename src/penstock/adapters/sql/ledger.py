@@ -11,7 +11,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from penstock.adapters.sql.database import MICROSECOND, Database, Row, Transaction
+from penstock.adapters.sql.database import Database, Row, Transaction
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sql.memos import write_memo
 from penstock.adapters.sql.rows import Rows
@@ -25,6 +25,7 @@ from penstock.domain.job import (
     cursor_mark,
 )
 from penstock.domain.page import Batch, Counts, Memo, Rejection, count_page
+from penstock.domain.times import MICROSECOND
 from penstock.errors import LeaseLost
 from penstock.ports import Declarations, Ledger
 

@@ -149,6 +149,6 @@ def replay_one(
     # where the order of rows decides, the one that its import has stored stays
     if dataset.is_ranked and not merged.created and not merged.updated:
         return "superseded"
-    table.note(merged, import_id=row.import_id)
+    table.note(merged, import_id=row.import_id, publish=True)
     transaction.execute("accept_rejection", id=row.id)
     return "accepted"

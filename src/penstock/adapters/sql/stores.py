@@ -6,11 +6,13 @@ from typing import TypeAlias
 
 from penstock.adapters.sql.budgets import SqlBudgets
 from penstock.adapters.sql.database import Database
+from penstock.adapters.sql.edits import SqlEdits
 from penstock.adapters.sql.imports import SqlImports
 from penstock.adapters.sql.jobs import SqlJobs
 from penstock.adapters.sql.ledger import SqlLedger
+from penstock.adapters.sql.reads import SqlReads
 from penstock.adapters.sql.records import SqlRecords
-from penstock.ports import Bell, Budgets, LastingBudgets, Schema, Stores
+from penstock.ports import Bell, Budgets, LastingBudgets, Schema, Served, Stores
 
 # what stands before the budgets of the database, and has it remember for it
 Limiter: TypeAlias = Callable[[LastingBudgets], Budgets]
@@ -34,3 +36,7 @@ def stores_of(
         records=SqlRecords(database),
         bell=bell,
     )
+
+
+def served_by(database: Database) -> Served:
+    return Served(reads=SqlReads(database), edits=SqlEdits(database))

@@ -13,12 +13,14 @@ from typing import Any
 from typing_extensions import override
 
 from penstock.adapters.sql import database as sql
-from penstock.adapters.sql.database import EPOCH, MICROSECOND, Outcome, instant
+from penstock.adapters.sql.database import Outcome, instant
 from penstock.adapters.sql.keys import plain_value
 from penstock.adapters.sql.statements import load
+from penstock.adapters.sqlite.served import ServedTable
 from penstock.adapters.sqlite.stored import StoredTable
 from penstock.adapters.sqlite.tables import Tables, known_values
 from penstock.domain.dataset import Dataset, Reference
+from penstock.domain.times import EPOCH, MICROSECOND
 from penstock.errors import Misconfigured, StoreRefused, StoreUnavailable
 
 
@@ -68,6 +70,10 @@ class Transaction(sql.Transaction):
     def table(self, dataset: Dataset) -> StoredTable:
         table = self.tables.of(dataset)
         return StoredTable(table, self.connection, self.statements, self.now)
+
+    @override
+    def served(self, dataset: Dataset) -> ServedTable:
+        return ServedTable(self.tables.of(dataset), self.connection, self.now)
 
     def _run(self, name: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
         # `:now` is this transaction's time in every statement

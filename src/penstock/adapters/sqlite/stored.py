@@ -8,12 +8,13 @@ from datetime import datetime
 from typing_extensions import override
 
 from penstock.adapters.sql import database as sql
-from penstock.adapters.sql.database import EPOCH, MICROSECOND, Merged, instant
+from penstock.adapters.sql.database import Merged, instant
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sql.memos import read_memo
 from penstock.adapters.sqlite.tables import Known, Table
 from penstock.domain.page import Key, Memo, Record
 from penstock.domain.repeat import digest_of_all
+from penstock.domain.times import EPOCH, MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +95,17 @@ class StoredTable(sql.Table):
             into.untouched.append(record)
 
     @override
-    def note(self, merged: Merged, *, import_id: int) -> None:
+    def note(
+        self, merged: Merged, *, import_id: int | None, publish: bool = False
+    ) -> None:
         changes = [
             *(("created", key) for key in merged.created),
             *(("updated", key) for key in merged.updated),
+            *(("deleted", key) for key in merged.deleted),
         ]
         if not changes:
             return
-        before = self._reserve_changes(len(changes))
+        before = self._reserve_changes(len(changes), publish=publish)
         name, now = self.of.dataset.name, self.now
         self.connection.executemany(
             self.statements["add_change"],
@@ -163,13 +167,13 @@ class StoredTable(sql.Table):
         )
         return missing
 
-    def _reserve_changes(self, changes: int) -> int:
+    def _reserve_changes(self, changes: int, *, publish: bool = False) -> int:
         """Return the number after which so many events of this transaction stand.
 
         The sequence has no gaps: it is kept in a row that the transaction holds.
         """
         name = self.of.dataset.name
-        told = {"dataset": name, "changes": changes}
+        told = {"dataset": name, "changes": changes, "generations": int(publish)}
         found = self.connection.execute(self.statements["advance_dataset"], told)
         rows = found.fetchall()
         if not rows:

@@ -7,7 +7,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from penstock.adapters.sql.keys import plain_value, quoted
 from penstock.domain.dataset import Dataset, Field, FieldType, Reference
@@ -22,6 +22,9 @@ COLUMN_TYPES: Mapping[FieldType, str] = {
     FieldType.TIMESTAMP: "text",
     FieldType.JSON: "text",
 }
+
+Reader: TypeAlias = Callable[[object], object]
+Row: TypeAlias = tuple[object, ...]
 
 # our own columns, beside the declared ones
 OURS = (
@@ -110,6 +113,16 @@ class Table:
             f"update {table} set _import = max(_import, ?1){unranked} "
             f"where {asked.replace('?', '?2')}"
         )
+        every = ", ".join(quoted(field.name) for field in dataset.fields)
+        self._whole = (
+            f"select _digest, _updated_at, _deleted_at is not null, {every} "
+            f"from {table} where {asked}"
+        )
+        self._remove = (
+            f"update {table} set _deleted_at = ?1, _updated_at = ?1 "
+            f"where {asked.replace('?', '?2')}"
+        )
+        self._matches_key = matches_key
         self._raise = f"update {table} set _rank = ? where {asked}"
         all_names = ", ".join(quoted(field.name) for field in dataset.fields)
         self._rows = (
@@ -199,13 +212,40 @@ class Table:
     ) -> None:
         connection.execute(self._raise, (rank, self._asked(keys)))
 
-    def rows(self, connection: sqlite3.Connection) -> Iterator[tuple[object, ...]]:
+    def whole(
+        self, connection: sqlite3.Connection, keys: Sequence[Key]
+    ) -> Iterator[tuple[bytes, int, bool, tuple[object, ...]]]:
+        """Yield stored rows, deleted or not: digest, time of change, all fields."""
+        readers = [value_reader(field) for field in self.dataset.fields]
+        for row in connection.execute(self._whole, (self._asked(keys),)):
+            digest, updated_at, is_deleted, *values = row
+            yield digest, updated_at, bool(is_deleted), read_all(readers, values)
+
+    def set_local(
+        self,
+        connection: sqlite3.Connection,
+        names: Sequence[str],
+        rows: Iterable[tuple[Key, Mapping[str, object]]],
+    ) -> None:
+        """Change fields that no import touches."""
+        sets = ", ".join(f"{quoted(name)} = ?" for name in names)
+        connection.executemany(
+            f"update {quoted(self.dataset.name)} set {sets} where {self._matches_key}",
+            [
+                [*map(plain_value, (*(local[name] for name in names), *key))]
+                for key, local in rows
+            ],
+        )
+
+    def remove(
+        self, connection: sqlite3.Connection, keys: Sequence[Key], *, now: int
+    ) -> None:
+        connection.execute(self._remove, (now, self._asked(keys)))
+
+    def rows(self, connection: sqlite3.Connection) -> Iterator[Row]:
         readers = [value_reader(field) for field in self.dataset.fields]
         for row in connection.execute(self._rows):
-            yield tuple(
-                value if value is None or read is None else read(value)
-                for read, value in zip(readers, row, strict=True)
-            )
+            yield read_all(readers, row)
 
     def count(self, connection: sqlite3.Connection) -> int:
         return int(connection.execute(self._count).fetchone()[0])
@@ -288,7 +328,15 @@ def known_values(reference: Reference) -> str:
     )
 
 
-def value_reader(field: Field) -> Callable[[object], object] | None:
+def read_all(readers: Sequence[Reader | None], row: Iterable[object]) -> Row:
+    """Give stored values the types that the domain knows."""
+    return tuple(
+        value if value is None or read is None else read(value)
+        for read, value in zip(readers, row, strict=True)
+    )
+
+
+def value_reader(field: Field) -> Reader | None:
     match field.type:
         case FieldType.BOOL:
             return bool

@@ -144,7 +144,8 @@ select * from penstock_dataset where name = %(dataset)s;
 -- The numbers are taken and used in one transaction that holds the row, so they have
 -- no gaps and rise in the order of commits.
 update penstock_dataset
-set generation = generation + 1, change_seq = change_seq + %(changes)s
+set generation = generation + %(generations)s,
+    change_seq = change_seq + %(changes)s
 where name = %(dataset)s
 returning change_seq;
 
@@ -154,14 +155,15 @@ returning change_seq;
 -- transaction, so they have no gaps and rise in the order of commits.
 with advanced as (
     update penstock_dataset
-    set generation = generation + 1,
-        change_seq = change_seq + %(created)s + %(updated)s
+    set generation = generation + %(generations)s,
+        change_seq = change_seq + %(created)s + %(updated)s + %(deleted)s
     where name = %(dataset)s
     returning change_seq
 )
 insert into penstock_change_page
     (dataset, first_seq, last_seq, created, updated, keys, import_id, at)
-select %(dataset)s, change_seq - %(created)s - %(updated)s + 1, change_seq,
+select %(dataset)s, change_seq - %(created)s - %(updated)s - %(deleted)s + 1,
+    change_seq,
     %(created)s, %(updated)s, %(keys)s::json, %(import_id)s, {now}
 from advanced;
 
@@ -296,3 +298,10 @@ limit 1;
 -- name: accept_rejection
 -- Of one that was resolved in the same transaction.
 update penstock_quarantine set resolved = 'accepted' where id = %(id)s;
+
+-- name: publish_dataset
+-- Whoever keeps answers has to ask anew.
+update penstock_dataset set generation = generation + 1 where name = %(dataset)s;
+
+-- name: dataset_states
+select name, generation, change_seq, watermark from penstock_dataset;

@@ -123,7 +123,8 @@ update penstock_dataset set fields = :fields where name = :dataset;
 -- name: advance_dataset
 -- The sequence is reserved and filled in one transaction, so it has no gaps.
 update penstock_dataset
-set generation = generation + 1, change_seq = change_seq + :changes
+set generation = generation + :generations,
+    change_seq = change_seq + :changes
 where name = :dataset
 returning change_seq;
 
@@ -249,3 +250,10 @@ limit 1;
 -- name: accept_rejection
 -- Of one that was resolved in the same transaction.
 update penstock_quarantine set resolved = 'accepted' where id = :id;
+
+-- name: publish_dataset
+-- Whoever keeps answers has to ask anew.
+update penstock_dataset set generation = generation + 1 where name = :dataset;
+
+-- name: dataset_states
+select name, generation, change_seq, watermark from penstock_dataset;

@@ -1,0 +1,187 @@
+"""A dataset's table as clients read and change it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import errors as postgres
+from psycopg.rows import tuple_row
+from typing_extensions import override
+
+from penstock.adapters.postgres.arrays import ARRAYS, key_arrays, page_arrays
+from penstock.adapters.postgres.connections import Connection
+from penstock.adapters.postgres.partitions import ensure_partitions
+from penstock.adapters.postgres.tables import Table, readable
+from penstock.adapters.sql import served as sql
+from penstock.adapters.sql.keys import quoted
+from penstock.adapters.sql.selects import Dialect, Where, run_of
+from penstock.adapters.sql.served import (
+    Held,
+    ShownRow,
+    TookTooLong,
+    by_local_fields,
+    key_of,
+    version_of,
+)
+from penstock.domain.dataset import Field, FieldType
+from penstock.domain.page import Key
+from penstock.domain.queries.query import Part, Query
+from penstock.domain.sheet import Sheet
+from penstock.domain.times import EPOCH, MICROSECOND
+from penstock.ports.serving import Count, CountKind, Found, Write
+
+# how long an exact count may take before an estimate is told instead
+LONGEST_COUNT = "500ms"
+
+
+class PostgresDialect(Dialect):
+    @override
+    def parameter(self, name: str) -> str:
+        return f"%({name})s"
+
+    @override
+    def value(self, value: object) -> object:
+        return value
+
+    @override
+    def among(self, column: str, parameter: str) -> str:
+        return f"{column} = any({parameter})"
+
+    @override
+    def choices(self, values: Sequence[object]) -> object:
+        return list(values)
+
+    @override
+    def differs(self, column: str, parameter: str) -> str:
+        return f"{column} is distinct from {parameter}"
+
+
+DIALECT = PostgresDialect()
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTable(sql.ServedTable):
+    of: Table
+    connection: Connection
+
+    @override
+    def rows(self, query: Query, part: Part, *, limit: int) -> Sequence[ShownRow]:
+        run = run_of(query, part, DIALECT)
+        found = self._tuples(
+            f"select {shown(query.fields)}, {', '.join(run.placed)} "
+            f"from {self.of.name} where {run.where} "
+            f"order by {run.order} limit {limit:d}",
+            run.given,
+        )
+        return [ShownRow(row[0].encode(), row[1:]) for row in found]
+
+    @override
+    def one(self, key: Key, fields: Sequence[Field]) -> Found | None:
+        where = Where(DIALECT)
+        where.is_key(self.of.dataset, key)
+        found = self._tuples(
+            f"select {shown(fields)}, _digest, _updated_at "
+            f"from {self.of.name} where {where}",
+            where.given,
+        )
+        for body, digest, updated_at in found:
+            return Found(body.encode(), version_of(digest, microseconds(updated_at)))
+        return None
+
+    @override
+    def count(self, query: Query) -> int:
+        where = Where(DIALECT)
+        where.add(*query.conditions)
+        statement = f"select count(*) from {self.of.name} where {where}"
+        try:
+            with self.connection.transaction():
+                limit = f"set local statement_timeout = '{LONGEST_COUNT}'"
+                self.connection.execute(limit.encode())
+                return int(self._tuples(statement, where.given)[0][0])
+        except postgres.QueryCanceled as error:
+            raise TookTooLong from error
+
+    @override
+    def estimate(self, query: Query) -> Count:
+        where = Where(DIALECT)
+        where.add(*query.conditions)
+        statement = f"explain (format json) select from {self.of.name} where {where}"
+        plan = self._tuples(statement, where.given)[0][0]
+        return Count(int(plan[0]["Plan"]["Plan Rows"]), CountKind.PLANNED)
+
+    @override
+    def held(self, keys: Sequence[Key]) -> Mapping[Key, Held]:
+        if not keys:
+            return {}
+        names = ", ".join(readable(each, "kept.") for each in self.of.dataset.fields)
+        found = self._tuples(self.of.held(names), key_arrays(self.of.dataset, keys))
+        return {
+            key_of(self.of.dataset, values): Held(
+                tuple(values), version_of(digest, microseconds(updated_at)), is_deleted
+            )
+            for digest, updated_at, is_deleted, *values in found
+        }
+
+    @override
+    def store(self, writes: Sequence[Write], held: Mapping[Key, Held]) -> None:
+        known = [each for each in writes if each.record.key in held]
+        fresh = [each for each in writes if each.record.key not in held]
+        for some, statement in ((known, self.of.rewrite), (fresh, self.of.insert)):
+            if some:
+                sheet = Sheet.of([each.record for each in some])
+                ensure_partitions(self.connection, self.of, sheet)
+                page = page_arrays(self.of.dataset, sheet)
+                # no import has brought them
+                self._execute(statement, {**page, "import_id": 0, "rank": 0})
+        for names, of_same in by_local_fields(writes).items():
+            self._store_local(names, of_same)
+
+    def _store_local(self, names: Sequence[str], writes: Sequence[Write]) -> None:
+        fields = {field.name: field for field in self.of.dataset.fields}
+        arrays = {
+            f"local_{at}": ARRAYS[fields[name].type](
+                [write.local[name] for write in writes]
+            )
+            for at, name in enumerate(names)
+        }
+        keys = key_arrays(self.of.dataset, [write.record.key for write in writes])
+        statement = self.of.set_local([fields[name] for name in names])
+        self._execute(statement, {**arrays, **keys})
+
+    @override
+    def remove(self, keys: Sequence[Key]) -> None:
+        if keys:
+            self._execute(self.of.remove, key_arrays(self.of.dataset, keys))
+
+    @override
+    def versions(self, keys: Sequence[Key]) -> Mapping[Key, str]:
+        return {key: row.version for key, row in self.held(keys).items()}
+
+    def _tuples(
+        self, statement: str, given: Mapping[str, Any]
+    ) -> Sequence[tuple[Any, ...]]:
+        with self.connection.cursor(row_factory=tuple_row) as cursor:
+            return cursor.execute(statement.encode(), given).fetchall()
+
+    def _execute(self, statement: str, given: Mapping[str, Any]) -> None:
+        self.connection.execute(statement.encode(), given)
+
+
+def shown(fields: Sequence[Field]) -> str:
+    """Compose a row as a JSON object with these fields."""
+    columns = ", ".join(f"{told(field)} as {quoted(field.name)}" for field in fields)
+    return f"(select row_to_json(shown) from (select {columns}) as shown)::text"
+
+
+def told(field: Field) -> str:
+    name = quoted(field.name)
+    if field.type is FieldType.TIMESTAMP:
+        # a fraction only where there is one
+        form = """'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'"""
+        return f"replace(to_char({name}, {form}), '.000000Z', 'Z')"
+    return name
+
+
+def microseconds(instant: datetime) -> int:
+    return (instant - EPOCH) // MICROSECOND

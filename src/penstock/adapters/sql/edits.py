@@ -1,0 +1,61 @@
+"""Changes that clients make: look, decide, write, in one transaction."""
+
+from collections.abc import Sequence
+
+from typing_extensions import override
+
+from penstock.adapters.sql.database import Database, Merged, Transaction
+from penstock.domain.dataset import Dataset
+from penstock.domain.page import Key
+from penstock.ports.serving import (
+    Current,
+    Decide,
+    Edits,
+    Removal,
+    State,
+    Write,
+    Written,
+)
+
+
+class SqlEdits(Edits):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def change(self, dataset: Dataset, keys: Sequence[Key], decide: Decide) -> Written:
+        return self._database.write(lambda each: edit(each, dataset, keys, decide))
+
+
+def edit(
+    transaction: Transaction, dataset: Dataset, keys: Sequence[Key], decide: Decide
+) -> Written:
+    table = transaction.served(dataset)
+    held = table.held(keys)
+    live = {
+        key: Current(row.values, row.version)
+        for key, row in held.items()
+        if not row.is_deleted
+    }
+    wanted = decide(live)
+    writes = [each for each in wanted if isinstance(each, Write)]
+    gone = [each.key for each in wanted if isinstance(each, Removal)]
+    written = [each.record.key for each in writes]
+    merged = Merged(
+        created=[key for key in written if key not in live],
+        updated=[key for key in written if key in live],
+        deleted=gone,
+    )
+    table.store(writes, held)
+    table.remove(gone)
+    transaction.table(dataset).note(merged, import_id=None, publish=True)
+    row = transaction.one("get_dataset", dataset=dataset.name)
+    if row is None:
+        raise LookupError(f"dataset {dataset.name!r} was never prepared")
+    return Written(
+        created=len(merged.created),
+        updated=len(merged.updated),
+        deleted=len(merged.deleted),
+        versions=table.versions(written),
+        state=State(generation=row["generation"], change_seq=row["change_seq"]),
+    )

@@ -1,0 +1,114 @@
+"""What clients may read."""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+
+from typing_extensions import override
+
+from penstock.adapters.sql.database import Database, Transaction
+from penstock.adapters.sql.rows import Rows
+from penstock.adapters.sql.served import ShownRow, TookTooLong
+from penstock.domain.dataset import Dataset, Field
+from penstock.domain.page import Key
+from penstock.domain.queries.query import Query
+from penstock.ports.serving import (
+    Change,
+    Count,
+    CountKind,
+    Found,
+    Listing,
+    Reads,
+    State,
+)
+
+SECRET_BYTES = 32
+
+
+class SqlReads(Reads):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rows = Rows(database.instant)
+
+    @override
+    def states(self) -> Mapping[str, State]:
+        found = self._database.read(lambda look: look.all("dataset_states"))
+        return {
+            row["name"]: State(
+                generation=row["generation"],
+                change_seq=row["change_seq"],
+                watermark=self._rows.instant_or_none(row["watermark"]),
+            )
+            for row in found
+        }
+
+    @override
+    def page(self, query: Query) -> Listing:
+        return self._database.read(lambda look: read_page(look, query))
+
+    @override
+    def one(self, dataset: Dataset, key: Key, fields: Sequence[Field]) -> Found | None:
+        return self._database.read(lambda look: look.served(dataset).one(key, fields))
+
+    @override
+    def count(self, query: Query, kind: CountKind) -> Count:
+        def work(look: Transaction) -> Count:
+            table = look.served(query.dataset)
+            if kind is CountKind.EXACT:
+                try:
+                    return Count(table.count(query), CountKind.EXACT)
+                except TookTooLong:
+                    pass
+            return table.estimate(query)
+
+        return self._database.read(work)
+
+    @override
+    def changes(self, dataset: Dataset, *, after: int, limit: int) -> Sequence[Change]:
+        found = self._database.read(
+            lambda look: look.all(
+                "find_changes", dataset=dataset.name, after=after, limit=limit
+            )
+        )
+        return [
+            Change(
+                seq=row["seq"],
+                kind=row["kind"],
+                key=json.loads(row["key"]),
+                import_id=row["import_id"],
+                at=self._database.instant(row["at"]),
+            )
+            for row in found
+        ]
+
+    @override
+    def secret(self, name: str) -> bytes:
+        def work(transaction: Transaction) -> bytes:
+            fresh = secrets.token_bytes(SECRET_BYTES)
+            transaction.execute("add_secret", name=name, value=fresh)
+            row = transaction.one("get_secret", name=name)
+            return fresh if row is None else bytes(row["value"])
+
+        known = self._database.read(lambda look: look.one("get_secret", name=name))
+        return self._database.write(work) if known is None else bytes(known["value"])
+
+
+def read_page(look: Transaction, query: Query) -> Listing:
+    """Read one row more than is wanted: it tells whether there are more."""
+    found: list[ShownRow] = []
+    table = look.served(query.dataset)
+    for part in query.parts():
+        wanted = query.limit + 1 - len(found)
+        found += table.rows(query, part, limit=wanted)
+        if len(found) > query.limit:
+            break
+    has_more = len(found) > query.limit
+    rows = found[: query.limit]
+    if query.backward:
+        rows.reverse()
+    return Listing(
+        rows=[row.body for row in rows],
+        first=tuple(rows[0].place) if rows else None,
+        last=tuple(rows[-1].place) if rows else None,
+        has_more=has_more,
+    )

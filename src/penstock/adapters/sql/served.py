@@ -1,0 +1,97 @@
+"""A dataset's table as clients read and change it, inside a transaction."""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from penstock.domain.dataset import Dataset, Field
+from penstock.domain.page import Key
+from penstock.domain.queries.query import Part, Place, Query
+from penstock.ports.serving import Count, Found, Write
+
+# enough of the content's hash to tell two versions of one microsecond apart
+VERSION_BYTES = 8
+
+
+class TookTooLong(Exception):
+    """A count was given up, because others wait for the database."""
+
+
+class ShownRow(NamedTuple):
+    """A row as a JSON object, and the values that place it."""
+
+    body: bytes
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A stored row, deleted or not, that nobody else changes meanwhile."""
+
+    # all fields in declared order
+    values: tuple[object, ...]
+    version: str
+    is_deleted: bool
+
+
+class ServedTable(Protocol):
+    @abstractmethod
+    def rows(self, query: Query, part: Part, *, limit: int) -> Sequence[ShownRow]: ...
+
+    @abstractmethod
+    def one(self, key: Key, fields: Sequence[Field]) -> Found | None: ...
+
+    @abstractmethod
+    def count(self, query: Query) -> int:
+        """Count the rows of a query; raise `TookTooLong`."""
+        ...
+
+    @abstractmethod
+    def estimate(self, query: Query) -> Count:
+        """Say at once about how many rows a query has."""
+        ...
+
+    @abstractmethod
+    def held(self, keys: Sequence[Key]) -> Mapping[Key, Held]:
+        """Hold the rows of these keys, and return what is stored."""
+        ...
+
+    @abstractmethod
+    def store(self, writes: Sequence[Write], held: Mapping[Key, Held]) -> None:
+        """Store rows whatever they were before; a version never comes twice."""
+        ...
+
+    @abstractmethod
+    def remove(self, keys: Sequence[Key]) -> None:
+        """Mark rows as deleted."""
+        ...
+
+    @abstractmethod
+    def versions(self, keys: Sequence[Key]) -> Mapping[Key, str]: ...
+
+
+def version_of(digest: bytes, updated_at: int) -> str:
+    """Name a version of a row; the time is in microseconds."""
+    return f"{updated_at:x}-{digest[:VERSION_BYTES].hex()}"
+
+
+def key_of(dataset: Dataset, values: Sequence[object]) -> Key:
+    """Pick the key from the values of all fields."""
+    places = [place_of(dataset, name) for name in dataset.key]
+    return tuple(values[place] for place in places)
+
+
+def place_of(dataset: Dataset, name: str) -> int:
+    return [field.name for field in dataset.fields].index(name)
+
+
+def by_local_fields(
+    writes: Iterable[Write],
+) -> Mapping[tuple[str, ...], Sequence[Write]]:
+    """Sort writes by the local fields that they set, those that set none left out."""
+    found: dict[tuple[str, ...], list[Write]] = {}
+    for write in writes:
+        if write.local:
+            found.setdefault(tuple(write.local), []).append(write)
+    return found

@@ -1,0 +1,377 @@
+"""What every store promises the clients of the API."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from penstock.domain.dataset import Dataset, Field, FieldType
+from penstock.domain.page import Record
+from penstock.domain.queries.cursor import Seal
+from penstock.domain.queries.parameters import read_query
+from penstock.domain.queries.query import Query
+from penstock.errors import NoSuchRecord
+from penstock.ports import Served, Stores
+from penstock.ports.serving import Change, CountKind, Current, Listing, Removal, Write
+from tests.builders import (
+    NOON,
+    batch,
+    dataset,
+    int_field,
+    last,
+    record,
+    run,
+    text_field,
+    typed_field,
+)
+
+SEAL = Seal(b"a secret of thirty-two bytes, yes")
+POINTS = dataset(
+    fields=(
+        int_field("id", required=True),
+        text_field("town"),
+        int_field("points"),
+        typed_field("seen", FieldType.TIMESTAMP),
+        Field(name="note", local=True),
+    ),
+    filter=("town", "points", "seen"),
+)
+ODD = "Grüße \"'\\ 世界 🔌 \u2028"
+TOWNS = ["Aachen", "Bern", "Köln", "東京", None]
+
+
+def rows_of(count: int) -> list[Record]:
+    return [
+        record(
+            number,
+            TOWNS[number % len(TOWNS)],
+            None if number % 7 == 0 else number % 4,
+            NOON + timedelta(microseconds=number),
+            of=POINTS,
+        )
+        for number in range(1, count + 1)
+    ]
+
+
+def asked(of: Dataset, **parameters: str) -> Query:
+    return read_query(of, parameters.items())[0]
+
+
+def bodies(listing: Listing) -> list[dict[str, Any]]:
+    return [json.loads(row) for row in listing.rows]
+
+
+def ids_of(listing: Listing) -> list[object]:
+    return [row["id"] for row in bodies(listing)]
+
+
+def walk(served: Served, query: Query) -> Iterator[Listing]:
+    """Read all pages, each by the cursor of the one before."""
+    listing = served.reads.page(query)
+    yield listing
+    while listing.has_more:
+        assert listing.last is not None
+        listing = served.reads.page(SEAL.read(query, SEAL.write(query, listing.last)))
+        yield listing
+
+
+def ordered(rows: Sequence[Record], *, place: int, descending: bool) -> list[object]:
+    """Sort as the API promises: rows without a value last, then by key."""
+
+    def by(row: Record) -> tuple[Any, Any]:
+        return row.values[place], row.values[0]
+
+    full = [row for row in rows if row.values[place] is not None]
+    empty = [row for row in rows if row.values[place] is None]
+    full.sort(key=by, reverse=descending)
+    empty.sort(key=lambda row: row.key, reverse=descending)
+    return [row.values[0] for row in (*full, *empty)]
+
+
+def change(served: Served, of: Dataset, *wanted: Write | Removal) -> Any:
+    keys = [
+        each.key if isinstance(each, Removal) else each.record.key for each in wanted
+    ]
+    return served.edits.change(of, keys, lambda _: wanted)
+
+
+class ServingContract:
+    """Subclasses bring `stores` and `served`, of the same database."""
+
+    @pytest.mark.parametrize("limit", ["1", "3", "50"])
+    @pytest.mark.parametrize("sort", ["points", "-points", "town", "-seen"])
+    def test_a_walk_meets_every_row_once_in_order(
+        self, stores: Stores, served: Served, sort, limit
+    ):
+        rows = rows_of(40)
+        run(stores, POINTS, last(*rows))
+        place = [field.name for field in POINTS.fields].index(sort.lstrip("-"))
+
+        pages = [*walk(served, asked(POINTS, sort=sort, limit=limit))]
+
+        found = [each for page in pages for each in ids_of(page)]
+        assert found == ordered(rows, place=place, descending=sort.startswith("-"))
+        assert {len(page.rows) for page in pages[:-1]} <= {int(limit)}
+
+    @pytest.mark.parametrize("sort", ["points", "-points", "id", "-id"])
+    def test_a_walk_back_meets_the_same_rows(
+        self, stores: Stores, served: Served, sort
+    ):
+        run(stores, POINTS, last(*rows_of(25)))
+        query = asked(POINTS, sort=sort, limit="4")
+        pages = [*walk(served, query)]
+
+        back = [pages[-1]]
+        while True:
+            first = back[-1].first
+            assert first is not None
+            text = SEAL.write(query, first, backward=True)
+            page = served.reads.page(SEAL.read(query, text))
+            if page.rows:
+                back.append(page)
+            if not page.has_more:
+                break
+
+        there = [each for page in pages for each in ids_of(page)]
+        assert [each for page in reversed(back) for each in ids_of(page)] == there
+
+    @pytest.mark.parametrize(
+        ("parameters", "fits"),
+        [
+            ({"points": "eq.2"}, lambda row: row[2] == 2),
+            ({"points": "ne.2"}, lambda row: row[2] != 2),
+            ({"points": "lt.2"}, lambda row: row[2] is not None and row[2] < 2),
+            ({"points": "gte.2"}, lambda row: row[2] is not None and row[2] >= 2),
+            ({"points": "in.0,3"}, lambda row: row[2] in {0, 3}),
+            ({"points": "isnull.true"}, lambda row: row[2] is None),
+            ({"points": "isnull.false"}, lambda row: row[2] is not None),
+            ({"town": "prefix.K"}, lambda row: row[1] == "Köln"),
+            ({"town": "prefix.東"}, lambda row: row[1] == "東京"),
+            ({"town": 'in."Köln",Bern'}, lambda row: row[1] in {"Köln", "Bern"}),
+            ({"town": "eq.'; drop table poi; --"}, lambda row: False),
+            (
+                {"seen": "lte.2026-03-01T12:00:00.000009Z"},
+                lambda row: row[3] <= NOON + timedelta(microseconds=9),
+            ),
+            ({"id": "gt.5", "points": "eq.1"}, lambda row: row[0] > 5 and row[2] == 1),
+        ],
+        ids=range(13),
+    )
+    def test_conditions_hold_for_every_row_and_leave_out_no_other(
+        self, stores: Stores, served: Served, parameters, fits
+    ):
+        rows = rows_of(40)
+        run(stores, POINTS, last(*rows))
+        query = asked(POINTS, **parameters, limit="100")
+
+        found = ids_of(served.reads.page(query))
+
+        assert found == [row.values[0] for row in rows if fits(row.values)]
+        counted = served.reads.count(query, CountKind.EXACT)
+        assert (counted.value, counted.kind) == (len(found), CountKind.EXACT)
+
+    def test_an_estimate_says_that_it_is_one_or_is_right(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POINTS, last(*rows_of(40)))
+
+        found = served.reads.count(asked(POINTS), CountKind.PLANNED)
+
+        assert found.kind is not CountKind.EXACT or found.value == 40
+
+    @pytest.mark.parametrize(
+        ("kind", "value", "told"),
+        [
+            (
+                FieldType.TEXT,
+                "Grüße \"'\\ 世界 🔌 \u2028",
+                "Grüße \"'\\ 世界 🔌 \u2028",
+            ),
+            (FieldType.INT, 2**63 - 1, 2**63 - 1),
+            (FieldType.FLOAT, 0.1, 0.1),
+            (FieldType.FLOAT, 1e300, 1e300),
+            (FieldType.BOOL, False, False),
+            (FieldType.DATE, date(2026, 2, 28), "2026-02-28"),
+            (FieldType.TIMESTAMP, NOON, "2026-03-01T12:00:00Z"),
+            (
+                FieldType.TIMESTAMP,
+                datetime(2026, 3, 1, 12, 0, 0, 120_000, tzinfo=UTC),
+                "2026-03-01T12:00:00.120000Z",
+            ),
+            (FieldType.JSON, '{"a":[1,null]}', {"a": [1, None]}),
+        ],
+        ids=range(9),
+    )
+    def test_values_are_told_as_json_has_them(
+        self, stores: Stores, served: Served, kind, value, told
+    ):
+        of = dataset(fields=(int_field("id", required=True), typed_field("v", kind)))
+        run(stores, of, last(record(1, value, of=of), record(2, None, of=of)))
+
+        assert bodies(served.reads.page(asked(of))) == [
+            {"id": 1, "v": told},
+            {"id": 2, "v": None},
+        ]
+
+    def test_only_the_chosen_fields_are_told(self, stores: Stores, served: Served):
+        run(stores, POINTS, last(*rows_of(1)))
+
+        page = served.reads.page(asked(POINTS, fields="town,id"))
+        one = served.reads.one(POINTS, (1,), POINTS.fields[:2])
+
+        assert bodies(page) == [{"town": "Bern", "id": 1}]
+        assert one is not None
+        assert json.loads(one.body) == {"id": 1, "town": "Bern"}
+
+    def test_what_a_client_writes_is_there_with_its_event(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POINTS, last(*rows_of(2)))
+        before = served.reads.states()["poi"]
+        new = record(9, "Ulm", 1, NOON, of=POINTS)
+
+        written = change(served, POINTS, Write(new, {"note": "ours"}), Removal((2,)))
+
+        assert (written.created, written.updated, written.deleted) == (1, 0, 1)
+        one = served.reads.one(POINTS, (9,), POINTS.fields)
+        assert one is not None
+        assert json.loads(one.body)["note"] == "ours"
+        assert one.version == written.versions[9,]
+        assert served.reads.one(POINTS, (2,), POINTS.fields) is None
+        after = served.reads.states()["poi"]
+        assert after.generation == before.generation + 1 == written.state.generation
+        changes = served.reads.changes(POINTS, after=before.change_seq, limit=10)
+        assert [(each.kind, [*each.key]) for each in changes] == [
+            ("created", [9]),
+            ("deleted", [2]),
+        ]
+        assert changes[-1].seq == after.change_seq
+
+    def test_a_refusal_changes_nothing(self, stores: Stores, served: Served):
+        run(stores, POINTS, last(*rows_of(2)))
+        before = served.reads.states()["poi"]
+
+        def refuse(current: object) -> Any:
+            raise NoSuchRecord("no")
+
+        with pytest.raises(NoSuchRecord):
+            served.edits.change(POINTS, [(1,)], refuse)
+
+        assert served.reads.states()["poi"] == before
+
+    def test_a_decision_sees_the_rows_as_they_are(self, stores: Stores, served: Served):
+        run(stores, POINTS, last(*rows_of(3)))
+        change(served, POINTS, Removal((3,)))
+        seen: dict[Any, Current] = {}
+
+        def look(current: Any) -> Any:
+            seen.update(current)
+            return []
+
+        served.edits.change(POINTS, [(1,), (3,), (4,)], look)
+
+        assert seen.keys() == {(1,)}
+        assert seen[1,].values == (1, "Bern", 1, NOON + timedelta(microseconds=1), None)
+
+    def test_every_change_gives_a_version_that_never_was(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POINTS, last(*rows_of(1)))
+        row = rows_of(1)[0]
+
+        versions = [
+            change(served, POINTS, Write(row, {"note": note})).versions[1,]
+            for note in ("a", "b", "a", "b")
+        ]
+
+        assert len(set(versions)) == 4
+
+    def test_a_deleted_row_can_be_written_again(self, stores: Stores, served: Served):
+        run(stores, POINTS, last(*rows_of(1)))
+        change(served, POINTS, Removal((1,)))
+
+        written = change(served, POINTS, Write(rows_of(1)[0]))
+
+        assert written.created == 1
+        assert ids_of(served.reads.page(asked(POINTS))) == [1]
+
+    def test_the_next_import_takes_back_what_is_the_providers_and_keeps_ours(
+        self, stores: Stores, served: Served
+    ):
+        rows = rows_of(2)
+        run(stores, POINTS, last(*rows))
+        mine = record(1, "Mine", 9, NOON, of=POINTS)
+        change(served, POINTS, Write(mine, {"note": "keep"}))
+
+        ended = run(stores, POINTS, last(*rows))
+
+        assert ended.counts.updated == 1
+        (first, _) = bodies(served.reads.page(asked(POINTS)))
+        assert (first["town"], first["note"]) == ("Bern", "keep")
+
+    def test_an_import_raises_the_generation_once_when_it_ends(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POINTS, last(*rows_of(1)))
+        before = served.reads.states()["poi"]
+        rows = rows_of(30)
+
+        run(stores, POINTS, batch(*rows[:10]), batch(*rows[10:20]), last(*rows[20:]))
+
+        after = served.reads.states()["poi"]
+        assert after.generation == before.generation + 1
+        assert after.change_seq == before.change_seq + 29
+
+    def test_changes_come_in_pieces_without_gap_or_repeat(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POINTS, last(*rows_of(25)))
+        change(served, POINTS, Removal((3,)), Write(rows_of(4)[3]))
+        found: list[Change] = []
+        after = 0
+        while some := served.reads.changes(POINTS, after=after, limit=4):
+            assert len(some) <= 4
+            found += some
+            after = some[-1].seq
+
+        assert [each.seq for each in found] == [*range(1, 28)]
+        assert found[-1].kind == "deleted"
+
+    def test_a_secret_is_made_once_and_shared(self, stores: Stores, served: Served):
+        first = served.reads.secret("cursor")
+
+        assert len(first) == 32
+        assert served.reads.secret("cursor") == first
+        assert served.reads.secret("other") != first
+
+    def test_keys_of_several_fields_are_placed_and_found(
+        self, stores: Stores, served: Served
+    ):
+        of = replace(
+            dataset(
+                fields=(
+                    text_field("region", required=True),
+                    typed_field("day", FieldType.DATE, required=True),
+                    int_field("n"),
+                )
+            ),
+            key=("region", "day"),
+            filter=("n", "day"),
+        )
+        rows = [
+            record(region, date(2026, 1, day), day % 2, of=of)
+            for region in ("a", "ä", "b'")
+            for day in range(1, 6)
+        ]
+        run(stores, of, last(*rows))
+
+        for sort in ("region", "-region,-day", "n", "-day"):
+            pages = [*walk(served, asked(of, sort=sort, limit="2"))]
+            keys = [(r["region"], r["day"]) for page in pages for r in bodies(page)]
+            assert len(keys) == len(set(keys)) == 15
+        one = served.reads.one(of, ("b'", date(2026, 1, 5)), of.fields)
+        assert one is not None
+        assert json.loads(one.body) == {"region": "b'", "day": "2026-01-05", "n": 1}
