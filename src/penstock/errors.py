@@ -23,8 +23,7 @@ PenstockError
 ├── Unanswerable          a client has to ask otherwise; the API says how
 │   ├── BadRequest            what was asked has flaws, each with its place
 │   ├── NoSuchRecord          there is no such row, or it was deleted
-│   ├── VersionChanged        somebody has changed the row since it was read
-│   └── VersionMissing        a change has to say which version it means
+│   └── VersionChanged        somebody has changed the row since it was read
 └── Misconfigured         an operator has to act; the message says what
     └── NotFound              a name or an id that does not exist
 
@@ -241,12 +240,6 @@ class VersionChanged(Unanswerable):
     """Somebody has changed the row since it was read."""
 
     code = "version_changed"
-
-
-class VersionMissing(Unanswerable):
-    """A change has to say which version it means."""
-
-    code = "version_missing"
 
 
 class Misconfigured(PenstockError):

@@ -5,7 +5,7 @@ from penstock.ports.host import Emit, Halt, Host, Redact
 from penstock.ports.ledger import Bell, Declarations, Imports, JobFilter, Jobs, Ledger
 from penstock.ports.records import Quarantined, ReasonCount, Records, Replay
 from penstock.ports.schema import Fact, Facts, Schema
-from penstock.ports.serving import Served
+from penstock.ports.serving import Edits, Reads, Served
 from penstock.ports.sources import Recall, Source, Survey
 from penstock.ports.stores import Stores
 
@@ -13,6 +13,7 @@ __all__ = [
     "Bell",
     "Budgets",
     "Declarations",
+    "Edits",
     "Emit",
     "Fact",
     "Facts",
@@ -24,6 +25,7 @@ __all__ = [
     "LastingBudgets",
     "Ledger",
     "Quarantined",
+    "Reads",
     "ReasonCount",
     "Recall",
     "Records",

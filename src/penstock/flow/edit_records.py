@@ -1,0 +1,102 @@
+"""Do what clients change: the rules of the dataset, and of the version they mean."""
+
+from collections.abc import Mapping, Sequence
+
+from penstock.domain.dataset import Dataset
+from penstock.domain.editing import Drafted, Editor, Precondition, found
+from penstock.domain.page import Key
+from penstock.errors import BadRequest, Flaw
+from penstock.ports import Edits, Records
+from penstock.ports.serving import Current, Removal, Write, Written
+
+MOST_AT_ONCE = 1_000
+
+
+class EditRecords:
+    def __init__(self, edits: Edits, records: Records) -> None:
+        self._edits = edits
+        self._records = records
+        self._editors: dict[str, Editor] = {}
+
+    def editor(self, dataset: Dataset) -> Editor:
+        if dataset.name not in self._editors:
+            self._editors[dataset.name] = Editor(dataset)
+        return self._editors[dataset.name]
+
+    def put(
+        self, dataset: Dataset, key: Key, document: object, terms: Precondition
+    ) -> Written:
+        """Store a record whatever there was."""
+        drafted = self.editor(dataset).whole(document, key=key)
+        self._hold_references(dataset, [drafted])
+
+        def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
+            known = current.get(key)
+            terms.hold(None if known is None else known.version)
+            return [Write(drafted.record, drafted.local)]
+
+        return self._edits.change(dataset, [key], decide)
+
+    def patch(
+        self, dataset: Dataset, key: Key, document: object, terms: Precondition
+    ) -> Written:
+        """Change some fields of a record."""
+        editor = self.editor(dataset)
+
+        def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
+            known = current.get(key)
+            terms.hold(None if known is None else known.version)
+            drafted = editor.changed(found(key, current).values, document)
+            self._hold_references(dataset, [drafted])
+            return [Write(drafted.record, drafted.local)]
+
+        return self._edits.change(dataset, [key], decide)
+
+    def delete(self, dataset: Dataset, key: Key, terms: Precondition) -> Written:
+        def decide(current: Mapping[Key, Current]) -> Sequence[Removal]:
+            known = current.get(key)
+            terms.hold(None if known is None else known.version)
+            found(key, current)
+            return [Removal(key)]
+
+        return self._edits.change(dataset, [key], decide)
+
+    def upsert(self, dataset: Dataset, documents: object) -> Written:
+        """Store many records, all or none; the last of a key wins."""
+        drafted = self._drafted(dataset, documents)
+        self._hold_references(dataset, drafted)
+        by_key = {each.record.key: each for each in drafted}
+
+        def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
+            del current
+            return [Write(each.record, each.local) for each in by_key.values()]
+
+        return self._edits.change(dataset, [*by_key], decide)
+
+    def _drafted(self, dataset: Dataset, documents: object) -> list[Drafted]:
+        if not isinstance(documents, list) or not 1 <= len(documents) <= MOST_AT_ONCE:
+            told = f"must be a JSON list of 1 to {MOST_AT_ONCE} records"
+            raise BadRequest(Flaw(pointer="/", code="type", detail=told))
+        editor = self.editor(dataset)
+        drafted: list[Drafted] = []
+        flaws: list[Flaw] = []
+        for at, document in enumerate(documents):
+            try:
+                drafted.append(editor.whole(document, key=None, at=f"/{at}"))
+            except BadRequest as bad:
+                flaws.extend(bad.flaws)
+        if flaws:
+            raise BadRequest(*flaws[:MOST_AT_ONCE])
+        return drafted
+
+    def _hold_references(self, dataset: Dataset, drafted: Sequence[Drafted]) -> None:
+        """Refuse values that the dataset does not have which a field refers to."""
+        for name, reference in self.editor(dataset).references.items():
+            at = dataset.column(name)
+            values = {each.record.values[at] for each in drafted} - {None}
+            unknown = self._records.unknown(reference, values) if values else ()
+            if unknown:
+                told = f"{min(map(str, unknown))!r} is not in {reference}"
+                raise BadRequest(
+                    Flaw(pointer=f"/{name}", code="reference", detail=told)
+                )
