@@ -19,7 +19,7 @@ from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.survey import FileSurvey
 from penstock.adapters.http.client import Client
 from penstock.adapters.http.source import HttpPages
-from penstock.adapters.sql.stores import Limiter, stores_of
+from penstock.adapters.sql.stores import Limiter, served_by, stores_of
 from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.database import Database
 from penstock.adapters.sqlite.schema import SqliteSchema
@@ -38,7 +38,7 @@ from penstock.flow.replay import ReplayQuarantine
 from penstock.flow.sample import Sample
 from penstock.flow.sweep import Sweep
 from penstock.flow.work import Desk, Terms, Work
-from penstock.ports import Declarations, Emit, Facts, Halt, Host, Source, Stores
+from penstock.ports import Declarations, Emit, Facts, Halt, Host, Served, Source, Stores
 from penstock.settings import Settings, fingerprint
 
 # SQLite's own name for a database without a file
@@ -47,6 +47,9 @@ IN_MEMORY = Path(":memory:")
 MOST_CONNECTIONS = 64
 # how long somebody who only looks waits for a server that does not answer
 LONGEST_LOOK = timedelta(seconds=3)
+
+# how long a client may wait for the database
+LONGEST_ANSWER = timedelta(seconds=5)
 
 Transform = Callable[[dict[str, Any]], dict[str, Any] | None]
 
@@ -245,6 +248,29 @@ def postgres_stores(settings: Settings, stack: ExitStack, *, threads: int) -> St
         bell=bell,
         limiter=redis_limiter(settings, stack),
     )
+
+
+@contextmanager
+def served(settings: Settings, *, threads: int) -> Iterator[Served]:
+    """Open what clients of the API may ask, with connections of its own."""
+    with ExitStack() as stack:
+        if settings.sqlite_path is not None:
+            file = Database(settings.sqlite_path, busy=LONGEST_ANSWER)
+            stack.callback(file.close)
+            yield served_by(file)
+            return
+        from penstock.adapters.postgres.database import Database as Postgres
+
+        database = Postgres(
+            settings.postgres_url or "",
+            place=settings.place,
+            schema=settings.schema,
+            limit=LONGEST_ANSWER,
+            most_connections=threads,
+            planner={},
+        )
+        stack.callback(database.close)
+        yield served_by(database)
 
 
 def redis_limiter(settings: Settings, stack: ExitStack) -> Limiter | None:

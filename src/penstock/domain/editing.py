@@ -163,8 +163,9 @@ def as_json(field: Field) -> Cast:
 
 
 def wrong_kind(field: Field, value: object) -> BadValue:
-    told = type(value).__name__
-    return BadValue(Reason.TYPE, f"{told} is not of type {field.type}")
+    told = {str: "text", bool: "a truth value", dict: "an object", list: "a list"}
+    kind = told.get(type(value), "a number")
+    return BadValue(Reason.TYPE, f"{kind} is not of type {field.type}")
 
 
 def found(key: Key, rows: Mapping[Key, Stored]) -> Stored:

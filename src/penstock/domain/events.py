@@ -125,3 +125,12 @@ class ImportFinished(Event):
 class WorkerFailed(Event):
     worker: str
     error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFailed(Event):
+    """The API could not answer, for a reason that is ours."""
+
+    trace_id: str
+    error: str
+    where: str

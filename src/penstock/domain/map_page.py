@@ -36,6 +36,14 @@ def map_page(
     mapper: Mapper, page: Page, outside: Outside, unknown: Unknown, *, shard: str
 ) -> Mapped:
     """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
+    good, rejections = sort_page(mapper, page, outside, unknown, shard=shard)
+    return mapper.resolve(good.records), rejections
+
+
+def sort_page(
+    mapper: Mapper, page: Page, outside: Outside, unknown: Unknown, *, shard: str
+) -> tuple[Good, list[Rejection]]:
+    """Tell good rows from bad ones; those of the same key are all there still."""
     rejections = [
         each for row in page.flawed if isinstance(each := mapper(row), Rejection)
     ]
@@ -46,7 +54,7 @@ def map_page(
     for name, reference in mapper.references:
         good, bad = refer(mapper, good, name, reference, unknown)
         rejections.extend(bad)
-    return mapper.resolve(good.records), rejections
+    return good, rejections
 
 
 def map_sheet(

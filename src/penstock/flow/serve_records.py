@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, Field
 from penstock.domain.editing import found
 from penstock.domain.page import Key
 from penstock.domain.queries.cursor import Seal
@@ -78,9 +78,6 @@ class ServeRecords:
             return None
         return self.seal.write(query, tuple(place), backward=back)
 
-    def one(self, dataset: Dataset, key: Key, fields: Sequence[str] | None) -> Found:
-        wanted = dataset.fields
-        if fields is not None:
-            wanted = tuple(each for each in dataset.fields if each.name in fields)
-        one = self._reads.one(dataset, key, wanted)
+    def one(self, dataset: Dataset, key: Key, fields: Sequence[Field]) -> Found:
+        one = self._reads.one(dataset, key, fields)
         return found(key, {} if one is None else {key: one})

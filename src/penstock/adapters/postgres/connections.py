@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -28,7 +28,18 @@ MAX_IDLE = 60.0
 GRACE = 2.0
 
 
-def parameters(url: str, *, schema: str, limit: timedelta) -> dict[str, Any]:
+# rows are found by key: a plan for an empty table must hold for a full one, and a page
+# must not read the whole of a young table because it is small yet
+FOR_PAGES = {
+    "plan_cache_mode": "force_custom_plan",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+
+
+def parameters(
+    url: str, *, schema: str, limit: timedelta, planner: Mapping[str, str] = FOR_PAGES
+) -> dict[str, Any]:
     """Return how every connection is opened.
 
     The server ends a statement that takes too long, one that waits too long for a lock,
@@ -49,11 +60,7 @@ def parameters(url: str, *, schema: str, limit: timedelta) -> dict[str, Any]:
         "timezone": "UTC",
         # each statement sees what was committed before it, whatever the server prefers
         "default_transaction_isolation": r"read\ committed",
-        # rows are found by key: a plan for an empty table must hold for a full one,
-        # and a page must not read the whole of a young table because it is small yet
-        "plan_cache_mode": "force_custom_plan",
-        "enable_hashjoin": "off",
-        "enable_mergejoin": "off",
+        **planner,
     }
     return {
         "connect_timeout": CONNECT_TIMEOUT,

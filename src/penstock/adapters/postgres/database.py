@@ -14,7 +14,12 @@ from psycopg import errors as postgres
 from psycopg.rows import DictRow
 from typing_extensions import override
 
-from penstock.adapters.postgres.connections import Connection, Connections, parameters
+from penstock.adapters.postgres.connections import (
+    FOR_PAGES,
+    Connection,
+    Connections,
+    parameters,
+)
 from penstock.adapters.postgres.refusals import explained, refusal, unavailable
 from penstock.adapters.postgres.served import ServedTable
 from penstock.adapters.postgres.statements import CLOCK, NOW, statements
@@ -142,6 +147,7 @@ class Database(sql.Database):
         limit: timedelta = timedelta(seconds=10),
         most_connections: int = 8,
         clock: str | None = None,
+        planner: Mapping[str, str] = FOR_PAGES,
     ) -> None:
         self.place = place
         self.schema = schema
@@ -149,7 +155,7 @@ class Database(sql.Database):
         self._has_answered = False
         self._has_written = False
         self.connections = Connections(
-            parameters(url, schema=schema, limit=limit),
+            parameters(url, schema=schema, limit=limit, planner=planner),
             most=most_connections,
             limit=limit,
         )

@@ -14,13 +14,14 @@ from penstock.domain.events import (
     JobPostponed,
     LeaseWasLost,
     PageCommitted,
+    RequestFailed,
     WorkerFailed,
 )
 from penstock.domain.page import Counts
 from penstock.ports import Emit, Redact
 
 WARNINGS = (JobPostponed, LeaseWasLost)
-ERRORS = (BudgetWasStopped, JobFailed, WorkerFailed)
+ERRORS = (BudgetWasStopped, JobFailed, RequestFailed, WorkerFailed)
 
 
 def log_events(

@@ -16,6 +16,8 @@ from penstock.errors import BadRequest, Flaw
 VERSION = 1
 SEAL_BYTES = 16
 LONGEST = 4_000
+# what begins so is no place in a list
+NUMBER = "number:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Seal:
     def read(self, query: Query, text: str) -> Query:
         """Return the query from a place on; refuse what we did not write for it."""
         body = self._opened(text)
-        if body is None:
+        if body is None or body.startswith(NUMBER.encode()):
             raise refusal("cursor", "is not one that was given out here")
         version, known, backward, values = json.loads(body)
         if version != VERSION or known != digest(query):
@@ -44,6 +46,19 @@ class Seal:
             raise refusal("cursor-mismatch", told)
         place = typed(query.order, values)
         return query.from_here(place, backward=bool(backward))
+
+    def write_number(self, name: str, number: int) -> str:
+        """Return a number as a client carries it, good for one name."""
+        body = f"{NUMBER}{name}:{number:d}".encode()
+        return urlsafe_b64encode(self._sign(body) + body).decode().rstrip("=")
+
+    def read_number(self, name: str, text: str) -> int | None:
+        """Return such a number; None for what we did not write."""
+        body = self._opened(text)
+        begin = f"{NUMBER}{name}:".encode()
+        if body is None or not body.startswith(begin):
+            return None
+        return int(body.removeprefix(begin))
 
     def _opened(self, text: str) -> bytes | None:
         if len(text) > LONGEST:

@@ -18,6 +18,7 @@ from penstock.entrypoints.cli import (
     quarantine,
     run,
     sandbox,
+    serve,
     setup,
     worker,
 )
@@ -66,6 +67,7 @@ app.command("audit")(imports.audit)
 app.add_typer(quarantine.app, name="quarantine")
 app.command("export")(export.export)
 app.add_typer(budgets.app, name="budgets")
+app.command("serve")(serve.serve)
 app.command("sandbox")(sandbox.sandbox)
 app.command("demo")(demo.demo)
 

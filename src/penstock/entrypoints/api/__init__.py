@@ -1,0 +1,1 @@
+"""The HTTP API: the only place where anything is asynchronous."""

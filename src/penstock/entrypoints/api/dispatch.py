@@ -1,0 +1,135 @@
+"""From a request to its endpoint and back: who asks, what is known, what is new."""
+
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from penstock.domain.dataset import Dataset
+from penstock.entrypoints.api.answers import (
+    LONGEST,
+    Answer,
+    Asked,
+    Kept,
+    etag_of,
+    is_known,
+)
+from penstock.entrypoints.api.endpoints import Endpoint
+from penstock.entrypoints.api.gate import Gate
+from penstock.entrypoints.api.problems import Problem
+from penstock.entrypoints.api.service import Api
+from penstock.ports.serving import State
+
+# what a client shows to read what it wrote
+TOKEN = b"x-consistency-token"
+CACHE = (b"cache-control", b"private, max-age=0, must-revalidate")
+VARY = (b"vary", b"authorization, accept, prefer")
+JSON = (b"content-type", b"application/json")
+
+
+class Dispatch:
+    """All that can be done at one path, as an ASGI application."""
+
+    def __init__(self, api: Api, gate: Gate, endpoints: Mapping[str, Endpoint]) -> None:
+        self._api = api
+        self._gate = gate
+        self._endpoints = endpoints
+        allowed = {*endpoints, *({"HEAD"} if "GET" in endpoints else ())}
+        self._allow = ", ".join(sorted(allowed))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        endpoint = self._endpoints.get("GET" if method == "HEAD" else method)
+        if endpoint is None:
+            headers = {"allow": self._allow}
+            told = f"this address answers {self._allow}"
+            raise Problem("method-not-allowed", told, headers=headers)
+        await self._gate.let_in(endpoint, scope)
+        if endpoint.read is not None:
+            await self._answer(endpoint, scope, send)
+            return
+        assert endpoint.handle is not None  # noqa: S101 (an endpoint has one of them)
+        async with self._gate.lane(endpoint):
+            response = await endpoint.handle(self._api, Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _answer(self, endpoint: Endpoint, scope: Scope, send: Send) -> None:
+        """Answer from what is kept, or work it out."""
+        api = self._api
+        headers = dict(scope["headers"])
+        prefer = headers.get(b"prefer", b"")
+        key = b"\n".join([scope["raw_path"], scope["query_string"], prefer])
+        dataset = api.dataset(scope["path_params"]["dataset"])
+        state = await api.watch.state(
+            dataset.name, at_least=token_of(api, dataset, headers.get(TOKEN))
+        )
+        wanted = headers.get(b"if-none-match")
+        if wanted is not None and is_known(etag_of(key, state), wanted):
+            await not_modified(etag_of(key, state), send)
+            return
+        kept = api.answers.find(key, state)
+        if kept is None:
+            kept = await self._work_out(endpoint, scope, key, state, prefer.decode())
+        if kept.refusal is not None:
+            raise kept.refusal
+        if wanted is not None and is_known(kept.etag, wanted):
+            await not_modified(kept.etag, send)
+            return
+        await send_kept(kept, send, with_body=scope["method"] != "HEAD")
+
+    async def _work_out(
+        self, endpoint: Endpoint, scope: Scope, key: bytes, state: State, prefer: str
+    ) -> Kept:
+        api, read = self._api, endpoint.read
+        assert read is not None  # noqa: S101 (see the caller)
+        request = Request(scope)
+        asked = Asked(
+            path=scope["path"],
+            parts=scope["path_params"],
+            raw_path=scope["raw_path"],
+            query=request.query_params.multi_items(),
+            prefer=prefer,
+        )
+
+        def work() -> Answer:
+            return read(api, asked)
+
+        async with self._gate.lane(endpoint):
+            return await api.answers.work_out(key, state, work, longest=LONGEST)
+
+
+async def not_modified(etag: bytes, send: Send) -> None:
+    headers = [(b"etag", etag), CACHE, VARY]
+    await send({"type": "http.response.start", "status": 304, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def send_kept(kept: Kept, send: Send, *, with_body: bool) -> None:
+    answer = kept.answer
+    assert answer is not None  # noqa: S101 (a refusal was raised)
+    headers = [
+        JSON,
+        (b"content-length", str(len(answer.body)).encode()),
+        (b"etag", kept.etag),
+        CACHE,
+        VARY,
+        *answer.headers,
+    ]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send(
+        {"type": "http.response.body", "body": answer.body if with_body else b""}
+    )
+
+
+def token_of(api: Api, dataset: Dataset, text: bytes | None) -> int:
+    """Read the generation that a client has seen; what we did not sign is ignored."""
+    if text is None:
+        return 0
+    return api.records.seal.read_number(dataset.name, text.decode("latin-1")) or 0
+
+
+def with_token(api: Api, dataset: Dataset, state: State) -> Mapping[str, str]:
+    """Return what lets a client read its own write anywhere."""
+    api.watch.note(dataset.name, state)
+    token = api.records.seal.write_number(dataset.name, state.generation)
+    return {TOKEN.decode(): token}

@@ -1,0 +1,82 @@
+"""Whether the process lives, and whether it should be asked."""
+
+import time
+from collections.abc import Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.entrypoints.api.datasets import json_response
+from penstock.entrypoints.api.endpoints import Endpoint, Lane
+from penstock.entrypoints.api.problems import TITLES, Problem
+from penstock.entrypoints.api.service import Api
+from penstock.errors import PenstockError
+
+NEVER = {"cache-control": "no-store"}
+
+
+async def health(api: Api, request: Request) -> Response:
+    """Touch nothing: a store that is away is no reason to end this process."""
+    del api, request
+    return json_response({"status": "alive"}, headers=NEVER)
+
+
+async def ready(api: Api, request: Request) -> Response:
+    """Tell by the last look at the database, which is never long ago."""
+    del request
+    degraded = []
+    if api.is_stopping:
+        degraded.append("stopping")
+    if not api.watch.is_fresh:
+        try:
+            await api.watch.look()
+        except PenstockError:
+            degraded.append("database")
+    status = 503 if degraded else 200
+    document = {
+        "status": "degraded" if degraded else "ready",
+        "degraded": degraded,
+        "at": int(time.time()),
+    }
+    headers = {**NEVER, **({"retry-after": "1"} if degraded else {})}
+    return json_response(document, status=status, headers=headers)
+
+
+async def explain(api: Api, request: Request) -> Response:
+    """Say what a type of problem means."""
+    del api
+    code = request.path_params["code"]
+    if code not in TITLES:
+        known = ", ".join(sorted(TITLES))
+        raise Problem("not-found", f"there is no such problem; there are: {known}")
+    status, title = TITLES[code]
+    return json_response({"code": code, "status": status, "title": title})
+
+
+def endpoints() -> Sequence[Endpoint]:
+    return [
+        Endpoint(
+            method="GET",
+            path="/api/health",
+            scope=None,
+            lane=Lane.HEALTH,
+            summary="Say whether the process lives",
+            handle=health,
+        ),
+        Endpoint(
+            method="GET",
+            path="/api/ready",
+            scope=None,
+            lane=Lane.HEALTH,
+            summary="Say whether the process should be asked",
+            handle=ready,
+        ),
+        Endpoint(
+            method="GET",
+            path="/api/problems/{code}",
+            scope=None,
+            lane=Lane.HEALTH,
+            summary="Explain a type of problem",
+            handle=explain,
+        ),
+    ]

@@ -1,0 +1,113 @@
+"""Errors as RFC 9457 has them: a stable type, a sentence, and every flaw's place."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from penstock.errors import (
+    BadRequest,
+    Flaw,
+    NoSuchRecord,
+    NotFound,
+    PenstockError,
+    StoreRefused,
+    StoreUnavailable,
+    VersionChanged,
+)
+
+MEDIA_TYPE = "application/problem+json"
+# where a client finds out what a type means
+TYPES = "/api/problems/"
+
+encode = msgspec.json.Encoder().encode
+
+
+class Problem(Exception):
+    """An answer that is not what was asked for."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str = "",
+        *,
+        flaws: Sequence[Flaw] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.status, self.title = TITLES[code]
+        self.detail = detail or self.title
+        self.flaws = flaws
+        self.headers = headers or {}
+
+    def response(self, *, trace_id: str, instance: str) -> Response:
+        document: dict[str, Any] = {
+            "type": f"{TYPES}{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "instance": instance,
+            "code": self.code,
+            "trace_id": trace_id,
+        }
+        if self.flaws:
+            document["errors"] = [
+                {
+                    "pointer": each.pointer,
+                    "code": str(each.code),
+                    "detail": each.detail,
+                }
+                for each in self.flaws
+            ]
+        return Response(
+            encode(document),
+            status_code=self.status,
+            media_type=MEDIA_TYPE,
+            headers={"cache-control": "no-store", **self.headers},
+        )
+
+
+# code -> status, title: every problem there is, as /api/problems tells them
+TITLES: Mapping[str, tuple[int, str]] = {
+    "bad-request": (400, "The request has flaws"),
+    "unauthenticated": (401, "A valid token is needed"),
+    "forbidden": (403, "The token does not allow this"),
+    "not-found": (404, "There is nothing here"),
+    "method-not-allowed": (405, "This cannot be done here"),
+    "not-acceptable": (406, "There is no such form of it"),
+    "conflict": (409, "It is in another state than was thought"),
+    "version-changed": (412, "It has changed since it was read"),
+    "too-large": (413, "The body is too large"),
+    "uri-too-long": (414, "The address is too long"),
+    "unsupported-media-type": (415, "The body is in a form that is not read here"),
+    "unprocessable": (422, "The body has flaws"),
+    "headers-too-large": (431, "The headers are too large"),
+    "rate-limited": (429, "This client has asked too often"),
+    "internal": (500, "Something went wrong here"),
+    "overloaded": (503, "Too much is asked at once"),
+    "unavailable": (503, "A store does not answer"),
+    "took-too-long": (504, "The answer took too long"),
+}
+
+
+def problem_of(error: PenstockError) -> Problem:
+    """Say what an error means to a client; never with a driver's text."""
+    match error:
+        case BadRequest():
+            in_body = all(each.pointer.startswith("/") for each in error.flaws)
+            code = "unprocessable" if in_body else "bad-request"
+            return Problem(code, str(error), flaws=error.flaws)
+        case NoSuchRecord() | NotFound():
+            return Problem("not-found", str(error))
+        case VersionChanged():
+            return Problem("version-changed", str(error))
+        case StoreRefused():
+            told = "the database refuses what it was given"
+            return Problem("unprocessable", told)
+        case StoreUnavailable():
+            told = "a store does not answer; ask again"
+            return Problem("unavailable", told, headers={"retry-after": "1"})
+        case _:
+            return Problem("internal", "see the log by the trace id")

@@ -1,0 +1,245 @@
+"""The records of a dataset: lists, single ones, and their changes."""
+
+from collections.abc import Sequence
+from functools import partial
+from urllib.parse import unquote_to_bytes, urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.domain.access import Scope
+from penstock.domain.dataset import Dataset
+from penstock.domain.editing import ANY, Precondition
+from penstock.domain.page import Key
+from penstock.domain.queries.parameters import Reading, read_fields
+from penstock.entrypoints.api.answers import Answer, Asked
+from penstock.entrypoints.api.bodies import read_json
+from penstock.entrypoints.api.dispatch import with_token
+from penstock.entrypoints.api.endpoints import Endpoint, Lane
+from penstock.entrypoints.api.service import Api
+from penstock.errors import BadRequest, Flaw
+from penstock.flow.serve_records import PageOfRecords
+from penstock.ports.serving import CountKind, Written
+
+encode = msgspec.json.Encoder().encode
+COUNTS = {f"count={each}": each for each in CountKind if each is not CountKind.CAPPED}
+
+
+def list_records(api: Api, asked: Asked) -> Answer:
+    dataset = api.dataset(asked.parts["dataset"])
+    wanted = preferred_count(asked.prefer)
+    page = api.records.page(dataset, asked.query, count=wanted or CountKind.NONE)
+    headers = [(b"link", link.encode()) for link in links(asked, page)]
+    if wanted is not None:
+        headers.append((b"preference-applied", f"count={wanted}".encode()))
+    return Answer(body=page_body(page), headers=headers)
+
+
+def page_body(page: PageOfRecords) -> bytes:
+    """Put rows together that are JSON already."""
+    about = {
+        "next": page.next,
+        "prev": page.prev,
+        "has_more": page.next is not None,
+        "limit": page.query.limit,
+    }
+    pieces = [
+        b'{"items":[',
+        b",".join(page.listing.rows),
+        b'],"page":',
+        encode(about),
+    ]
+    if page.count is not None:
+        count = {"value": page.count.value, "kind": page.count.kind}
+        pieces += [b',"count":', encode(count)]
+    return b"".join([*pieces, b"}"])
+
+
+def links(asked: Asked, page: PageOfRecords) -> Sequence[str]:
+    others = [(name, value) for name, value in asked.query if name != "cursor"]
+    ways = {"next": page.next, "prev": page.prev}
+    found = [
+        f'<{asked.path}?{urlencode([*others, ("cursor", cursor)])}>; rel="{way}"'
+        for way, cursor in ways.items()
+        if cursor is not None
+    ]
+    return [", ".join(found)] if found else []
+
+
+def preferred_count(prefer: str) -> CountKind | None:
+    for each in prefer.split(","):
+        if each.strip() in COUNTS:
+            return COUNTS[each.strip()]
+    return None
+
+
+def get_record(api: Api, asked: Asked) -> Answer:
+    dataset = api.dataset(asked.parts["dataset"])
+    key = key_of(api, dataset, asked.raw_path)
+    reading = Reading(dataset)
+    given = dict(asked.query)
+    for name in given.keys() - {"fields"}:
+        reading.flaw(name, "unknown-parameter", "is no parameter here; use fields")
+    fields = read_fields(reading, given.get("fields"))
+    reading.finish()
+    found = api.records.one(dataset, key, fields)
+    # a choice of fields is another form of the same version
+    form = "" if fields == dataset.fields else "." + ",".join(f.name for f in fields)
+    return Answer(body=found.body, etag=found.version + form)
+
+
+async def put_record(api: Api, request: Request) -> Response:
+    dataset, key = addressed(api, request)
+    document = await read_json(request)
+    terms = precondition(request)
+    work = partial(api.edits.put, dataset, key, document, terms)
+    written = await api.in_thread(work)
+    status = 201 if written.created else 200
+    return await changed(api, request, dataset, key, written, status=status)
+
+
+async def patch_record(api: Api, request: Request) -> Response:
+    dataset, key = addressed(api, request)
+    document = await read_json(request)
+    terms = precondition(request)
+    work = partial(api.edits.patch, dataset, key, document, terms)
+    written = await api.in_thread(work)
+    return await changed(api, request, dataset, key, written, status=200)
+
+
+async def delete_record(api: Api, request: Request) -> Response:
+    dataset, key = addressed(api, request)
+    work = partial(api.edits.delete, dataset, key, precondition(request))
+    written = await api.in_thread(work)
+    headers = with_token(api, dataset, written.state)
+    return Response(status_code=204, headers=dict(headers))
+
+
+async def upsert_records(api: Api, request: Request) -> Response:
+    dataset = api.dataset(request.path_params["dataset"])
+    documents = await read_json(request)
+    written = await api.in_thread(partial(api.edits.upsert, dataset, documents))
+    body = encode({"created": written.created, "updated": written.updated})
+    headers = with_token(api, dataset, written.state)
+    return Response(body, media_type="application/json", headers=dict(headers))
+
+
+async def changed(
+    api: Api,
+    request: Request,
+    dataset: Dataset,
+    key: Key,
+    written: Written,
+    *,
+    status: int,
+) -> Response:
+    """Answer with the record as it is stored now."""
+    found = await api.in_thread(partial(api.records.one, dataset, key, dataset.fields))
+    headers = {
+        "etag": f'"{found.version}"',
+        "location": request.url.path,
+        **with_token(api, dataset, written.state),
+    }
+    return Response(
+        found.body, status_code=status, media_type="application/json", headers=headers
+    )
+
+
+def addressed(api: Api, request: Request) -> tuple[Dataset, Key]:
+    if request.query_params:
+        name = next(iter(request.query_params))
+        told = "a change takes no parameters"
+        raise BadRequest(Flaw(pointer=f"?{name}", code="unknown", detail=told))
+    dataset = api.dataset(request.path_params["dataset"])
+    return dataset, key_of(api, dataset, request.scope["raw_path"])
+
+
+def key_of(api: Api, dataset: Dataset, raw_path: bytes) -> Key:
+    """Read the key from an address as it was sent: %2C is a comma inside of a part."""
+    raw = raw_path.partition(b"?")[0].split(b"/records/", 1)[1]
+    parts = raw.split(b",") if len(dataset.key) > 1 else [raw]
+    try:
+        texts = [unquote_to_bytes(part).decode() for part in parts]
+    except UnicodeDecodeError as error:
+        flaw = Flaw(pointer="{key}", code="key", detail="is not UTF-8")
+        raise BadRequest(flaw) from error
+    return api.edits.editor(dataset).read_key(texts)
+
+
+def precondition(request: Request) -> Precondition:
+    match = request.headers.get("if-match")
+    none_match = request.headers.get("if-none-match")
+    if none_match is not None and none_match.strip() != ANY:
+        told = 'takes only * with a change; send If-Match: "version" instead'
+        raise BadRequest(Flaw(pointer="#If-None-Match", code="value", detail=told))
+    return Precondition(
+        match=None if match is None else frozenset(versions(match)),
+        must_be_new=none_match is not None,
+    )
+
+
+def versions(header: str) -> Sequence[str]:
+    """Read strong versions; to change something, a weak one is not good enough."""
+    found = []
+    for each in header.split(","):
+        text = each.strip()
+        is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
+        if text == ANY or is_quoted:
+            found.append(text.strip('"').partition(".")[0])
+    return found
+
+
+def endpoints() -> Sequence[Endpoint]:
+    records = "/api/v1/datasets/{dataset}/records"
+    one = records + "/{key:path}"
+    return [
+        Endpoint(
+            method="GET",
+            path=records,
+            scope=Scope.READ,
+            lane=Lane.READS,
+            summary="List records",
+            read=list_records,
+        ),
+        Endpoint(
+            method="POST",
+            path=records,
+            scope=Scope.WRITE,
+            lane=Lane.WRITES,
+            summary="Create or replace up to 1,000 records, all or none",
+            handle=upsert_records,
+        ),
+        Endpoint(
+            method="GET",
+            path=one,
+            scope=Scope.READ,
+            lane=Lane.READS,
+            summary="Get a record",
+            read=get_record,
+        ),
+        Endpoint(
+            method="PUT",
+            path=one,
+            scope=Scope.WRITE,
+            lane=Lane.WRITES,
+            summary="Create or replace a record",
+            handle=put_record,
+        ),
+        Endpoint(
+            method="PATCH",
+            path=one,
+            scope=Scope.WRITE,
+            lane=Lane.WRITES,
+            summary="Change fields of a record",
+            handle=patch_record,
+        ),
+        Endpoint(
+            method="DELETE",
+            path=one,
+            scope=Scope.WRITE,
+            lane=Lane.WRITES,
+            summary="Delete a record",
+            handle=delete_record,
+        ),
+    ]

@@ -1,0 +1,41 @@
+"""Everything that an endpoint can use, built once for a process."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.domain.dataset import Dataset
+from penstock.entrypoints.api.answers import Answers
+from penstock.entrypoints.api.watch import Watch
+from penstock.flow.edit_records import EditRecords
+from penstock.flow.serve_records import ServeRecords
+from penstock.ports import Served
+from penstock.wiring import Penstock
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(kw_only=True)
+class Api:
+    penstock: Penstock
+    served: Served
+    records: ServeRecords
+    edits: EditRecords
+    answers: Answers
+    watch: Watch
+    executor: Executor
+    # whoever sends requests here should send them elsewhere
+    is_stopping: bool = False
+
+    def dataset(self, name: str) -> Dataset:
+        return self.records.dataset(name)
+
+    def stop(self) -> None:
+        self.is_stopping = True
+
+    async def in_thread(self, work: Callable[[], Outcome]) -> Outcome:
+        """Do what waits for a store without making others wait."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self.executor, work)
