@@ -127,6 +127,8 @@ class Dataset:
     transform: str | None = None
     priority: int = 0
     region: str | None = None
+    # how long the API may serve a kept answer
+    cache: timedelta = timedelta(seconds=60)
 
     @cached_property
     def columns(self) -> tuple[Field, ...]:

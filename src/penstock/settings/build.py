@@ -113,6 +113,7 @@ def built_dataset(
         transform=table.transform,
         priority=table.priority,
         region=table.region,
+        cache=table.cache,
     )
 
 

@@ -77,6 +77,7 @@ class AnyDatasetTable(Declared):
     transform: Text | None = None
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
     region: Text | None = None
+    cache: DurationOrNone = timedelta(seconds=60)
 
     def longest_text(self, name: str) -> int | None:
         """Return how much of a text field an index can hold, if there is one.

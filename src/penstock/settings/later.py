@@ -8,7 +8,5 @@ LATER = {
     "penstock.engine": "remove it (workers run locally)",
     "penstock.broker": "remove it (workers claim from the database)",
     "schedules": "remove it (start imports with cron and 'penstock run')",
-    "auth": "remove it (there is no HTTP API yet)",
-    "datasets.*.cache": "remove it (there is no HTTP API yet)",
     "datasets.*.archive": "remove it (no row is archived)",
 }

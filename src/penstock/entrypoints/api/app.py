@@ -19,6 +19,7 @@ from penstock.entrypoints.api.watch import Watch
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.serve_records import ServeRecords
 from penstock.ports import Served
+from penstock.ports.answers import SharedAnswers
 from penstock.wiring import Penstock
 
 
@@ -27,15 +28,22 @@ def all_endpoints() -> Sequence[Endpoint]:
     return [*records.endpoints(), *datasets.endpoints(), *health.endpoints()]
 
 
-def build(penstock: Penstock, served: Served, *, threads: int) -> ASGIApp:
+def build(
+    penstock: Penstock,
+    served: Served,
+    *,
+    threads: int,
+    shared: SharedAnswers | None = None,
+) -> ASGIApp:
     executor = ThreadPoolExecutor(threads, thread_name_prefix="api")
+    answers = Answers(executor=executor, shared=shared)
     api = Api(
         penstock=penstock,
         served=served,
         records=ServeRecords(penstock.settings.datasets, served.reads),
         edits=EditRecords(served.edits, penstock.stores.records),
-        answers=Answers(executor),
-        watch=Watch(served.reads, executor),
+        answers=answers,
+        watch=Watch(served.reads, executor, on_new=answers.warm),
         executor=executor,
     )
     gate = Gate()

@@ -7,10 +7,9 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.domain.dataset import Dataset
 from penstock.entrypoints.api.answers import (
-    LONGEST,
-    Answer,
     Asked,
     Kept,
+    Question,
     etag_of,
     is_known,
 )
@@ -64,12 +63,14 @@ class Dispatch:
             dataset.name, at_least=token_of(api, dataset, headers.get(TOKEN))
         )
         wanted = headers.get(b"if-none-match")
-        if wanted is not None and is_known(etag_of(key, state), wanted):
-            await not_modified(etag_of(key, state), send)
+        if wanted is not None and (etag := etag_of(key, state)) in wanted:
+            await not_modified(etag, send)
             return
         kept = api.answers.find(key, state)
         if kept is None:
-            kept = await self._work_out(endpoint, scope, key, state, prefer.decode())
+            question = self._question(endpoint, scope, dataset, key)
+            async with self._gate.lane(endpoint):
+                kept = await api.answers.work_out(question, state)
         if kept.refusal is not None:
             raise kept.refusal
         if wanted is not None and is_known(kept.etag, wanted):
@@ -77,9 +78,9 @@ class Dispatch:
             return
         await send_kept(kept, send, with_body=scope["method"] != "HEAD")
 
-    async def _work_out(
-        self, endpoint: Endpoint, scope: Scope, key: bytes, state: State, prefer: str
-    ) -> Kept:
+    def _question(
+        self, endpoint: Endpoint, scope: Scope, dataset: Dataset, key: bytes
+    ) -> Question:
         api, read = self._api, endpoint.read
         assert read is not None  # noqa: S101 (see the caller)
         request = Request(scope)
@@ -88,14 +89,15 @@ class Dispatch:
             parts=scope["path_params"],
             raw_path=scope["raw_path"],
             query=request.query_params.multi_items(),
-            prefer=prefer,
+            prefer=request.headers.get("prefer", ""),
         )
-
-        def work() -> Answer:
-            return read(api, asked)
-
-        async with self._gate.lane(endpoint):
-            return await api.answers.work_out(key, state, work, longest=LONGEST)
+        return Question(
+            key=key,
+            dataset=dataset.name,
+            edition=api.edition(dataset),
+            read=lambda: read(api, asked),
+            longest=dataset.cache.total_seconds(),
+        )
 
 
 async def not_modified(etag: bytes, send: Send) -> None:

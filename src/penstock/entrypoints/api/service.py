@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TypeVar
 
+from penstock import __version__
 from penstock.domain.dataset import Dataset
 from penstock.entrypoints.api.answers import Answers
 from penstock.entrypoints.api.watch import Watch
@@ -28,9 +30,20 @@ class Api:
     executor: Executor
     # whoever sends requests here should send them elsewhere
     is_stopping: bool = False
+    _editions: dict[str, str] = field(default_factory=dict)
 
     def dataset(self, name: str) -> Dataset:
         return self.records.dataset(name)
+
+    def edition(self, dataset: Dataset) -> str:
+        """Tell apart what another declaration of a dataset would answer."""
+        known = self._editions.get(dataset.name)
+        if known is None:
+            fields = [(each.name, str(each.type)) for each in dataset.fields]
+            told = repr([__version__, fields, dataset.key, dataset.filter])
+            known = blake2b(told.encode(), digest_size=8).hexdigest()
+            self._editions[dataset.name] = known
+        return known
 
     def stop(self) -> None:
         self.is_stopping = True

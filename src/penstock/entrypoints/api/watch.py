@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from typing import TypeAlias
 
 from penstock.errors import PenstockError
 from penstock.ports import Reads
@@ -14,10 +16,16 @@ EVERY = 1.0
 UNKNOWN = State(generation=-1, change_seq=-1)
 
 
+OnNew: TypeAlias = Callable[[str, State], Coroutine[None, None, None]]
+
+
 class Watch:
-    def __init__(self, reads: Reads, executor: Executor) -> None:
+    def __init__(self, reads: Reads, executor: Executor, *, on_new: OnNew) -> None:
         self._reads = reads
         self._executor = executor
+        # is told of each dataset whose generation has risen
+        self._on_new = on_new
+        self._told: set[asyncio.Task[None]] = set()
         self._states: dict[str, State] = {}
         self._looked_at = -1e9
         self._look: asyncio.Task[None] | None = None
@@ -69,11 +77,20 @@ class Watch:
         loop = asyncio.get_running_loop()
         asked_at = time.monotonic()
         found = await loop.run_in_executor(self._executor, self._reads.states)
+        before = self._states
         self._states = {
-            name: max(state, self._states.get(name, UNKNOWN), key=by_generation)
+            name: max(state, before.get(name, UNKNOWN), key=by_generation)
             for name, state in found.items()
         }
         self._looked_at = asked_at
+        for name, state in self._states.items():
+            if state.generation > before.get(name, state).generation:
+                self._tell(name, state)
+
+    def _tell(self, name: str, state: State) -> None:
+        task = asyncio.ensure_future(self._on_new(name, state))
+        self._told.add(task)
+        task.add_done_callback(self._told.discard)
 
     async def _go_on(self) -> None:
         while True:

@@ -10,7 +10,7 @@ import uvicorn
 from penstock.entrypoints.api.app import build
 from penstock.entrypoints.cli.shared import DEFAULT_CONFIG, Config, session
 from penstock.errors import Misconfigured
-from penstock.wiring import logging_emit, served
+from penstock.wiring import logging_emit, served, shared_answers
 
 
 def serve(
@@ -33,13 +33,14 @@ def serve(
             threads=threads,
         ) as penstock,
         served(penstock.settings, threads=threads) as clients,
+        shared_answers(penstock.settings) as shared,
     ):
         if getattr(penstock.settings, "auth", None) is None and not is_loopback(host):
             raise Misconfigured(
                 f"--host {host}: without [auth] only this machine may ask; "
                 "declare [auth] in penstock.toml, or listen at 127.0.0.1"
             )
-        app = build(penstock, clients, threads=threads)
+        app = build(penstock, clients, threads=threads, shared=shared)
         uvicorn.run(
             app,
             host=host,

@@ -1,0 +1,291 @@
+"""Answers are worked out once, kept no longer than was said, and never mixed."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from penstock.domain.freshness import is_due_early, lifetime
+from penstock.entrypoints.api.answers import (
+    LONGEST_HERE,
+    LONGEST_NOTHING,
+    Answer,
+    Answers,
+    Question,
+    is_known,
+)
+from penstock.errors import NoSuchRecord, StoreUnavailable
+from penstock.ports.answers import SharedAnswers
+from penstock.ports.serving import State
+
+NOW = State(generation=1, change_seq=5)
+NEXT = State(generation=2, change_seq=9)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Memory(SharedAnswers):
+    """A shared store in this process."""
+
+    def __init__(self, *, left: float = 60.0) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.seconds: list[float] = []
+        self._left = left
+
+    def find(self, name: str) -> tuple[bytes, float] | None:
+        return (self.kept[name], self._left) if name in self.kept else None
+
+    def keep(self, name: str, value: bytes, *, seconds: float) -> None:
+        self.kept[name] = value
+        self.seconds.append(seconds)
+
+
+class Reader:
+    """Counts how often it is asked."""
+
+    def __init__(self, body: bytes = b"[]") -> None:
+        self.asked = 0
+        self.body = body
+
+    def __call__(self) -> Answer:
+        self.asked += 1
+        return Answer(body=self.body, headers=[(b"link", b"<x>")])
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def executor():
+    with ThreadPoolExecutor(4) as executor:
+        yield executor
+
+
+@pytest.fixture
+def answers(executor, clock) -> Answers:
+    # nobody is lucky: no spread, nothing early
+    return Answers(executor=executor, clock=clock, roll=lambda: 0.999999)
+
+
+def question(
+    read: Callable[[], Answer], *, key: bytes = b"/a", longest: float = 60.0
+) -> Question:
+    return Question(key=key, dataset="poi", edition="e1", read=read, longest=longest)
+
+
+def ask(answers: Answers, asked: Question, state: State = NOW) -> Any:
+    """Ask as a request does: first what is kept."""
+
+    async def go() -> Any:
+        return answers.find(asked.key, state) or await answers.work_out(asked, state)
+
+    return asyncio.run(go())
+
+
+def test_an_answer_is_read_once_and_kept(answers):
+    read = Reader()
+
+    first, again = ask(answers, question(read)), ask(answers, question(read))
+
+    assert read.asked == 1
+    assert first.answer == again.answer
+    assert answers.tally.hits == answers.tally.misses == 1
+
+
+@pytest.mark.parametrize(("longest", "kept"), [(60.0, LONGEST_HERE), (2.0, 2.0)])
+def test_it_is_kept_no_longer_than_was_said(answers, clock, longest, kept):
+    read = Reader()
+    ask(answers, question(read, longest=longest))
+
+    clock.now += kept * 0.84
+    ask(answers, question(read, longest=longest))
+    assert read.asked == 1
+
+    clock.now += kept * 0.16
+    ask(answers, question(read, longest=longest))
+    assert read.asked == 2
+
+
+def test_a_new_generation_leaves_it_behind(answers):
+    read = Reader()
+    ask(answers, question(read))
+
+    ask(answers, question(read), NEXT)
+
+    assert read.asked == 2
+
+
+def test_many_who_ask_at_once_wait_for_one(answers):
+    gate = threading.Event()
+    asked = []
+
+    def read() -> Answer:
+        asked.append(1)
+        assert gate.wait(10)
+        return Answer(body=b"x")
+
+    async def go() -> list[Any]:
+        waiting = [
+            asyncio.ensure_future(answers.work_out(question(read), NOW))
+            for _ in range(20)
+        ]
+        await asyncio.sleep(0.05)
+        # one of them leaves, and takes nothing away
+        waiting[0].cancel()
+        gate.set()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    found = asyncio.run(go())
+
+    assert len(asked) == 1
+    assert [each.answer.body for each in found[1:]] == [b"x"] * 19
+    assert answers.tally.joined == 19
+
+
+def test_a_failure_reaches_all_and_is_not_kept(answers):
+    def read() -> Answer:
+        raise StoreUnavailable("away")
+
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            ask(answers, question(read))
+
+    assert answers.tally.misses == 2
+
+
+def test_what_is_not_there_is_known_for_a_moment(answers, clock):
+    asked = []
+
+    def read() -> Answer:
+        asked.append(1)
+        raise NoSuchRecord("none")
+
+    assert ask(answers, question(read)).refusal is not None
+    assert ask(answers, question(read)).refusal is not None
+    assert len(asked) == 1
+    clock.now += LONGEST_NOTHING
+    ask(answers, question(read))
+    assert len(asked) == 2
+
+
+def test_the_oldest_are_let_go_where_room_ends(executor, clock):
+    answers = Answers(
+        executor=executor, clock=clock, roll=lambda: 0.999999, most_bytes=5_000
+    )
+    for number in range(10):
+        ask(answers, question(Reader(b"x" * 500), key=b"%d" % number))
+
+    assert answers.bytes_kept <= 5_000
+    assert answers.tally.dropped == 7
+    assert answers.find(b"9", NOW) is not None
+    assert answers.find(b"0", NOW) is None
+
+
+def test_processes_share_what_one_has_worked_out(executor, clock):
+    memory, read = Memory(), Reader(b"[1]")
+    one, other = (
+        Answers(executor=executor, clock=clock, roll=lambda: 0.999999, shared=memory)
+        for _ in range(2)
+    )
+
+    first = ask(one, question(read))
+    found = ask(other, question(read))
+
+    assert read.asked == 1
+    assert found.answer.body == b"[1]"
+    assert [*found.answer.headers] == [(b"link", b"<x>")]
+    assert found.etag == first.etag
+    assert memory.seconds == [pytest.approx(60 * 0.85, abs=0.01)]
+
+
+def test_what_is_shared_is_not_kept_beyond_its_end(executor, clock):
+    memory, read = Memory(left=1.5), Reader()
+    one, other = (
+        Answers(executor=executor, clock=clock, roll=lambda: 0.999999, shared=memory)
+        for _ in range(2)
+    )
+    ask(one, question(read))
+    ask(other, question(read))
+    memory.kept.clear()
+
+    clock.now += 1.5
+    ask(other, question(read))
+
+    assert read.asked == 2
+
+
+def test_nothing_is_shared_across_generations_or_editions(executor, clock):
+    memory, read = Memory(), Reader()
+    answers = Answers(executor=executor, clock=clock, shared=memory)
+    ask(answers, question(read), NOW)
+    ask(answers, question(read), NEXT)
+    other = Question(key=b"/a", dataset="poi", edition="e2", read=read, longest=60.0)
+    asyncio.run(answers.work_out(other, NEXT))
+
+    assert read.asked == 3
+    assert len(memory.kept) == 3
+
+
+def test_new_data_warms_what_was_asked_for(answers):
+    popular, rare = Reader(), Reader()
+    ask(answers, question(popular, key=b"popular"))
+    ask(answers, question(popular, key=b"popular"))
+    ask(answers, question(rare, key=b"rare"))
+
+    asyncio.run(answers.warm("poi", NEXT))
+
+    assert (popular.asked, rare.asked) == (2, 1)
+    assert answers.find(b"popular", NEXT) is not None
+    assert answers.tally.warmed == 1
+
+
+def test_one_goes_ahead_before_an_answer_ends(executor, clock):
+    answers = Answers(executor=executor, clock=clock, roll=lambda: 1e-12)
+    read = Reader()
+
+    async def go() -> None:
+        kept = await answers.work_out(question(read), NOW)
+        kept.cost = 0.5
+        clock.now = kept.expires - 1.0
+        assert answers.find(b"/a", NOW) is kept
+        await asyncio.sleep(0.05)
+        assert answers.find(b"/a", NOW) is not kept
+
+    asyncio.run(go())
+    assert read.asked == 2
+
+
+def test_the_spread_only_shortens():
+    assert lifetime(10, 0) == 10
+    assert lifetime(10, 1) == pytest.approx(8.5)
+
+
+def test_an_early_refresh_is_the_likelier_the_nearer_the_end():
+    assert not is_due_early(left=9, cost=0.01, roll=0.5)
+    assert is_due_early(left=0.001, cost=0.01, roll=0.5)
+
+
+@pytest.mark.parametrize(
+    ("etag", "header", "known"),
+    [
+        (b'W/"a"', b'W/"a"', True),
+        (b'W/"a"', b'"a"', True),
+        (b'"a"', b'W/"a", "b"', True),
+        (b'"a"', b'"b"', False),
+        (b'"a"', b"*", True),
+        (b'"a"', None, False),
+    ],
+)
+def test_a_client_is_told_only_what_it_has_not(etag, header, known):
+    assert is_known(etag, header) is known
