@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.services.private import PrivatePostgres, PrivateRedis
+from tests.services.private import PrivatePostgres, PrivateRedis, PrivateStandby
 from tests.services.shared import AskedServers, OwnedServers, Servers
 
 pytest.register_assert_rewrite("tests.contracts", "tests.builders")
@@ -26,6 +26,7 @@ DESK = "penstock_servers"
 
 StartPostgres = Callable[..., PrivatePostgres]
 StartRedis = Callable[[], PrivateRedis]
+StartStandby = Callable[..., PrivateStandby]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -99,6 +100,17 @@ def own_postgres() -> Iterator[StartPostgres]:
 
         def start(*, fsync: bool = False, **settings: str) -> PrivatePostgres:
             return running.enter_context(PrivatePostgres(fsync=fsync, **settings))
+
+        yield start
+
+
+@pytest.fixture
+def own_standby() -> Iterator[StartStandby]:
+    """Start replicas of a server of the test's own."""
+    with ExitStack() as running:
+
+        def start(primary: PrivatePostgres, **settings: str) -> PrivateStandby:
+            return running.enter_context(PrivateStandby(primary, **settings))
 
         yield start
 

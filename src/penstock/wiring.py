@@ -24,6 +24,7 @@ from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.database import Database
 from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.adapters.telemetry.log import log_events
+from penstock.domain.access import SharedSecret
 from penstock.domain.budget import Budget, without_limit
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import WorkerId
@@ -31,6 +32,7 @@ from penstock.domain.source import CsvSource
 from penstock.errors import Misconfigured
 from penstock.flow.audit import Audit
 from penstock.flow.claims import Claims, Worker
+from penstock.flow.duplicates import FindDuplicates
 from penstock.flow.finish import Finish
 from penstock.flow.import_shard import ImportShard, Patience
 from penstock.flow.plan import DryRun, Plan
@@ -39,6 +41,8 @@ from penstock.flow.sample import Sample
 from penstock.flow.sweep import Sweep
 from penstock.flow.work import Desk, Terms, Work
 from penstock.ports import Declarations, Emit, Facts, Halt, Host, Served, Source, Stores
+from penstock.ports.access import Signer, Verifier
+from penstock.ports.answers import SharedAnswers
 from penstock.settings import Settings, fingerprint
 
 # SQLite's own name for a database without a file
@@ -103,6 +107,10 @@ class Penstock:
     @cached_property
     def replay(self) -> ReplayQuarantine:
         return ReplayQuarantine(records=self.stores.records)
+
+    @cached_property
+    def duplicates(self) -> FindDuplicates:
+        return FindDuplicates(imports=self.stores.imports, records=self.stores.records)
 
     def declaration(self, dataset: Dataset) -> str:
         """Return the digest by which an unfinished import is recognised."""
@@ -259,18 +267,54 @@ def served(settings: Settings, *, threads: int) -> Iterator[Served]:
             stack.callback(file.close)
             yield served_by(file)
             return
-        from penstock.adapters.postgres.database import Database as Postgres
+        yield postgres_served(settings, stack, threads=threads)
 
-        database = Postgres(
-            settings.postgres_url or "",
-            place=settings.place,
+
+def postgres_served(settings: Settings, stack: ExitStack, *, threads: int) -> Served:
+    from penstock.adapters.postgres.connections import (
+        FOR_CLIENTS,
+        FOR_CLIENTS_OF_A_REPLICA,
+        Manner,
+    )
+    from penstock.adapters.postgres.database import Database
+    from penstock.adapters.postgres.replicas import Replica, Replicated
+
+    def opened(url: str, place: str, manner: Manner) -> Database:
+        database = Database(
+            url,
+            place=place,
             schema=settings.schema,
             limit=LONGEST_ANSWER,
             most_connections=threads,
-            planner={},
+            manner=manner,
         )
         stack.callback(database.close)
-        yield served_by(database)
+        return database
+
+    primary = opened(settings.postgres_url or "", settings.place, FOR_CLIENTS)
+    if not settings.replicas:
+        return served_by(primary)
+    replicas = [
+        Replica(opened(url, f"penstock.replicas[{at}]", FOR_CLIENTS_OF_A_REPLICA))
+        for at, url in enumerate(settings.replicas)
+    ]
+    database = Replicated(primary, replicas)
+    return served_by(database, primary=primary, on_news=database.rise)
+
+
+@contextmanager
+def shared_answers(settings: Settings) -> Iterator[SharedAnswers | None]:
+    """Open what the processes of the API share, if the settings name a Redis."""
+    if settings.redis is None:
+        yield None
+        return
+    from penstock.adapters.redis.answers import RedisAnswers, connect_for_answers
+
+    client = connect_for_answers(settings.redis)
+    try:
+        yield RedisAnswers(client, namespace=settings.schema)
+    finally:
+        client.close()
 
 
 def redis_limiter(settings: Settings, stack: ExitStack) -> Limiter | None:
@@ -304,6 +348,35 @@ def facts(settings: Settings, stack: ExitStack) -> Iterator[Facts]:
         from penstock.adapters.redis.facts import RedisFacts
 
         yield RedisFacts(settings.redis)
+
+
+def verifier_of(settings: Settings) -> Verifier | None:
+    """Return what says whose a token is; None where everybody here may ask."""
+    if settings.auth is None:
+        return None
+    from penstock.adapters.jwt import verifier
+
+    return verifier.verifier_of(settings.auth)
+
+
+def signer_of(settings: Settings) -> Signer:
+    """Return what signs tokens, if that is ours to do."""
+    auth = settings.auth
+    if auth is None:
+        raise Misconfigured(
+            f"{settings.path}: there is no [auth], so the API serves this machine "
+            "only, and asks nobody for a token; to sign tokens, declare [auth] with "
+            'issuer, audience and secret = "${PENSTOCK_JWT_SECRET}"'
+        )
+    if not isinstance(auth.keys, SharedSecret):
+        raise Misconfigured(
+            f"{settings.path}: auth.jwks: only the issuer can sign; ask "
+            f"{auth.issuer!r} for a token with audience {auth.audience!r} and the "
+            "scopes that you need (read, write, operate)"
+        )
+    from penstock.adapters.jwt.signer import JwtSigner
+
+    return JwtSigner(auth, auth.keys)
 
 
 def logging_emit(settings: Settings, *, as_json: bool, verbose: bool) -> Emit:

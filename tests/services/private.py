@@ -211,6 +211,24 @@ class PrivatePostgres(PrivateServer):
         return ["setpriv", *identity, *command]
 
 
+class PrivateStandby(PrivatePostgres):
+    """A replica that follows another private server."""
+
+    def __init__(self, primary: PrivatePostgres, **settings: str) -> None:
+        super().__init__(**settings)
+        self._primary = primary
+
+    @override
+    def _create_cluster(self) -> None:
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, "postgres", "postgres")
+        copy = ("--pgdata", self._data, "--write-recovery-conf", "--no-sync")
+        source = ("--dbname", self._primary.url, "--checkpoint=fast")
+        self._keep(self._unprivileged("pg_basebackup", *copy, *source))
+        if self._wait_until_gone() != 0:
+            raise ServerFailed(self._log.read_text("utf-8", "replace")[-2000:])
+
+
 class PrivateRedis(PrivateServer):
     """It keeps everything in memory only: whoever kills it loses all."""
 

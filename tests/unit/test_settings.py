@@ -325,7 +325,6 @@ BAD_KEYS = {
         "datasets.r.source.file: unknown key; did you mean 'files'?",
     ),
     "schedules": ("[schedules.x]", "schedules: not supported in this version"),
-    "auth": ("[auth]", "auth: not supported in this version"),
 }
 
 
@@ -341,7 +340,15 @@ BAD_PENSTOCK = {
     "folder": ("database = 'sqlite:///data/'", "database: names a folder"),
     "no text": ("database = 5", "database: must be text in quotes, such as 'sqlite"),
     "no redis text": ("redis = 6379", "redis: must be text in quotes, such as 'redis"),
-    "replicas": ("replicas = []", "penstock.replicas: not supported in this version"),
+    "replicas of a file": (
+        "replicas = ['postgresql://u@h/d']",
+        "penstock.replicas: SQLite has no replicas; remove it, or name a PostgreSQL",
+    ),
+    "a replica that is none": (
+        "replicas = ['redis://h']",
+        "penstock.replicas[0]: must be the address of a replica, such as 'postgresql",
+    ),
+    "engine": ("engine = 'local'", "penstock.engine: not supported in this version"),
     "schema of a file": (
         "schema = 'tenant'",
         "penstock.schema: SQLite has no schemas; remove it, or name a PostgreSQL",
@@ -526,6 +533,14 @@ def test_redis_stands_beside_any_database(read, database, url):
     settings = read(in_penstock(f"database = '{database}'", f"redis = '{url}'"))
 
     assert settings.redis == url
+
+
+def test_replicas_stand_beside_a_server_and_their_passwords_are_hidden(read):
+    url = "postgresql://u:hidden-word@replica/d"
+    settings = read(in_penstock(ON_POSTGRES, f"replicas = ['{url}']"))
+
+    assert settings.replicas == (url,)
+    assert "hidden-word" not in settings.redact(f"cannot reach {url}")
 
 
 @pytest.mark.parametrize("name", ["public", "tenant_7", "penstock_test"])

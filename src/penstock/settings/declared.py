@@ -22,7 +22,13 @@ from penstock.domain.budget import MOST_AHEAD, Limit
 from penstock.domain.source import Path, path_of
 from penstock.settings import units
 from penstock.settings.problems import Problem, Refused, Unfit
-from penstock.settings.servers import SQLITE, as_database, as_redis, as_schema
+from penstock.settings.servers import (
+    SQLITE,
+    as_database,
+    as_redis,
+    as_replica,
+    as_schema,
+)
 
 LARGEST_INT = 2**63 - 1
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
@@ -155,6 +161,9 @@ Parameter: TypeAlias = Annotated[str, PlainValidator(as_parameter)]
 
 class PenstockTable(Declared):
     database: Annotated[str, PlainValidator(as_database)] = SQLITE
+    replicas: list[Annotated[str, PlainValidator(as_replica)]] = Field(
+        default_factory=list, max_length=16
+    )
     redis: Annotated[str, PlainValidator(as_redis)] | None = None
     # pydantic has a schema of its own
     schema_name: Annotated[Name, AfterValidator(as_schema)] = Field(
@@ -174,6 +183,9 @@ class PenstockTable(Declared):
         if is_sqlite and "schema_name" in self.model_fields_set:
             told = "SQLite has no schemas; remove it, or name a PostgreSQL database"
             yield ("schema",), told
+        if is_sqlite and self.replicas:
+            told = "SQLite has no replicas; remove it, or name a PostgreSQL database"
+            yield ("replicas",), told
 
 
 class BudgetTable(Declared):

@@ -4,7 +4,6 @@ Delete a line here when the key gets its place in the declared models.
 """
 
 LATER = {
-    "penstock.replicas": "remove it (everything is read from the database itself)",
     "penstock.engine": "remove it (workers run locally)",
     "penstock.broker": "remove it (workers claim from the database)",
     "schedules": "remove it (start imports with cron and 'penstock run')",

@@ -19,6 +19,7 @@ from penstock.settings.declared import (
     as_budget_name,
     as_own_name,
 )
+from penstock.settings.declared_auth import AccessTable, auth_secrets, built_trust
 from penstock.settings.declared_dataset import (
     AnyDatasetTable,
     CsvDatasetTable,
@@ -47,7 +48,7 @@ KEPT_ADDRESS = (
     "holds a secret, and the provider's next links, which repeat it, are kept in the "
     "ledger; send it in headers or in query"
 )
-SECTIONS = ("penstock", "budgets", "datasets")
+SECTIONS = ("penstock", "budgets", "datasets", "auth")
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Settings:
@@ -66,7 +67,10 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
             secrets.setdefault(value, f"${{{spelled}}}")
     problems = [*reading.problems(), *secret_addresses(declaration, secrets)]
     # added after the rule above: no request carries them
-    for at, value in server_passwords(tables.get("penstock")):
+    for at, value in (
+        *server_passwords(tables.get("penstock")),
+        *auth_secrets(tables.get("auth")),
+    ):
         secrets.setdefault(value, f"${{{spell(at)}}}")
     if problems:
         told = (f"{path}: {spell(at)}: {sentence}" for at, sentence in problems)
@@ -76,6 +80,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     return Settings(
         path=path,
         database=penstock.database,
+        replicas=tuple(penstock.replicas),
         redis=penstock.redis,
         schema=penstock.schema_name,
         lease=penstock.lease,
@@ -95,6 +100,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
             )
             for name, table in declaration.datasets.items()
         },
+        auth=None if declaration.auth is None else built_trust(declaration.auth),
         secrets=secrets,
     )
 
@@ -162,6 +168,7 @@ class Declaration:
     penstock: PenstockTable
     budgets: Mapping[str, BudgetTable]
     datasets: Mapping[str, AnyDatasetTable]
+    auth: AccessTable | None
 
 
 @dataclass(slots=True)
@@ -185,6 +192,9 @@ class Reading:
         penstock = self.table(PenstockTable, tree.get("penstock", {}), ("penstock",))
         budgets = self.budgets(tree)
         datasets = self.datasets(tree)
+        auth = (
+            self.table(AccessTable, tree["auth"], ("auth",)) if "auth" in tree else None
+        )
         around = Surroundings(
             penstock=penstock,
             budgets=frozenset(names_in(tree.get("budgets"))),
@@ -196,7 +206,10 @@ class Reading:
         self.found.extend(circles(datasets))
         self.found.extend(mismatches(datasets))
         return Declaration(
-            penstock=penstock or PenstockTable(), budgets=budgets, datasets=datasets
+            penstock=penstock or PenstockTable(),
+            budgets=budgets,
+            datasets=datasets,
+            auth=auth,
         )
 
     def budgets(self, tree: Tree) -> dict[str, BudgetTable]:

@@ -42,6 +42,13 @@ def as_database(value: object) -> str:
     return value
 
 
+def as_replica(value: object) -> str:
+    if not isinstance(value, str) or not is_postgres(value):
+        raise Unfit(f"must be the address of a replica, such as '{POSTGRES}'")
+    check_postgres(read_address(value, such_as=POSTGRES))
+    return value
+
+
 def is_postgres(database: str) -> bool:
     return scheme_of(database) in POSTGRES_SCHEMES
 
@@ -172,8 +179,15 @@ def shown_address(url: str) -> str:
 
 def server_passwords(penstock: object) -> Iterator[tuple[KeyPath, str]]:
     """Yield the passwords in a table as written, whether it could be read or not."""
-    for key in ("database", "redis"):
-        url = penstock.get(key) if isinstance(penstock, dict) else None
+    if not isinstance(penstock, dict):
+        return
+    replicas = penstock.get("replicas")
+    named: list[tuple[KeyPath, object]] = [
+        (("penstock", key), penstock.get(key)) for key in ("database", "redis")
+    ]
+    if isinstance(replicas, list):
+        named += [(("penstock", "replicas", n), url) for n, url in enumerate(replicas)]
+    for at, url in named:
         if isinstance(url, str):
             for password in passwords_in(url):
-                yield ("penstock", key), password
+                yield at, password

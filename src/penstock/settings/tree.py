@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from penstock.domain.access import Trust
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
 from penstock.errors import NotFound
@@ -20,6 +21,8 @@ class Settings:
     path: Path
     # where ledger and records live; it may hold a password: show `place` instead
     database: str = SQLITE
+    # servers that the API reads from; they may hold passwords, too
+    replicas: tuple[str, ...] = ()
     # where budgets are kept; none: in the database
     redis: str | None = None
     # the PostgreSQL schema of all our tables
@@ -34,6 +37,8 @@ class Settings:
     attempts: int = 8
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     datasets: Mapping[str, Dataset] = field(default_factory=dict)
+    # whose tokens the API believes; none: it serves this machine only
+    auth: Trust | None = None
     # secret value -> "${NAME}"
     secrets: Mapping[str, str] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
 
@@ -22,23 +23,39 @@ Connection: TypeAlias = psycopg.Connection[DictRow]
 
 # a server that does not answer a connection attempt for so long, in seconds, is away
 CONNECT_TIMEOUT = 5
+# where another server can be asked instead; libpq takes no less
+SHORT_CONNECT_TIMEOUT = 2
 # how long an idle connection is kept beyond the first, in seconds
 MAX_IDLE = 60.0
 # what the network may take beyond what the server may, in seconds
 GRACE = 2.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How a server is asked."""
+
+    # what its planner is told
+    planner: Mapping[str, str] = field(default_factory=dict)
+    # whoever has another server to ask does not wait for this one to come back
+    insists: bool = True
+
+
 # rows are found by key: a plan for an empty table must hold for a full one, and a page
 # must not read the whole of a young table because it is small yet
-FOR_PAGES = {
-    "plan_cache_mode": "force_custom_plan",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-}
+FOR_PAGES = Manner(
+    planner={
+        "plan_cache_mode": "force_custom_plan",
+        "enable_hashjoin": "off",
+        "enable_mergejoin": "off",
+    }
+)
+FOR_CLIENTS = Manner()
+FOR_CLIENTS_OF_A_REPLICA = Manner(insists=False)
 
 
 def parameters(
-    url: str, *, schema: str, limit: timedelta, planner: Mapping[str, str] = FOR_PAGES
+    url: str, *, schema: str, limit: timedelta, manner: Manner = FOR_PAGES
 ) -> dict[str, Any]:
     """Return how every connection is opened.
 
@@ -60,10 +77,10 @@ def parameters(
         "timezone": "UTC",
         # each statement sees what was committed before it, whatever the server prefers
         "default_transaction_isolation": r"read\ committed",
-        **planner,
+        **manner.planner,
     }
     return {
-        "connect_timeout": CONNECT_TIMEOUT,
+        "connect_timeout": CONNECT_TIMEOUT if manner.insists else SHORT_CONNECT_TIMEOUT,
         "keepalives_idle": 10,
         "keepalives_interval": 5,
         "keepalives_count": 3,

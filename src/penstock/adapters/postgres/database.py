@@ -18,6 +18,7 @@ from penstock.adapters.postgres.connections import (
     FOR_PAGES,
     Connection,
     Connections,
+    Manner,
     parameters,
 )
 from penstock.adapters.postgres.refusals import explained, refusal, unavailable
@@ -147,15 +148,16 @@ class Database(sql.Database):
         limit: timedelta = timedelta(seconds=10),
         most_connections: int = 8,
         clock: str | None = None,
-        planner: Mapping[str, str] = FOR_PAGES,
+        manner: Manner = FOR_PAGES,
     ) -> None:
         self.place = place
         self.schema = schema
         self._limit = limit.total_seconds()
+        self._patience = self._limit if manner.insists else 0.0
         self._has_answered = False
         self._has_written = False
         self.connections = Connections(
-            parameters(url, schema=schema, limit=limit, planner=planner),
+            parameters(url, schema=schema, limit=limit, manner=manner),
             most=most_connections,
             limit=limit,
         )
@@ -237,7 +239,7 @@ class Database(sql.Database):
 
     def _insist(self, once: Callable[[], Outcome]) -> Outcome:  # noqa: C901 (a line a kind)
         """Do something until it is done, refused for good, or out of time."""
-        deadline = time.monotonic() + self._limit
+        deadline = time.monotonic() + self._patience
         conflicts, rest = 0, FIRST_REST
         while True:
             try:

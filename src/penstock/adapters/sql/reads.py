@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from typing_extensions import override
 
@@ -26,14 +26,29 @@ SECRET_BYTES = 32
 
 
 class SqlReads(Reads):
-    def __init__(self, database: Database) -> None:
+    """Reads of one database, or of replicas of it that `states` keeps up to date.
+
+    `primary` knows how far the datasets have come. Before anybody hears of something
+    new, `on_news` sees to it that no read is answered from an older state.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        primary: Database | None = None,
+        on_news: Callable[[], None] | None = None,
+    ) -> None:
         self._database = database
+        self._primary = primary or database
+        self._on_news = on_news
+        self._known: Mapping[str, State] = {}
         self._rows = Rows(database.instant)
 
     @override
     def states(self) -> Mapping[str, State]:
-        found = self._database.read(lambda look: look.all("dataset_states"))
-        return {
+        found = self._primary.read(lambda look: look.all("dataset_states"))
+        states = {
             row["name"]: State(
                 generation=row["generation"],
                 change_seq=row["change_seq"],
@@ -41,6 +56,10 @@ class SqlReads(Reads):
             )
             for row in found
         }
+        if self._on_news is not None and states != self._known:
+            self._on_news()
+        self._known = states
+        return states
 
     @override
     def page(self, query: Query) -> Listing:
@@ -89,8 +108,8 @@ class SqlReads(Reads):
             row = transaction.one("get_secret", name=name)
             return fresh if row is None else bytes(row["value"])
 
-        known = self._database.read(lambda look: look.one("get_secret", name=name))
-        return self._database.write(work) if known is None else bytes(known["value"])
+        known = self._primary.read(lambda look: look.one("get_secret", name=name))
+        return self._primary.write(work) if known is None else bytes(known["value"])
 
 
 def read_page(look: Transaction, query: Query) -> Listing:

@@ -12,6 +12,7 @@ from penstock.adapters.sql.jobs import SqlJobs
 from penstock.adapters.sql.ledger import SqlLedger
 from penstock.adapters.sql.reads import SqlReads
 from penstock.adapters.sql.records import SqlRecords
+from penstock.adapters.sql.searching import SqlSearch
 from penstock.ports import Bell, Budgets, LastingBudgets, Schema, Served, Stores
 
 # what stands before the budgets of the database, and has it remember for it
@@ -38,5 +39,15 @@ def stores_of(
     )
 
 
-def served_by(database: Database) -> Served:
-    return Served(reads=SqlReads(database), edits=SqlEdits(database))
+def served_by(
+    database: Database,
+    *,
+    primary: Database | None = None,
+    on_news: Callable[[], None] | None = None,
+) -> Served:
+    """Serve a database; where it reads from replicas, its primary is named."""
+    return Served(
+        reads=SqlReads(database, primary=primary, on_news=on_news),
+        edits=SqlEdits(database),
+        search=SqlSearch(database),
+    )

@@ -1,0 +1,146 @@
+"""Read from replicas that have all that a client may know of, else from the primary.
+
+A client that has read something, or written it, must never meet an older state. So
+there is a floor: how far the primary had come when somebody here last learned of a
+change. A replica is asked only once it has replayed its log up to there. One that does
+not get there soon, or does not answer, leaves the rotation and is tried again later.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from typing_extensions import override
+
+from penstock.adapters.postgres.database import Database, Transaction
+from penstock.adapters.sql import database as sql
+from penstock.adapters.sql.database import Outcome
+from penstock.errors import Misconfigured, StoreUnavailable
+
+# seconds that a read waits for a replica to get there; then the primary is asked
+LONGEST_WAIT = 0.2
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.02
+# seconds that a replica stays out of the rotation, longer each time it fails again
+FIRST_REST, LONGEST_REST = 0.5, 10.0
+
+REPLAYED = """
+select case when pg_is_in_recovery()
+    then pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint
+end as position"""
+WRITTEN = """
+select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint as position"""
+
+
+class Replica:
+    """One replica, and what is known of it."""
+
+    def __init__(
+        self, database: Database, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.database = database
+        self._clock = clock
+        # it never falls, so what was once seen need not be asked again
+        self._replayed = -1
+        self._rest = FIRST_REST
+        self._out_until = -1e9
+
+    @property
+    def is_in_rotation(self) -> bool:
+        return self._clock() >= self._out_until
+
+    def has(self, floor: int) -> bool:
+        """Say whether it has got there, and wait a moment for it."""
+        deadline, pause = time.monotonic() + LONGEST_WAIT, FIRST_PAUSE
+        while self._replayed < floor:
+            self._replayed = self.database.read(replayed)
+            if self._replayed >= floor:
+                break
+            if self._replayed < 0 or time.monotonic() + pause > deadline:
+                return False
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return True
+
+    def leave(self) -> None:
+        """Stay out of the rotation for a while."""
+        self._out_until = self._clock() + self._rest
+        self._rest = min(2 * self._rest, LONGEST_REST)
+        # it may come back as another one
+        self._replayed = -1
+
+    def is_well(self) -> None:
+        self._rest = FIRST_REST
+
+
+class Replicated(sql.Database):
+    """A primary that is written to, and replicas that are read from."""
+
+    def __init__(self, primary: Database, replicas: Sequence[Replica]) -> None:
+        self.primary = primary
+        self.replicas = replicas
+        self._turns = itertools.count()
+        self._floor = 0
+        self._lock = threading.Lock()
+
+    def rise(self) -> None:
+        """Let nobody read less than the primary has now."""
+        position = self.primary.read(written)
+        with self._lock:
+            self._floor = max(self._floor, position)
+
+    @override
+    def write(
+        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+    ) -> Outcome:
+        outcome = self.primary.write(work, slow=slow)
+        self.rise()
+        return outcome
+
+    @override
+    def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        for replica in self._rotation():
+            try:
+                if replica.has(self._floor):
+                    outcome = replica.database.read(work)
+                    replica.is_well()
+                    return outcome
+            except (StoreUnavailable, Misconfigured):
+                # the primary may know better; what is wrong with both, it tells
+                pass
+            replica.leave()
+        return self.primary.read(work)
+
+    @override
+    def stream(self) -> AbstractContextManager[Transaction]:
+        return self.primary.stream()
+
+    @override
+    def moment(self, of: datetime | None) -> object:
+        return self.primary.moment(of)
+
+    @override
+    def instant(self, stored: Any) -> datetime:
+        return self.primary.instant(stored)
+
+    def _rotation(self) -> Iterator[Replica]:
+        first = next(self._turns)
+        count = len(self.replicas)
+        for at in range(count):
+            replica = self.replicas[(first + at) % count]
+            if replica.is_in_rotation:
+                yield replica
+
+
+def replayed(look: Transaction) -> int:
+    row = look.connection.execute(REPLAYED).fetchone()
+    # a replica that was made a primary goes its own way
+    return -1 if row is None or row["position"] is None else int(row["position"])
+
+
+def written(look: Transaction) -> int:
+    row = look.connection.execute(WRITTEN).fetchone()
+    return 0 if row is None else int(row["position"])

@@ -1,0 +1,188 @@
+"""Replicas answer, and never with less than a client may know of."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.adapters.postgres.connections import (
+    FOR_CLIENTS,
+    FOR_CLIENTS_OF_A_REPLICA,
+)
+from penstock.adapters.postgres.database import Database
+from penstock.adapters.postgres.replicas import FIRST_REST, Replica, Replicated
+from penstock.adapters.sql.stores import served_by
+from penstock.domain.queries.parameters import read_query
+from penstock.ports import Served, Stores
+from penstock.ports.serving import Write
+from tests.builders import batch, claim, dataset, last, plan, record, run
+from tests.conftest import StartPostgres, StartStandby
+from tests.integration.postgres import Place, opened
+from tests.services.private import PrivatePostgres, PrivateStandby
+
+POI = dataset()
+
+
+@dataclass
+class Set:
+    """A primary and its replica, and an API process that reads from both."""
+
+    primary: PrivatePostgres
+    standby: PrivateStandby
+    stores: Stores
+    served: Served
+    database: Replicated
+    clock: list[float]
+
+    @property
+    def replica(self) -> Replica:
+        return self.database.replicas[0]
+
+    def ask_standby(self, statement: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.standby.url, autocommit=True) as server:
+            return server.execute(statement.encode()).fetchall()
+
+    def hold_back(self) -> None:
+        self.ask_standby("select pg_wal_replay_pause()")
+
+    def let_go(self) -> None:
+        self.ask_standby("select pg_wal_replay_resume()")
+
+    def ids(self) -> list[int]:
+        query, _ = read_query(POI, [("limit", "200")])
+        listing = self.served.reads.page(query)
+        return [int(row.split(b":")[1].split(b",")[0]) for row in listing.rows]
+
+    def asked(self) -> int:
+        """Return how many statements the replica has answered for us."""
+        (row,) = self.ask_standby(
+            "select coalesce(sum(calls), 0) from pg_stat_statements "
+            "where query like '%row_to_json%'"
+        )
+        return int(row[0])
+
+
+@pytest.fixture
+def of(own_postgres: StartPostgres, own_standby: StartStandby) -> Iterator[Set]:
+    counting = {"shared_preload_libraries": "pg_stat_statements"}
+    primary = own_postgres(**counting)
+    with psycopg.connect(primary.url, autocommit=True) as server:
+        server.execute("create extension pg_stat_statements")
+    standby = own_standby(primary, **counting)
+    place = Place(primary.url, "penstock")
+    clock = [0.0]
+    with ExitStack() as stack:
+        stores, _ = stack.enter_context(opened(place))
+        stores.schema.migrate()
+        databases = [
+            Database(url, place=url, schema="penstock", manner=manner)
+            for url, manner in (
+                (primary.url, FOR_CLIENTS),
+                (standby.url, FOR_CLIENTS_OF_A_REPLICA),
+            )
+        ]
+        for each in databases:
+            stack.callback(each.close)
+        replica = Replica(databases[1], clock=lambda: clock[0])
+        database = Replicated(databases[0], [replica])
+        served = served_by(database, primary=databases[0], on_news=database.rise)
+        yield Set(primary, standby, stores, served, database, clock)
+
+
+def wait_for(standby: Set, ids: list[int]) -> None:
+    """Wait until the replica itself has these rows."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            found = standby.ask_standby("select id from penstock.poi order by id")
+        except psycopg.errors.UndefinedTable:
+            found = []
+        if [row[0] for row in found] == ids:
+            return
+        time.sleep(0.05)
+    pytest.fail("the replica does not follow")
+
+
+def test_a_replica_answers_what_it_has(of: Set):
+    run(of.stores, POI, last(record(1), record(2)))
+    of.served.reads.states()
+    wait_for(of, [1, 2])
+    before = of.asked()
+
+    assert of.ids() == [1, 2]
+
+    assert of.asked() > before
+
+
+def test_a_client_reads_its_write_although_the_replica_lags(of: Set):
+    run(of.stores, POI, last(record(1)))
+    wait_for(of, [1])
+    of.hold_back()
+
+    of.served.edits.change(POI, [(2,)], lambda _: [Write(record(2))])
+
+    assert of.ids() == [1, 2]
+    of.let_go()
+
+
+def test_who_hears_of_a_change_sees_it_although_the_replica_lags(of: Set):
+    run(of.stores, POI, last(record(1)))
+    of.served.reads.states()
+    wait_for(of, [1])
+    of.hold_back()
+    # by a worker, of which this process knows nothing until it looks
+    plan(of.stores, POI)
+    of.stores.ledger.commit_page(
+        POI, claim(of.stores, POI), batch(record(1), record(3))
+    )
+    assert of.served.reads.states()["poi"].change_seq == 2
+
+    assert of.ids() == [1, 3]
+    of.let_go()
+
+
+def test_a_replica_that_lags_leaves_the_rotation_and_returns(of: Set):
+    run(of.stores, POI, last(record(1)))
+    wait_for(of, [1])
+    of.hold_back()
+    of.served.edits.change(POI, [(2,)], lambda _: [Write(record(2))])
+    assert of.ids() == [1, 2]
+    assert not of.replica.is_in_rotation
+
+    of.let_go()
+    wait_for(of, [1, 2])
+    of.clock[0] += FIRST_REST
+    before = of.asked()
+    assert of.ids() == [1, 2]
+    assert of.asked() > before
+
+
+def test_a_dead_replica_costs_no_answer_and_returns(of: Set):
+    run(of.stores, POI, last(record(1)))
+    of.served.reads.states()
+    wait_for(of, [1])
+    assert of.ids() == [1]
+    of.standby.stop("immediate")
+
+    assert of.ids() == [1]
+    assert not of.replica.is_in_rotation
+
+    of.standby.start()
+    of.clock[0] += FIRST_REST
+    before = of.asked()
+    assert of.ids() == [1]
+    assert of.asked() > before
+
+
+def test_a_replica_that_was_promoted_is_not_asked(of: Set):
+    run(of.stores, POI, last(record(1)))
+    wait_for(of, [1])
+    of.ask_standby("select pg_promote()")
+    of.served.edits.change(POI, [(2,)], lambda _: [Write(record(2))])
+
+    assert of.ids() == [1, 2]
+    assert not of.replica.is_in_rotation
