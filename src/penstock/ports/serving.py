@@ -10,6 +10,7 @@ from typing import Protocol, TypeAlias
 from penstock.domain.dataset import Dataset, Field
 from penstock.domain.page import Key, Record
 from penstock.domain.queries.query import Place, Query
+from penstock.ports.searching import Search
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,3 +164,4 @@ class Served:
 
     reads: Reads
     edits: Edits
+    search: Search
