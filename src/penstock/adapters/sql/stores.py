@@ -13,7 +13,6 @@ from penstock.adapters.sql.ledger import SqlLedger
 from penstock.adapters.sql.reads import SqlReads
 from penstock.adapters.sql.records import SqlRecords
 from penstock.adapters.sql.searching import SqlSearch
-from penstock.adapters.sql.searching import SqlSearch
 from penstock.ports import Bell, Budgets, LastingBudgets, Schema, Served, Stores
 
 # what stands before the budgets of the database, and has it remember for it
