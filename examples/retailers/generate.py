@@ -3,7 +3,7 @@
 
 The same arguments give the same bytes. Beside the files it writes `truth.json`, how
 many rows there are of each kind; and with `--stored` the good rows as they are to be
-stored, in order: of those with the same uid the last counts.
+stored, in order, and where each stands: of those with the same uid the last counts.
 """
 
 import argparse
@@ -237,14 +237,21 @@ def write(
         for number, some in groupby(made, key=itemgetter(0)):
             path = folder / f"retailers-{number + 1}.csv{'.gz' if packed else ''}"
             with open_out(path, packed=packed) as file:
-                file.write(MARKS[number % 2] + ",".join(Retailer._fields).encode())
-                file.write(ENDS[number % 2].encode())
+                offset = file.write(heading(number))
+                at = 2
                 for _, line in some:
-                    file.write(line.raw)
                     truth.note(line)
                     if line.stored is not None:
-                        stored.write(f"{json.dumps(line.stored)}\n")
+                        place = {"file": path.name, "line": at, "offset": offset}
+                        stored.write(f"{json.dumps({**place, 'row': line.stored})}\n")
+                    offset += file.write(line.raw)
+                    at += len(line.raw.splitlines())
     return truth
+
+
+def heading(number: int) -> bytes:
+    mark, end = MARKS[number % 2], ENDS[number % 2]
+    return mark + f"{','.join(Retailer._fields)}{end}".encode()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Files of shops, the dataset that declares them, and how its imports are judged."""
 
+import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,11 @@ def bad_rows(workshop: Workshop) -> list[dict[str, Any]]:
     told = workshop.penstock("quarantine", "shops", "--limit", "1000", "--json")
     rows: list[dict[str, Any]] = told.json["rows"]
     return rows
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, strict=True))
 
 
 def committed(workshop: Workshop) -> list[dict[str, Any]]:

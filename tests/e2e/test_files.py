@@ -15,6 +15,7 @@ from tests.e2e.shops import (
     line,
     lines,
     only,
+    read_csv,
     shops,
     some_shops,
     stored,
@@ -57,7 +58,7 @@ def test_the_last_row_of_a_key_wins_in_whatever_order_shards_are_worked(file_wor
     assert file_workshop.penstock("plan", "shops").code == 0
     work_backwards(file_workshop)
 
-    counts = import_files(file_workshop, "--threads", "1")
+    counts = import_files(file_workshop, "--threads", "1", "--duplicates", "lost.csv")
 
     order = [page["job_id"] for page in committed(file_workshop)]
     assert order == sorted(order, reverse=True)
@@ -67,6 +68,13 @@ def test_the_last_row_of_a_key_wins_in_whatever_order_shards_are_worked(file_wor
         "inserted": 9_000,
         "duplicates": 200 + 150 + 2,
     }
+    come = [("a.csv", key) for key in (*first, *again)]
+    come += [("b.csv", key) for key in (*thrice, 1, 1)]
+    last_at = {key: at for at, (_, key) in enumerate(come)}
+    lost = read_csv(file_workshop.folder / "lost.csv")
+    assert [(row["file"], int(row["key"])) for row in lost] == [
+        (file, key) for at, (file, key) in enumerate(come) if at != last_at[key]
+    ]
 
 
 def work_backwards(workshop: Workshop) -> None:

@@ -1,12 +1,12 @@
 """What `run` tells of an import, and of the rows that it could not store."""
 
-import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.shops import read_csv
 from tests.e2e.stores import Store, everywhere
 from tests.e2e.workshop import Workshop
 
@@ -55,11 +55,6 @@ def shop(tmp_path: Path, store: Store) -> Iterator[Workshop]:
 
 def shops(*, dataset: str = "", longest: int = 15) -> str:
     return DATASET.format(dataset=dataset, longest=longest)
-
-
-def read_csv(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, strict=True))
 
 
 def stored(workshop: Workshop) -> dict[int, str]:
@@ -205,12 +200,50 @@ def test_errors_of_an_import_that_failed_are_written(shop):
     assert len(read_csv(shop.folder / "bad.csv")) == 4
 
 
-@pytest.mark.parametrize("errors", ["no/such/folder/bad.csv", "."])
-def test_errors_that_cannot_be_written_are_refused_at_once(shop, errors):
-    refused = shop.penstock("run", "shops", "--errors", errors, "--json")
+@everywhere
+def test_rows_that_lost_to_a_later_one_are_listed_also_when_nothing_is_read(shop):
+    first = shop.penstock("run", "shops", "--duplicates", "lost.txt")
+    again = shop.penstock("run", "shops", "--duplicates", "again.txt")
+
+    assert "duplicates see: lost.txt" in first.out
+    assert "neither the files nor the rows have changed" in again.out
+    for name in ("lost.txt", "again.txt"):
+        (row,) = read_csv(shop.folder / name)
+        assert row == {
+            "file": "shops.csv",
+            "line": "2",
+            "offset": "19",
+            "key": "1",
+            "kept_file": "shops.csv",
+            "kept_line": "6",
+        }
+
+
+def test_duplicates_of_an_import_that_failed_are_not_listed(shop):
+    shop.declare(shops(dataset="bad = { max = 2 }"))
+
+    ended = shop.penstock("run", "shops", "--duplicates", "lost.csv")
+
+    assert ended.code == 1
+    assert "duplicates not listed" in ended.out
+    assert not (shop.folder / "lost.csv").exists()
+
+
+def test_the_records_of_a_provider_have_no_duplicates_to_list(workshop):
+    refused = workshop.penstock("run", "poi", "--duplicates", "lost.csv")
 
     assert refused.code == 2
-    assert f"--errors {errors}" in refused.json["error"]["message"]
+    assert "--duplicates is for datasets of files" in refused.err
+    assert workshop.penstock("imports", "--json").json["imports"] == []
+
+
+@pytest.mark.parametrize("out", ["no/such/folder/bad.csv", "."])
+@pytest.mark.parametrize("option", ["--errors", "--duplicates"])
+def test_lists_that_cannot_be_written_are_refused_at_once(shop, option, out):
+    refused = shop.penstock("run", "shops", option, out, "--json")
+
+    assert refused.code == 2
+    assert f"{option} {out}" in refused.json["error"]["message"]
     assert shop.penstock("imports", "--json").json["imports"] == []
 
 

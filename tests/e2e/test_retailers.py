@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.shops import counts_of, only
+from tests.e2e.shops import counts_of, only, read_csv
 from tests.e2e.stores import Kind
 from tests.e2e.workshop import Workshop
 
@@ -28,10 +28,24 @@ def generate(folder: Path, *arguments: str) -> dict[str, Any]:
     return truth
 
 
-def good_rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return what has to be stored: of the rows with the same uid, the last."""
-    rows = map(json.loads, (folder / "stored.jsonl").read_text("utf-8").splitlines())
-    return {row["uid"]: row for row in rows}
+def good_rows(folder: Path) -> list[dict[str, Any]]:
+    """Return the good rows in order, each with its place."""
+    return [*map(json.loads, (folder / "stored.jsonl").read_text("utf-8").splitlines())]
+
+
+def lost_rows(good: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return what has to be listed: of the rows with the same uid, all but the last."""
+    kept = {each["row"]["uid"]: each for each in good}
+    return [
+        {
+            **{name: str(each[name]) for name in ("file", "line", "offset")},
+            "key": uid,
+            "kept_file": kept[uid]["file"],
+            "kept_line": str(kept[uid]["line"]),
+        }
+        for each in good
+        if each is not kept[uid := each["row"]["uid"]]
+    ]
 
 
 def configure(workshop: Workshop) -> None:
@@ -54,12 +68,20 @@ def test_every_row_of_the_example_is_where_it_belongs(file_workshop, packed):
     truth = generate(file_workshop.folder, "--rows", "20000", "--stored", *packed)
     configure(file_workshop)
 
-    ran = file_workshop.penstock("run", "retailers", "--workers", "2", "--json")
+    ran = file_workshop.penstock(
+        *("run", "retailers", "--workers", "2", "--json", "--duplicates", "lost.csv")
+    )
 
     assert ran.code == 0, ran.err
+    good = good_rows(file_workshop.folder)
+    lost = read_csv(file_workshop.folder / "lost.csv")
     bad = file_workshop.ask("select reason from penstock_quarantine")
     stored = file_workshop.ask(f"select {', '.join(COLUMNS)} from retailers")
-    assert {row["uid"]: row for row in stored} == good_rows(file_workshop.folder)
+    assert {row["uid"]: row for row in stored} == {
+        each["row"]["uid"]: each["row"] for each in good
+    }
+    assert len(lost) == truth["duplicates"]
+    assert lost == lost_rows(good)
     assert truth.pop("bad") == Counter(row["reason"] for row in bad)
     assert only(counts_of(ran)) == truth
     assert file_workshop.penstock("audit", "retailers").code == 0

@@ -1,6 +1,8 @@
 """Read and write the few values that have one text form everywhere."""
 
+import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 PERCENT = re.compile(r"%%|%s")
@@ -42,6 +44,17 @@ def write_time(instant: datetime, form: str) -> str:
     epoch = str(int(moment.timestamp()))
     known = PERCENT.sub(lambda match: epoch if match[0] == "%s" else "%%", form)
     return moment.strftime(known)
+
+
+def key_as_text(key: Sequence[object]) -> str:
+    """Write a key of one field as that, and one of several as a list."""
+    if len(key) == 1:
+        return key_part(key[0])
+    return json.dumps(key, ensure_ascii=False, default=key_part)
+
+
+def key_part(value: object) -> str:
+    return format_instant(value) if isinstance(value, datetime) else str(value)
 
 
 def as_number(value: object) -> float | None:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 
 from typing_extensions import override
@@ -155,12 +156,15 @@ class CsvPages(Source):
         columns = [*zip(*chunk.rows, strict=False)]
         picked = [columns[head.names.index(name)] for name in self._wanted]
 
+        # found once, however often somebody asks
+        places = cache(chunk.places)
+
         def details(positions: Sequence[int]) -> list[tuple[bytes, Place | None]]:
-            places = chunk.places()
+            known = places()
             return [
                 (
                     as_object(head.names, chunk.rows[at]),
-                    Place(line=places[at].line, offset=places[at].offset),
+                    Place(line=known[at].line, offset=known[at].offset),
                 )
                 for at in positions
             ]

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import IO
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.page import Key, Rejection
+from penstock.domain.page import Rejection
 from penstock.domain.parts import Slice
+from penstock.domain.text import key_as_text
 from penstock.entrypoints.forms.as_csv import line, protected
 from penstock.ports import Quarantined, Source
 
@@ -47,7 +48,7 @@ def cells_of(dataset: Dataset, source: Source, row: Quarantined) -> Iterator[str
         value_of(dataset, source, bad),
         bad.reason.value,
         bad.detail,
-        None if bad.key is None else text_of(bad.key),
+        None if bad.key is None else key_as_text(bad.key),
     )
     return ("" if cell is None else protected(cell) for cell in told)
 
@@ -72,13 +73,6 @@ def value_of(dataset: Dataset, source: Source, bad: Rejection) -> str | None:
     if value is None or isinstance(value, str):
         return None if value is None else cut_short(value)
     return cut_short(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def text_of(key: Key) -> str:
-    """Write a key of one field as that, and one of several as a list."""
-    if len(key) == 1:
-        return str(key[0])
-    return json.dumps(key, ensure_ascii=False, default=str)
 
 
 def cut_short(text: str) -> str:

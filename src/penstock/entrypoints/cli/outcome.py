@@ -56,7 +56,9 @@ def document(ended: Outcome) -> dict[str, object]:
     }
 
 
-def show_outcome(ended: Outcome, *, errors: Path | None) -> None:
+def show_outcome(
+    ended: Outcome, *, errors: Path | None, duplicates: Path | None = None
+) -> None:
     known, shards = ended.known, ended.shards
     counts = known.counts
     proof = "proven complete" if known.proven else "NOT proven complete"
@@ -79,13 +81,26 @@ def show_outcome(ended: Outcome, *, errors: Path | None) -> None:
         f"{counts.quarantined:,} quarantined, {counts.dropped:,} dropped, "
         f"{counts.duplicates:,} duplicates; {counts.deleted:,} deleted"
     )
-    for name, text in (("error", ended.error), ("note", known.note)):
+    for name, text in (
+        ("error", ended.error),
+        ("note", known.note),
+        ("duplicates", listed(ended, duplicates)),
+    ):
         if text is not None:
             say(f"  {name:8} {text}", markup=False)
     if ended.rejections:
         show_rejections(ended, errors)
     if ended.stopped is not None:
         typer.echo(f"penstock: {ended.stopped}", err=True)
+
+
+def listed(ended: Outcome, duplicates: Path | None) -> str | None:
+    """Say where the duplicates are listed, if somebody asked for them."""
+    if duplicates is None:
+        return None
+    if ended.known.status is not ImportStatus.DONE:
+        return "not listed: which rows win is decided when all of them are read"
+    return f"see: {duplicates}"
 
 
 def cost_of(ended: Outcome) -> str:

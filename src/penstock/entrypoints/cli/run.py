@@ -10,6 +10,7 @@ import typer
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import ImportId, ImportStatus, Mode
 from penstock.entrypoints.cli.bad_rows import page_by_page, write_bad_rows
+from penstock.entrypoints.cli.duplicates import refuse_duplicates, write_duplicates
 from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
 from penstock.entrypoints.cli.outcome import document, outcome_of, show_outcome
@@ -48,6 +49,14 @@ def run(
         Path | None,
         typer.Option("--errors", help="Write the bad rows to this file, as CSV."),
     ] = None,
+    duplicates: Annotated[
+        Path | None,
+        typer.Option(
+            "--duplicates",
+            help="Write the rows of files that lost to another row of their key "
+            "to this file, as CSV.",
+        ),
+    ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
@@ -61,6 +70,8 @@ def run(
         session(config, remarks.listen, threads=threads) as penstock,
     ):
         declared = penstock.settings.dataset(dataset)
+        if duplicates is not None:
+            refuse_duplicates(declared, duplicates)
         # what cannot work is told before anything is planned
         penstock.source(declared)
         planned = penstock.plan(
@@ -79,13 +90,16 @@ def run(
         ended = outcome_of(penstock, declared, import_id, stopped=why)
         if errors is not None:
             write_errors(penstock, declared, import_id, errors)
+        is_done = ended.known.status is ImportStatus.DONE
+        if duplicates is not None and is_done:
+            write_duplicates(penstock, declared, import_id, duplicates, halt)
         path = penstock.settings.sqlite_path
         if path is not None and not path.exists():
             raise StoreUnavailable(f"{path} was removed while the import ran")
     if as_json:
         print_json({**document(ended), "remarks": remarks.documents})
     else:
-        show_outcome(ended, errors=errors)
+        show_outcome(ended, errors=errors, duplicates=duplicates)
     if ended.known.status is not ImportStatus.DONE or not ended.known.proven:
         raise typer.Exit(1)
 
