@@ -619,7 +619,7 @@ BAD_USES = {
     "filter": ("key = 'id'", "key = 'id'\nfilter = ['extra']", "'extra' is of type js"),
     "version": ("key = 'id'", "key = 'id'\nversion = 'note'", "version: 'note' is a l"),
     "transform": ("key = 'id'", "key = 'id'\ntransform = 'x.y'", "not 'module:functi"),
-    "cache": ("key = 'id'", "key = 'id'\ncache = '60s'", "cache: not supported in th"),
+    "archive": ("key = 'id'", "key = 'id'\narchive = 1", "archive: not supported in t"),
     "partition": ("key = 'id'", "key = 'id'\npartition = 'nam'", "did you mean 'name'"),
     "local partition": (
         "key = 'id'",
