@@ -5,6 +5,8 @@ PenstockError
 │   ├── SourceUnavailable     the provider did not answer with data
 │   └── StoreRefused          the database will not store what it was given
 ├── StoreUnavailable      a store did not answer: wait for it; costs no attempt
+│   ├── StoreTooSlow          it was not given the time that the answer would take
+│   └── KeysUnavailable       the issuer of tokens has not shown its keys
 ├── Throttled             the provider asks for a pause: close the budget, snooze
 ├── AccessStopped         the provider shut the door: stop the budget, snooze
 ├── Snooze                wait without blame; costs no attempt
@@ -23,7 +25,13 @@ PenstockError
 ├── Unanswerable          a client has to ask otherwise; the API says how
 │   ├── BadRequest            what was asked has flaws, each with its place
 │   ├── NoSuchRecord          there is no such row, or it was deleted
-│   └── VersionChanged        somebody has changed the row since it was read
+│   ├── VersionChanged        somebody has changed the row since it was read
+│   ├── Conflict              it is in another state than the client thinks
+│   │   └── StillAtWork           the same request is being worked on
+│   ├── KeyReused             the key of a request was used for something else
+│   ├── Unauthenticated       nobody knows who asks: no token, or one to be refused
+│   ├── Forbidden             who asks is known, and may not do this
+│   └── Overloaded            too much is asked at once: ask again in a moment
 └── Misconfigured         an operator has to act; the message says what
     └── NotFound              a name or an id that does not exist
 
@@ -68,6 +76,22 @@ class StoreUnavailable(PenstockError):
     """A store did not answer; nobody is to blame for it."""
 
     code = "store_unavailable"
+
+
+class StoreTooSlow(StoreUnavailable):
+    """The store was not given the time that the answer would take."""
+
+    code = "store_too_slow"
+
+
+class KeysUnavailable(StoreUnavailable):
+    """The issuer of tokens has not shown its keys, so none can be judged."""
+
+    code = "keys_unavailable"
+
+    def __init__(self, host: str, *, reason: str, retry_after: timedelta) -> None:
+        super().__init__(f"no token can be verified: {host!r} {reason}")
+        self.retry_after = retry_after
 
 
 class Snooze(PenstockError):
@@ -240,6 +264,64 @@ class VersionChanged(Unanswerable):
     """Somebody has changed the row since it was read."""
 
     code = "version_changed"
+
+
+class Conflict(Unanswerable):
+    """It is in another state than the client thinks."""
+
+    code = "conflict"
+
+
+class StillAtWork(Conflict):
+    """The same request is being worked on."""
+
+    code = "still_at_work"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"a request with the key {key!r} is being worked on; ask again"
+        )
+
+
+class KeyReused(Unanswerable):
+    """The key of a request was used for something else."""
+
+    code = "key_reused"
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the key {key!r} was used for another request; take a new one"
+        )
+
+
+class Unauthenticated(Unanswerable):
+    """Nobody knows who asks: there is no token, or it is not to be believed.
+
+    The message says why, and never a word of the token.
+    """
+
+    code = "unauthenticated"
+
+
+class Forbidden(Unanswerable):
+    """Who asks is known, and may not do this."""
+
+    code = "forbidden"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(
+            f"the token lacks the scope {scope!r}; ask for one that has it"
+        )
+        self.scope = scope
+
+
+class Overloaded(Unanswerable):
+    """Too much is asked at once; the same may be answered in a moment."""
+
+    code = "overloaded"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"too many {what} at once; ask again in a moment")
 
 
 class Misconfigured(PenstockError):

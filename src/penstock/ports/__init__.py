@@ -1,5 +1,6 @@
 """Everything the inside needs from the outside."""
 
+from penstock.ports.access import Signed, Signer, Verifier
 from penstock.ports.budgets import Budgets, LastingBudgets, Remembered
 from penstock.ports.host import Emit, Halt, Host, Redact
 from penstock.ports.ledger import Bell, Declarations, Imports, JobFilter, Jobs, Ledger
@@ -34,7 +35,10 @@ __all__ = [
     "Replay",
     "Schema",
     "Served",
+    "Signed",
+    "Signer",
     "Source",
     "Stores",
     "Survey",
+    "Verifier",
 ]

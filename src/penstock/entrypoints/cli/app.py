@@ -20,6 +20,7 @@ from penstock.entrypoints.cli import (
     sandbox,
     serve,
     setup,
+    token,
     worker,
 )
 from penstock.errors import Misconfigured, PenstockError
@@ -68,6 +69,7 @@ app.add_typer(quarantine.app, name="quarantine")
 app.command("export")(export.export)
 app.add_typer(budgets.app, name="budgets")
 app.command("serve")(serve.serve)
+app.command("token")(token.token)
 app.command("sandbox")(sandbox.sandbox)
 app.command("demo")(demo.demo)
 
