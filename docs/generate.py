@@ -28,6 +28,7 @@ from penstock.adapters.telemetry.log import name_of
 from penstock.domain import events
 from penstock.entrypoints.cli.app import app
 from penstock.settings.declared import BudgetTable, PenstockTable
+from penstock.settings.declared_auth import AccessTable
 from penstock.settings.declared_axes import (
     BboxTable,
     EdgesTable,
@@ -82,6 +83,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "datasets.NAME.shards.NAME (bbox)": BboxTable,
     "datasets.NAME.shards.NAME.send (bbox)": EdgesTable,
     "datasets.NAME.delta": DeltaTable,
+    "auth": AccessTable,
 }
 
 # how the annotated types of the settings are called by people
@@ -245,6 +247,8 @@ def shown(value: object) -> str:
         return f"`{value.value}`"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
+    if isinstance(value, list) and all(isinstance(each, Enum) for each in value):
+        return ", ".join(map(shown, value))
     if hasattr(value, "total_seconds"):
         return f"`{value.total_seconds():g}s`"
     return f"`{value}`"
