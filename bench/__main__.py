@@ -2,7 +2,16 @@
 
 import sys
 
-from bench import budget, files, imports, memory, pipelines, queues, throughput
+from bench import (
+    budget,
+    files,
+    imports,
+    memory,
+    pipelines,
+    queues,
+    serving,
+    throughput,
+)
 
 BENCHMARKS = {
     "throughput": throughput.measure,
@@ -12,6 +21,7 @@ BENCHMARKS = {
     "files": files.measure,
     "queues": queues.measure,
     "pipelines": pipelines.measure,
+    "serving": serving.measure,
 }
 
 
