@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.entrypoints.api import datasets, health, records
+from penstock.entrypoints.api import datasets, health, records, search
 from penstock.entrypoints.api.answers import Answers
 from penstock.entrypoints.api.dispatch import Dispatch
 from penstock.entrypoints.api.edge import Edge
@@ -17,6 +17,7 @@ from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.api.watch import Watch
 from penstock.flow.edit_records import EditRecords
+from penstock.flow.search_records import SearchRecords
 from penstock.flow.serve_records import ServeRecords
 from penstock.ports import Served
 from penstock.ports.answers import SharedAnswers
@@ -25,7 +26,12 @@ from penstock.wiring import Penstock
 
 def all_endpoints() -> Sequence[Endpoint]:
     """Return everything that can be asked, what is asked most first."""
-    return [*records.endpoints(), *datasets.endpoints(), *health.endpoints()]
+    return [
+        *records.endpoints(),
+        *search.endpoints(),
+        *datasets.endpoints(),
+        *health.endpoints(),
+    ]
 
 
 def build(
@@ -37,10 +43,12 @@ def build(
 ) -> ASGIApp:
     executor = ThreadPoolExecutor(threads, thread_name_prefix="api")
     answers = Answers(executor=executor, shared=shared)
+    serve = ServeRecords(penstock.settings.datasets, served.reads)
     api = Api(
         penstock=penstock,
         served=served,
-        records=ServeRecords(penstock.settings.datasets, served.reads),
+        records=serve,
+        search=SearchRecords(served.search, lambda: serve.seal),
         edits=EditRecords(served.edits, penstock.stores.records),
         answers=answers,
         watch=Watch(served.reads, executor, on_new=answers.warm),

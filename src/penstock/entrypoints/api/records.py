@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from urllib.parse import unquote_to_bytes, urlencode
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.requests import Request
@@ -17,6 +17,7 @@ from penstock.entrypoints.api.answers import Answer, Asked
 from penstock.entrypoints.api.bodies import read_json
 from penstock.entrypoints.api.dispatch import with_token
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
+from penstock.entrypoints.api.links import links
 from penstock.entrypoints.api.service import Api
 from penstock.errors import BadRequest, Flaw
 from penstock.flow.serve_records import PageOfRecords
@@ -30,7 +31,7 @@ def list_records(api: Api, asked: Asked) -> Answer:
     dataset = api.dataset(asked.parts["dataset"])
     wanted = preferred_count(asked.prefer)
     page = api.records.page(dataset, asked.query, count=wanted or CountKind.NONE)
-    headers = [(b"link", link.encode()) for link in links(asked, page)]
+    headers = [*links(asked, {"next": page.next, "prev": page.prev})]
     if wanted is not None:
         headers.append((b"preference-applied", f"count={wanted}".encode()))
     return Answer(body=page_body(page), headers=headers)
@@ -54,17 +55,6 @@ def page_body(page: PageOfRecords) -> bytes:
         count = {"value": page.count.value, "kind": page.count.kind}
         pieces += [b',"count":', encode(count)]
     return b"".join([*pieces, b"}"])
-
-
-def links(asked: Asked, page: PageOfRecords) -> Sequence[str]:
-    others = [(name, value) for name, value in asked.query if name != "cursor"]
-    ways = {"next": page.next, "prev": page.prev}
-    found = [
-        f'<{asked.path}?{urlencode([*others, ("cursor", cursor)])}>; rel="{way}"'
-        for way, cursor in ways.items()
-        if cursor is not None
-    ]
-    return [", ".join(found)] if found else []
 
 
 def preferred_count(prefer: str) -> CountKind | None:

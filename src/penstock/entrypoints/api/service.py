@@ -12,6 +12,7 @@ from penstock.domain.dataset import Dataset
 from penstock.entrypoints.api.answers import Answers
 from penstock.entrypoints.api.watch import Watch
 from penstock.flow.edit_records import EditRecords
+from penstock.flow.search_records import SearchRecords
 from penstock.flow.serve_records import ServeRecords
 from penstock.ports import Served
 from penstock.wiring import Penstock
@@ -24,6 +25,7 @@ class Api:
     penstock: Penstock
     served: Served
     records: ServeRecords
+    search: SearchRecords
     edits: EditRecords
     answers: Answers
     watch: Watch
