@@ -223,6 +223,25 @@ def test_a_file_that_changes_in_the_middle_of_its_import_is_refused(
     assert file_workshop.status() == "failed"
 
 
+@everywhere
+def test_a_file_replaced_by_another_of_its_size_after_the_plan_is_refused(
+    file_workshop,
+):
+    path = file_workshop.folder / "a.csv"
+    write(path, lines(some_shops(20_000)))
+    file_workshop.declare(shops(source=SMALL_SHARDS))
+    file_workshop.penstock("plan", "shops")
+    rewrite(path, "as long")
+
+    refused = file_workshop.penstock("run", "shops", "--json")
+
+    assert refused.code == 1
+    assert "a.csv has changed since it was planned" in refused.json["error"]
+    assert refused.json["records"]["seen"] == 0
+    assert stored(file_workshop) == {}
+    assert only(import_files(file_workshop)) == {"seen": 20_000, "inserted": 20_000}
+
+
 def rewrite(path: Path, change: str) -> None:
     raw = path.read_bytes()
     changed = {

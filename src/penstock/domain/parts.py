@@ -117,11 +117,14 @@ class Slice:
     end: int | None
     # of its first row
     line: int
+    # of its own bytes, by which a worker knows them; a plan of old has none
+    digest: str = ""
 
     @property
     def text(self) -> str:
         end = "" if self.end is None else self.end
         span = f"{self.start}-{end}@{self.line}"
+        span += f"#{self.digest}" if self.digest else ""
         named = f"{self.number}/{self.size}/{self.fingerprint}/{span}/{self.file}"
         return named.replace("%", "%25").replace("|", "%7C")
 
@@ -129,7 +132,8 @@ class Slice:
     def parse(cls, text: str) -> "Slice":
         plain = text.replace("%7C", "|").replace("%25", "%")
         number, size, fingerprint, span, file = plain.split("/", 4)
-        extent, _, line = span.partition("@")
+        extent, _, first = span.partition("@")
+        line, _, digest = first.partition("#")
         start, _, end = extent.partition("-")
         return cls(
             number=int(number),
@@ -139,6 +143,7 @@ class Slice:
             start=int(start),
             end=int(end) if end else None,
             line=int(line),
+            digest=digest,
         )
 
     def holds(self, *_: object) -> bool:

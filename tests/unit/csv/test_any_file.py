@@ -131,7 +131,7 @@ def test_a_file_cut_anywhere_gives_what_python_reads(folder, written, width, man
     cuts = cut(path, head, size=manner.size, block=manner.block)
     chunks = read_with_stops(path, head, cuts, manner, width)
 
-    assert cuts.size == len(written.raw)
+    assert cuts.content.size == len(written.raw)
     assert (cuts.unclosed is not None) == is_open(written.text, written.dialect)
     starts = [each.start for each in cuts.ranges]
     ends = [each.end for each in cuts.ranges]

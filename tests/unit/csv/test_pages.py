@@ -205,8 +205,120 @@ def test_a_file_that_is_written_to_after_its_first_chunk_is_refused(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"shop", b"SHOP"))
     os.utime(path, ns=(1, 1))
 
-    with pytest.raises(Rejected, match="was written to after it was planned"):
+    with pytest.raises(Rejected, match="has changed since it was planned"):
         source.fetch(shard, first.next, since=None)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_another_file_of_the_same_size_is_refused_before_its_first_row(tmp_path, name):
+    write(tmp_path, name, 10)
+    declared = shops(tmp_path, "a.*")
+    (shard,), _ = survey(declared)
+    path = tmp_path / name
+    raw = bytearray(path.read_bytes())
+    raw[-2] ^= 1
+    written = path.stat().st_mtime_ns
+    path.write_bytes(raw)
+    os.utime(path, ns=(written, written))
+
+    with pytest.raises(Rejected, match="has changed since it was planned"):
+        CsvPages(declared).fetch(shard, None, since=None)
+
+
+def test_only_slices_that_have_changed_are_refused(tmp_path):
+    write(tmp_path, "a.csv", 400_000)
+    declared = shops(tmp_path, shard=3 * 1024 * 1024)
+    shards, _ = survey(declared)
+    path = tmp_path / "a.csv"
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        file.write(b" ")
+    source = CsvPages(declared)
+
+    assert source.fetch(shards[0], None, since=None).rows
+    with pytest.raises(Rejected, match="has changed since it was planned"):
+        source.fetch(shards[-1], None, since=None)
+
+
+def test_an_equal_copy_in_the_place_of_a_file_is_read_on(tmp_path):
+    write(tmp_path, "a.csv", 10)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    source = CsvPages(declared, limits=SMALL)
+    first = source.fetch(shard, None, since=None)
+    path = tmp_path / "a.csv"
+    (tmp_path / "copy").write_bytes(path.read_bytes())
+    os.utime(tmp_path / "copy", ns=(1, 1))
+    (tmp_path / "copy").replace(path)
+
+    second = source.fetch(shard, first.next, since=None)
+
+    assert [row.values[0] for row in second.rows] == ["4", "5", "6"]
+
+
+def test_what_is_written_while_a_chunk_is_read_is_not_brought(tmp_path):
+    write(tmp_path, "a.csv", 10)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    path = tmp_path / "a.csv"
+
+    class Slow(CsvPages):
+        def _head(self, part, path):
+            head = super()._head(part, path)
+            path.write_bytes(path.read_bytes().replace(b"shop", b"SHOP"))
+            os.utime(path, ns=(1, 1))
+            return head
+
+    with pytest.raises(Rejected, match="has changed since it was planned"):
+        Slow(declared).fetch(shard, None, since=None)
+    assert b"SHOP" in path.read_bytes()
+
+
+def test_the_same_content_gives_the_same_shards_whenever_it_was_written(tmp_path):
+    write(tmp_path, "a.csv", 500)
+    before, _ = survey(shops(tmp_path, shard=1000))
+    path = tmp_path / "a.csv"
+    raw = path.read_bytes()
+    path.unlink()
+    path.write_bytes(raw)
+    os.utime(path, ns=(1, 1))
+
+    after, _ = survey(shops(tmp_path, shard=1000))
+
+    assert [shard.key for shard in before] == [shard.key for shard in after]
+    assert len({shard.key for shard in before}) == len(before)
+
+
+@pytest.mark.parametrize("digest", ["", "0badc0de"])
+def test_a_slice_is_read_back_from_its_text(digest):
+    part = Slice(
+        number=3,
+        file="a/b|c%7C#@-.csv",
+        size=99,
+        fingerprint="f00",
+        start=7,
+        end=None,
+        line=2,
+        digest=digest,
+    )
+
+    assert Slice.parse(part.text) == part
+    assert Slice.parse(replace(part, end=42).text).end == 42
+
+
+def test_a_slice_planned_without_a_digest_is_read_until_it_is_written_to(tmp_path):
+    write(tmp_path, "a.csv", 10)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    (part,) = shard.parts
+    assert isinstance(part, Slice)
+    old = Shard(shard.axes, (replace(part, digest=""),))
+    source = CsvPages(declared, limits=SMALL)
+    first = source.fetch(old, None, since=None)
+    os.utime(tmp_path / "a.csv", ns=(1, 1))
+
+    with pytest.raises(Rejected, match="has changed since it was planned"):
+        source.fetch(old, first.next, since=None)
 
 
 def test_a_file_that_is_gone_may_come_back(tmp_path):
@@ -262,7 +374,7 @@ def test_a_range_without_rows_is_proven_empty(tmp_path):
     (shard,), _ = survey(declared)
     (part,) = shard.parts
     assert isinstance(part, Slice)
-    nothing = replace(part, start=part.size)
+    nothing = replace(part, start=part.size, digest="")
 
     (page,) = walk(declared, Shard(shard.axes, (nothing,)))
 

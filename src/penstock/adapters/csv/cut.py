@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import BinaryIO, Self
 
 from penstock.adapters.csv.coding import Coding
+from penstock.adapters.csv.content import Content, Hashing
 from penstock.adapters.csv.head import Head
 from penstock.adapters.csv.stream import translated
 from penstock.adapters.csv.walk import Walk, whole_signs
 from penstock.errors import SourceUnavailable
 
 BLOCK = 1024 * 1024
-DIGEST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +31,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cuts:
-    """A file as it is: its ranges, its size, and the hash of its bytes."""
+    """A file as it is: its ranges, and the digests of what is in it."""
 
     ranges: tuple[Range, ...]
-    size: int
-    fingerprint: str
+    content: Content
     # the line of a quote that is never closed
     unclosed: int | None = None
 
@@ -60,26 +58,19 @@ def cut(path: Path, head: Head, *, size: int, block: int = BLOCK) -> Cuts:
         after = hashed.size, path.stat().st_mtime_ns
     if before != after:
         raise SourceUnavailable(f"{path} was changed while it was read")
-    return Cuts(
-        ranges=tuple(ranges),
-        size=hashed.size,
-        fingerprint=hashed.digest.hexdigest(),
-        unclosed=unclosed,
-    )
+    return Cuts(ranges=tuple(ranges), content=hashed.content(), unclosed=unclosed)
 
 
-class Hashed:
-    """A file that is hashed as it is read, from the beginning to the end."""
+class Hashed(Hashing):
+    """A file that is hashed as it is read."""
 
     def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
         self._file = file
-        self.size = 0
-        self.digest = blake2b(digest_size=DIGEST)
 
     def read(self, size: int) -> bytes:
         block = self._file.read(size)
-        self.digest.update(block)
-        self.size += len(block)
+        self.add(block)
         return block
 
     def pass_by(self, end: int | None) -> None:

@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from typing_extensions import override
 
+from penstock.adapters.csv.content import digest_again
 from penstock.adapters.csv.cut import Range
 from penstock.adapters.csv.dialect import Declared
 from penstock.adapters.csv.head import Head, read_head
@@ -36,6 +38,17 @@ MOST_OPEN = 64
 LONGEST_FILE = 2**44
 
 
+REMEDY = "let this import end, then run it again"
+
+
+class Stamp(NamedTuple):
+    """What changes when a file is written to, or another one takes its place."""
+
+    size: int
+    written: int
+    inode: int
+
+
 class CsvPages(Source):
     """The chunks of a dataset's files; threads may share it."""
 
@@ -46,8 +59,8 @@ class CsvPages(Source):
         self._null = frozenset(self._source.null)
         self._limits = limits
         self._heads: dict[str, Head] = {}
-        # when each file was last written, as it was when we first saw it
-        self._written: dict[str, int] = {}
+        # the stamps of files whose slices were found to be what was planned
+        self._known: dict[str, Stamp] = {}
         self._open: dict[tuple[str, int], Reading] = {}
         self._lock = threading.Lock()
 
@@ -67,16 +80,21 @@ class CsvPages(Source):
     ) -> Page:
         part = slice_of(shard)
         start, line = place_of(part, position)
+        path = Path(self._source.folder, part.file)
         with there_before():
-            head = self._head(part)
+            self._check(part, path)
+            head = self._head(part, path)
             reading = self._reading(part, head, start=start, line=line)
             chunk = reading.take()
+            # what was written while we read must not be stored either
+            self._check(part, path)
         if chunk is None:
             return Page(rows=(), proof=Proof.END_OF_RANGE)
         rank = part.number * LONGEST_FILE + chunk.start + 1
         rows = self._rows(chunk, head)
         flawed = self._flawed(chunk)
         if reading.is_over:
+            self._known.pop(part.text, None)
             proof = Proof.END_OF_RANGE
             return Page(
                 rows=rows, flawed=flawed, dropped=chunk.skipped, rank=rank, proof=proof
@@ -108,21 +126,30 @@ class CsvPages(Source):
         found = [values.get(name) for name in self._wanted]
         return Row(tuple(self._without_null(found)), raw, 0)
 
-    def _head(self, part: Slice) -> Head:
-        path = Path(self._source.folder, part.file)
+    def _check(self, part: Slice, path: Path) -> None:
+        """Refuse a slice that is not what was planned any more.
+
+        The bytes are compared at the first look, and again whenever the file seems to
+        have been written to; between, its stamp tells that they are the same.
+        """
         with translated(path):
-            found = path.stat()
-        if found.st_size != part.size:
-            raise Rejected(
-                f"{part.file} has {found.st_size} bytes now, and had {part.size} when "
-                "it was planned; let this import end, then run it again"
-            )
+            stamp = stamp_of(path)
+        if stamp.size != part.size:
+            told = f"has {stamp.size} bytes now, and had {part.size} when it was"
+            raise Rejected(f"{part.file} {told} planned; {REMEDY}")
+        known = self._known.get(part.text)
+        if stamp == known:
+            return
+        is_same = known is None
+        if part.digest:
+            found = digest_again(path, part.start, part.end, size=part.size)
+            is_same = found == part.digest
+        if not is_same:
+            raise Rejected(f"{part.file} has changed since it was planned; {REMEDY}")
+        self._known[part.text] = stamp
+
+    def _head(self, part: Slice, path: Path) -> Head:
         key = f"{part.fingerprint}/{part.file}"
-        if self._written.setdefault(key, found.st_mtime_ns) != found.st_mtime_ns:
-            raise Rejected(
-                f"{part.file} was written to after it was planned; let this import "
-                "end, then run it again"
-            )
         head = self._heads.get(key)
         if head is None:
             head = read_head(path, self._declared, limits=self._limits)
@@ -209,6 +236,11 @@ class Reading:
         chunk = self._ahead
         self._ahead = None if chunk is None else next(self._chunks, None)
         return chunk
+
+
+def stamp_of(path: Path) -> Stamp:
+    found = path.stat()
+    return Stamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 @contextmanager

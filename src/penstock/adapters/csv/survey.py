@@ -56,15 +56,17 @@ class FileSurvey:
                 f"the quote opened in line {cuts.unclosed} is never closed, so the "
                 "file is one shard"
             )
+        content = cuts.content
         slices = [
             Slice(
                 number=number,
                 file=file,
-                size=cuts.size,
-                fingerprint=cuts.fingerprint,
+                size=content.size,
+                fingerprint=content.fingerprint,
                 start=part.start,
                 end=part.end,
                 line=part.line,
+                digest=content.digest(part.start, part.end),
             )
             for part in cuts.ranges
         ]
@@ -72,7 +74,7 @@ class FileSurvey:
             FileSurveyed(
                 dataset=dataset.name,
                 file=file,
-                size=cuts.size,
+                size=content.size,
                 shards=len(slices),
                 remarks=tuple(remarks),
             )
