@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 import psycopg
@@ -18,6 +19,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
 from penstock.adapters.postgres.arrays import teach
+from penstock.ports.tickets import CURRENT
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
@@ -217,6 +219,28 @@ def is_quiet(connection: Connection) -> bool:
     line = select.poll()
     line.register(connection.fileno(), select.POLLIN)
     return not line.poll(0)
+
+
+@contextmanager
+def cancellable(connection: Connection) -> Iterator[None]:
+    """Let whoever asks call off what a connection is asked meanwhile."""
+    ticket = CURRENT.get()
+    if ticket is None:
+        yield
+        return
+    try:
+        with ticket.covering(partial(cancel, connection)):
+            yield
+    finally:
+        if ticket.is_called_off:
+            # the server may hear of it late, and must not end the next question
+            connection.close()
+
+
+def cancel(connection: Connection) -> None:
+    # a line on which the server cannot be told is cut by its deadline
+    with suppress(psycopg.Error):
+        connection.cancel_safe(timeout=GRACE)
 
 
 def hang_up(connection: Connection) -> None:

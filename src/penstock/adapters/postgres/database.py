@@ -19,6 +19,7 @@ from penstock.adapters.postgres.connections import (
     Connection,
     Connections,
     Manner,
+    cancellable,
     parameters,
 )
 from penstock.adapters.postgres.refusals import explained, refusal, unavailable
@@ -181,7 +182,7 @@ class Database(sql.Database):
     @override
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
         def once() -> Outcome:
-            with self.connections.one() as connection:
+            with self.connections.one() as connection, cancellable(connection):
                 try:
                     return work(self._transaction(connection))
                 except postgres.FeatureNotSupported:

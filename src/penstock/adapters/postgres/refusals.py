@@ -5,7 +5,7 @@ import re
 import psycopg
 from psycopg import errors as postgres
 
-from penstock.errors import Misconfigured, StoreUnavailable
+from penstock.errors import Misconfigured, StoreTooSlow, StoreUnavailable
 
 ELSEWHERE = "what answers there is no PostgreSQL server; correct host and port"
 PRIMARY = "penstock.database must name the primary server"
@@ -101,9 +101,10 @@ def unavailable(error: psycopg.Error, place: str) -> StoreUnavailable:
     """Say what may pass by itself, and what to look at if it does not."""
     remedy = first_of(PASSING, str(error))
     told = explained(error)
-    return StoreUnavailable(
-        f"{place}: {told}" if remedy is None else f"{place}: {told}; {remedy}"
-    )
+    # by the time limit of the connection, or by whoever no longer waits
+    is_slow = isinstance(error, postgres.QueryCanceled)
+    kind = StoreTooSlow if is_slow else StoreUnavailable
+    return kind(f"{place}: {told}" if remedy is None else f"{place}: {told}; {remedy}")
 
 
 def right_to(told: str, schema: str) -> str:

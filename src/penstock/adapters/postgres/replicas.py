@@ -19,7 +19,7 @@ from typing_extensions import override
 from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome
-from penstock.errors import Misconfigured, StoreUnavailable
+from penstock.errors import Misconfigured, StoreTooSlow, StoreUnavailable
 
 # seconds that a read waits for a replica to get there; then the primary is asked
 LONGEST_WAIT = 0.2
@@ -108,6 +108,9 @@ class Replicated(sql.Database):
                     outcome = replica.database.read(work)
                     replica.is_well()
                     return outcome
+            except StoreTooSlow:
+                # no fault of the replica: the primary would take as long
+                raise
             except (StoreUnavailable, Misconfigured):
                 # the primary may know better; what is wrong with both, it tells
                 pass

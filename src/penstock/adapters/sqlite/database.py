@@ -21,7 +21,16 @@ from penstock.adapters.sqlite.stored import StoredTable
 from penstock.adapters.sqlite.tables import Tables, known_values
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.times import EPOCH, MICROSECOND
-from penstock.errors import Misconfigured, StoreRefused, StoreUnavailable
+from penstock.errors import (
+    Misconfigured,
+    StoreRefused,
+    StoreTooSlow,
+    StoreUnavailable,
+)
+from penstock.ports.tickets import CURRENT
+
+# what a statement says that was called off
+INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +133,10 @@ class Database(sql.Database):
 
     @override
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        with self.stream() as transaction:
-            return work(transaction)
+        with translated(self.path):
+            connection = self._connection()
+            with interruptible(connection):
+                return work(self._transaction(connection))
 
     @override
     @contextmanager
@@ -177,6 +188,17 @@ class Database(sql.Database):
 
 
 @contextmanager
+def interruptible(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let whoever asks call off what a connection is asked meanwhile."""
+    ticket = CURRENT.get()
+    if ticket is None:
+        yield
+        return
+    with ticket.covering(connection.interrupt):
+        yield
+
+
+@contextmanager
 def translated(path: Path) -> Iterator[None]:
     """Turn the driver's errors into ours."""
     try:
@@ -191,7 +213,8 @@ def translated(path: Path) -> Iterator[None]:
             raise Misconfigured(
                 f"{path}: {told}; check that the folder exists and can be written"
             ) from error
-        raise StoreUnavailable(f"{path}: {told}") from error
+        kind = StoreTooSlow if told == INTERRUPTED else StoreUnavailable
+        raise kind(f"{path}: {told}") from error
     except (sqlite3.IntegrityError, sqlite3.DataError) as error:
         raise StoreRefused(f"{path}: {error}") from error
     except sqlite3.DatabaseError as error:
