@@ -7,6 +7,7 @@ from tests.services.find import (
     POSTGRES_URL,
     REDIS_URL,
     ServerMissing,
+    provide_nginx,
     provide_postgres,
     provide_redis,
 )
@@ -17,6 +18,7 @@ def main() -> None:
         provide_postgres()
     if not os.environ.get(REDIS_URL):
         provide_redis()
+    provide_nginx()
 
 
 if __name__ == "__main__":

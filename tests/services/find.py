@@ -1,4 +1,4 @@
-"""Find the programs of PostgreSQL and Redis, or install them where we may."""
+"""Find the programs of PostgreSQL, Redis and nginx, or install them where we may."""
 
 import fcntl
 import os
@@ -16,6 +16,7 @@ REDIS_URL = "PENSTOCK_TEST_REDIS_URL"
 OLDEST_POSTGRES = 15
 POSTGRES_PACKAGES = ("postgresql", "postgresql-contrib")
 REDIS_PACKAGES = ("redis-server",)
+NGINX_PACKAGES = ("nginx-light",)
 
 # where distributions hide the programs that Debian keeps off the PATH
 POSTGRES_FOLDERS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
@@ -25,11 +26,13 @@ CLUSTER_SETTINGS = Path("/etc/postgresql-common/createcluster.d/penstock-tests.c
 class ServerMissing(Exception):
     """One sentence that says what to install."""
 
-    def __init__(self, server: str, packages: tuple[str, ...], variable: str) -> None:
+    def __init__(
+        self, server: str, packages: tuple[str, ...], variable: str | None = None
+    ) -> None:
+        otherwise = f", or name a server of your own in {variable}" if variable else ""
         super().__init__(
             f"the tests need {server}: install it (on Debian: "
-            f"apt-get install {' '.join(packages)}), "
-            f"or name a server of your own in {variable}"
+            f"apt-get install {' '.join(packages)}){otherwise}"
         )
 
 
@@ -41,6 +44,11 @@ def provide_postgres() -> Path:
 def provide_redis() -> Path:
     """Return its program."""
     return _find_or_install(find_redis, REDIS_PACKAGES)
+
+
+def provide_nginx() -> Path:
+    """Return its program."""
+    return _find_or_install(find_nginx, NGINX_PACKAGES)
 
 
 def find_postgres(path: str | None = None, root: Path = Path("/")) -> Path:
@@ -61,6 +69,15 @@ def find_redis(path: str | None = None) -> Path:
     program = shutil.which("redis-server", path=path)
     if program is None:
         raise ServerMissing("redis-server", REDIS_PACKAGES, REDIS_URL)
+    return Path(program)
+
+
+def find_nginx(path: str | None = None) -> Path:
+    # Debian keeps it where only root looks
+    places = f"{path or os.environ.get('PATH', '')}:/usr/sbin"
+    program = shutil.which("nginx", path=places)
+    if program is None:
+        raise ServerMissing("nginx", NGINX_PACKAGES)
     return Path(program)
 
 

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, Self
 from typing_extensions import override
 
 from tests.services import keeper
-from tests.services.find import provide_postgres, provide_redis
+from tests.services.find import provide_nginx, provide_postgres, provide_redis
 
 # below what the kernel hands out to clients, so that a server which is down for a
 # moment finds its port free when it comes back
@@ -267,6 +267,75 @@ class PrivateRedis(PrivateServer):
                 return bool(client.ping())
             except redis.ConnectionError:
                 return False
+
+
+NGINX = """\
+daemon off;
+worker_processes 1;
+pid {folder}/pid;
+error_log {folder}/log warn;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    upstream api {{
+        {servers}
+        keepalive 16;
+    }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            proxy_pass http://api;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host $http_host;
+            proxy_connect_timeout 1s;
+            proxy_read_timeout 20s;
+            proxy_next_upstream error timeout http_503;
+            error_page 502 504 = @away;
+        }}
+        location @away {{
+            default_type application/problem+json;
+            add_header Retry-After 1 always;
+            return 503 '{{"status": 503, "code": "unavailable"}}';
+        }}
+    }}
+}}
+"""
+
+
+class PrivateNginx(PrivateServer):
+    """A load balancer in front of some ports."""
+
+    last_signal = signal.SIGTERM
+
+    def __init__(self, *ports: int) -> None:
+        self._program = provide_nginx()
+        super().__init__()
+        servers = "\n        ".join(
+            f"server 127.0.0.1:{port} max_fails=1 fail_timeout=1s;" for port in ports
+        )
+        (self.folder / "nginx.conf").write_text(
+            NGINX.format(folder=self.folder, port=self.port, servers=servers), "utf-8"
+        )
+
+    @property
+    @override
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @override
+    def _command(self) -> Sequence[str | Path]:
+        return [self._program, "-c", self.folder / "nginx.conf"]
+
+    @override
+    def _is_ready(self) -> bool:
+        with socket.socket() as line:
+            return line.connect_ex(("127.0.0.1", self.port)) == 0
 
 
 def free_port() -> int:
