@@ -27,7 +27,7 @@ from penstock.adapters.telemetry.log import log_events
 from penstock.domain.access import SharedSecret
 from penstock.domain.budget import Budget, without_limit
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import WorkerId
+from penstock.domain.job import Import, WorkerId
 from penstock.domain.source import CsvSource
 from penstock.errors import Misconfigured
 from penstock.flow.audit import Audit
@@ -37,6 +37,7 @@ from penstock.flow.finish import Finish
 from penstock.flow.import_shard import ImportShard, Patience
 from penstock.flow.plan import DryRun, Plan
 from penstock.flow.replay import ReplayQuarantine
+from penstock.flow.retry import RetryJobs
 from penstock.flow.sample import Sample
 from penstock.flow.sweep import Sweep
 from penstock.flow.work import Desk, Terms, Work
@@ -112,6 +113,19 @@ class Penstock:
     def duplicates(self) -> FindDuplicates:
         return FindDuplicates(imports=self.stores.imports, records=self.stores.records)
 
+    @cached_property
+    def retry(self) -> RetryJobs:
+        return RetryJobs(
+            imports=self.stores.imports,
+            jobs=self.stores.jobs,
+            is_declared=self.is_declared,
+        )
+
+    def is_declared(self, known: Import) -> bool:
+        """Say whether an import was planned under a declaration that still holds."""
+        dataset = self.settings.dataset(known.dataset)
+        return known.declaration == self.declaration(dataset)
+
     def declaration(self, dataset: Dataset) -> str:
         """Return the digest by which an unfinished import is recognised."""
         return fingerprint(dataset, redact=self.settings.redact)
@@ -125,6 +139,12 @@ class Penstock:
         if name is None:
             return without_limit(f"dataset:{dataset.name}")
         return self.settings.budgets[name]
+
+    @property
+    def budgets(self) -> Mapping[str, Budget]:
+        """The declared budgets, and the nameless ones of datasets without."""
+        used = map(self.budget, self.settings.datasets.values())
+        return {**self.settings.budgets, **{each.name: each for each in used}}
 
     def not_stopped(self, names: Iterable[str]) -> list[str]:
         """Leave out datasets whose budget waits for an operator."""

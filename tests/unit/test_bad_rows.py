@@ -14,7 +14,7 @@ from penstock.domain.page import Place, Reason, Rejection
 from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.bad_rows import COLUMNS, page_by_page, write_bad_rows
+from penstock.entrypoints.forms.bad_rows import COLUMNS, page_by_page, write_bad_rows
 from penstock.ports import Quarantined
 from tests.builders import NOON, dataset, int_field, text_field
 

@@ -11,8 +11,8 @@ from penstock.domain.page import Cursor, Proof
 from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.extent import Extent
 from penstock.entrypoints.cli.gauges import FileGauge
+from penstock.entrypoints.extent import Extent
 from penstock.ports import Stores
 from tests.builders import batch, claim, dataset, open_sqlite, plan, record, rejection
 

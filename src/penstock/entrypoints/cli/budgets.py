@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from penstock.domain.budget import Budget
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
@@ -17,7 +16,6 @@ from penstock.entrypoints.cli.shared import (
     show_table,
 )
 from penstock.errors import NotFound
-from penstock.wiring import Penstock
 
 app = typer.Typer(
     cls=WithDefault,
@@ -30,7 +28,8 @@ def show(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """Show the state and the remaining allowance of every budget."""
     with look(config) as penstock:
         states = [
-            penstock.stores.budgets.state(budget) for budget in every(penstock).values()
+            penstock.stores.budgets.state(budget)
+            for budget in penstock.budgets.values()
         ]
     rows: list[dict[str, object]] = [
         {
@@ -66,20 +65,11 @@ def open_budget(
 ) -> None:
     """Open a budget that the provider or an error has closed."""
     with session(config) as penstock:
-        if name not in every(penstock):
-            known = ", ".join(every(penstock)) or "none"
+        if name not in penstock.budgets:
+            known = ", ".join(penstock.budgets) or "none"
             raise NotFound(f"there is no budget {name!r}; known: {known}")
         penstock.stores.budgets.open(name)
     if as_json:
         print_json({"opened": name})
     else:
         typer.echo(f"Budget {name} is open.")
-
-
-def every(penstock: Penstock) -> dict[str, Budget]:
-    """Return declared budgets, and the nameless ones of datasets without."""
-    used = {
-        penstock.budget(dataset).name: penstock.budget(dataset)
-        for dataset in penstock.settings.datasets.values()
-    }
-    return {**penstock.settings.budgets, **used}

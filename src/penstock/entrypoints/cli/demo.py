@@ -19,11 +19,11 @@ from penstock.entrypoints.cli.run import work
 from penstock.entrypoints.cli.shared import (
     AsJson,
     print_json,
-    report,
     session,
     stdout,
 )
 from penstock.entrypoints.crews import ProcessCrew
+from penstock.entrypoints.reports import report
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.flow.audit import Audited
 from penstock.sandbox import Sandbox, SandboxOptions, peak_over

@@ -1,26 +1,19 @@
 """What is told of an import that goes on: how far it is, how fast, how long still."""
 
 import time
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from rich.filesize import decimal as in_bytes
 
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Import, ImportId, Shards
+from penstock.domain.progress import PACE_OVER, Clock, Speed, time_left
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.extent import Extent
+from penstock.entrypoints.extent import Extent
 from penstock.wiring import Penstock
-
-Clock: TypeAlias = Callable[[], float]
-
-RATE_OVER = 5.0
-# a packed file is done all at once, so its pace shows only over a longer time
-PACE_OVER = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,23 +39,6 @@ def gauge_for(penstock: Penstock, dataset: Dataset, import_id: ImportId) -> Gaug
     if isinstance(dataset.source, CsvSource):
         return FileGauge(Extent(penstock.stores.jobs, import_id))
     return RequestGauge(penstock.budget(dataset))
-
-
-@dataclass(slots=True)
-class Speed:
-    """How much a second over the last few seconds."""
-
-    over: float = RATE_OVER
-    clock: Clock = time.monotonic
-    samples: deque[tuple[float, int]] = field(default_factory=deque)
-
-    def after(self, done: int) -> float:
-        now = self.clock()
-        self.samples.append((now, done))
-        while now - self.samples[0][0] > self.over:
-            self.samples.popleft()
-        then, before = self.samples[0]
-        return (done - before) / (now - then) if now > then else 0.0
 
 
 class RequestGauge(Gauge):
@@ -117,15 +93,6 @@ class FileGauge(Gauge):
         if not rate:
             return f"{rows:,} rows"
         return f"{rows:,} rows  {in_bytes(int(speed))}/s {rate:,.0f} rows/s"
-
-
-def time_left(known: Import, shards: Shards, speed: float) -> timedelta | None:
-    """Guess from the finished shards what the open ones will take."""
-    finished = shards.done + shards.failed + shards.split
-    if not finished or not speed:
-        return None
-    requests = known.counts.requests / finished * shards.open
-    return timedelta(seconds=round(requests / speed))
 
 
 def trouble(known: Import) -> str:

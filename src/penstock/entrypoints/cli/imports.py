@@ -18,12 +18,12 @@ from penstock.entrypoints.cli.shared import (
     id_option,
     look,
     print_json,
-    report,
     session,
     show_fields,
     show_table,
     stdout,
 )
+from penstock.entrypoints.reports import report
 
 app = typer.Typer(
     cls=WithDefault, help=default_help("Look at imports, or cancel one.", "imports")

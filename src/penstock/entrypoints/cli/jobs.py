@@ -32,7 +32,6 @@ from penstock.wiring import Penstock
 app = typer.Typer(
     cls=WithDefault, help=default_help("Look at jobs, or retry failed ones.", "jobs")
 )
-AT_ONCE = 1_000
 LONGEST_ERROR = 80
 
 
@@ -123,13 +122,11 @@ def retry(
     if bool(jobs) == failed:
         raise Misconfigured("say which jobs: penstock jobs retry ID… or --failed")
     with session(config) as penstock:
-        store = penstock.stores.jobs
         retried: list[int] = []
         refused: list[int] = []
         chosen = failed_jobs(penstock) if failed else map(JobId, jobs or [])
         for job in chosen:
-            refuse_other_declaration(penstock, job)
-            (retried if store.retry(job) else refused).append(int(job))
+            (retried if penstock.retry(job) else refused).append(int(job))
     if refused and not failed:
         raise NotFound(
             f"not failed, so not retried: {', '.join(map(str, refused))} "
@@ -146,28 +143,11 @@ def retry(
         )
 
 
-def refuse_other_declaration(penstock: Penstock, job: JobId) -> None:
-    """Refuse what no worker with this file would take."""
-    known, _ = penstock.stores.imports.get(penstock.stores.jobs.get(job).import_id)
-    dataset = penstock.settings.dataset(known.dataset)
-    if known.declaration != penstock.declaration(dataset):
-        raise Misconfigured(
-            f"job {job} belongs to import {known.id}, which was planned under "
-            f"another declaration of {known.dataset!r}; start anew with: "
-            f"penstock run {known.dataset}"
-        )
-
-
 def failed_jobs(penstock: Penstock) -> Iterator[JobId]:
     """Yield the failed jobs of the newest import of every dataset."""
     for dataset in penstock.settings.datasets:
         for known, _ in penstock.stores.imports.recent(dataset=dataset, limit=1):
-            wanted = JobFilter(status=JobStatus.FAILED, import_id=known.id)
-            after: JobId | None = None
-            while some := penstock.stores.jobs.find(wanted, after=after, limit=AT_ONCE):
-                for each in some:
-                    yield each.id
-                after = some[-1].id
+            yield from penstock.retry.failed_of(known.id)
 
 
 def last_error(job: Job) -> str | None:

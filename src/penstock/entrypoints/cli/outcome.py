@@ -11,8 +11,9 @@ from rich.filesize import decimal as in_bytes
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Import, ImportId, ImportStatus, JobStatus, Shards
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.extent import Extent, Read
-from penstock.entrypoints.cli.shared import counted, report, show_table, stdout
+from penstock.entrypoints.cli.shared import counted, show_table, stdout
+from penstock.entrypoints.extent import Extent, Read
+from penstock.entrypoints.reports import report
 from penstock.ports import JobFilter, ReasonCount
 from penstock.wiring import Penstock
 

@@ -9,7 +9,6 @@ import typer
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.bad_rows import page_by_page, place_of, write_bad_rows
 from penstock.entrypoints.cli.out import whole_file
 from penstock.entrypoints.cli.plan import Name
 from penstock.entrypoints.cli.shared import (
@@ -26,6 +25,7 @@ from penstock.entrypoints.cli.shared import (
     show_table,
 )
 from penstock.entrypoints.forms.as_csv import line, protected
+from penstock.entrypoints.forms.bad_rows import page_by_page, place_of, write_bad_rows
 from penstock.errors import Misconfigured
 from penstock.ports import Quarantined
 from penstock.wiring import Penstock

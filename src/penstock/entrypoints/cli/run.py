@@ -9,7 +9,6 @@ import typer
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import ImportId, ImportStatus, Mode
-from penstock.entrypoints.cli.bad_rows import page_by_page, write_bad_rows
 from penstock.entrypoints.cli.duplicates import refuse_duplicates, write_duplicates
 from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
@@ -26,6 +25,7 @@ from penstock.entrypoints.cli.shared import (
 )
 from penstock.entrypoints.cli.worker import Threads
 from penstock.entrypoints.crews import Crew, ProcessCrew, ThreadCrew
+from penstock.entrypoints.forms.bad_rows import page_by_page, write_bad_rows
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.wiring import Penstock

@@ -15,8 +15,6 @@ from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
-from penstock.domain.job import Import, Shards
-from penstock.domain.page import Counts
 from penstock.domain.text import format_instant, parse_instant
 from penstock.errors import Misconfigured
 from penstock.ports import Emit
@@ -205,49 +203,3 @@ def read_instant(text: str | None, option: str) -> datetime | None:
             f"{option} {text!r} is not a time with a zone; write 2026-01-31T12:00:00Z"
         )
     return instant
-
-
-def records_of(counts: Counts) -> dict[str, int]:
-    return {
-        "seen": counts.seen,
-        "inserted": counts.inserted,
-        "updated": counts.updated,
-        "unchanged": counts.unchanged,
-        "deleted": counts.deleted,
-        "quarantined": counts.quarantined,
-        "dropped": counts.dropped,
-        "duplicates": counts.duplicates,
-    }
-
-
-def report(known: Import, shards: Shards) -> dict[str, object]:
-    """Describe an import as `run --json` and `imports --json` print it."""
-    end = known.finished_at
-    return {
-        "import_id": known.id,
-        "dataset": known.dataset,
-        "mode": known.mode.value,
-        "status": known.status.value,
-        "shards": {
-            "total": shards.total,
-            "done": shards.done,
-            "failed": shards.failed,
-            "split": shards.split,
-            "pending": shards.pending,
-            "leased": shards.leased,
-            "cancelled": shards.cancelled,
-        },
-        "pages": known.counts.pages,
-        "requests": known.counts.requests,
-        "records": records_of(known.counts),
-        "rescues": known.rescues,
-        "seconds": None
-        if end is None
-        else round((end - known.created_at).total_seconds(), 3),
-        "proven": known.proven,
-        "note": known.note,
-        "since": known.since,
-        "until": known.until,
-        "created_at": known.created_at,
-        "finished_at": end,
-    }
