@@ -28,6 +28,7 @@ from penstock.adapters.telemetry.log import name_of
 from penstock.domain import events
 from penstock.entrypoints.cli.app import app
 from penstock.settings.declared import BudgetTable, PenstockTable
+from penstock.settings.declared_api import ApiTable
 from penstock.settings.declared_auth import AccessTable
 from penstock.settings.declared_axes import (
     BboxTable,
@@ -84,6 +85,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "datasets.NAME.shards.NAME.send (bbox)": EdgesTable,
     "datasets.NAME.delta": DeltaTable,
     "auth": AccessTable,
+    "api": ApiTable,
 }
 
 # how the annotated types of the settings are called by people
@@ -96,6 +98,8 @@ KINDS = {
     "Decimal": "degrees",
     "bool": "true or false",
     "Limit": "rate",
+    "IPv4Network": "address or network",
+    "IPv6Network": "address or network",
     "Any": "any value",
     "NoneType": "",
 }
@@ -223,7 +227,7 @@ def spell(hint: Any) -> Iterator[str]:
     elif origin is Literal:
         yield " \\| ".join(f"`{each}`" for each in arguments)
     elif origin is list:
-        yield f"list of {' or '.join(spell(arguments[0]))}"
+        yield f"list of {' or '.join(dict.fromkeys(spell(arguments[0])))}"
     elif origin is dict or (isinstance(hint, type) and issubclass(hint, BaseModel)):
         yield "table"
     elif isinstance(hint, type) and issubclass(hint, Enum):

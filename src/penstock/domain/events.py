@@ -134,3 +134,25 @@ class RequestFailed(Event):
     trace_id: str
     error: str
     where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestStoodOut(Event):
+    """An answer that took long, or was an error of ours; never with its parameters."""
+
+    trace_id: str
+    method: str
+    # the address as it is declared: {key} stands for every key
+    route: str
+    status: int
+    took: timedelta
+    # so many others stood out since the last one that was told
+    untold: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerReplaced(Event):
+    """A process that served the API came to an end, and another took its place."""
+
+    process: int
+    status: int

@@ -19,6 +19,7 @@ from penstock.settings.declared import (
     as_budget_name,
     as_own_name,
 )
+from penstock.settings.declared_api import ApiTable, built_api
 from penstock.settings.declared_auth import AccessTable, auth_secrets, built_trust
 from penstock.settings.declared_dataset import (
     AnyDatasetTable,
@@ -48,7 +49,7 @@ KEPT_ADDRESS = (
     "holds a secret, and the provider's next links, which repeat it, are kept in the "
     "ledger; send it in headers or in query"
 )
-SECTIONS = ("penstock", "budgets", "datasets", "auth")
+SECTIONS = ("penstock", "budgets", "datasets", "auth", "api")
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Settings:
@@ -101,6 +102,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
             for name, table in declaration.datasets.items()
         },
         auth=None if declaration.auth is None else built_trust(declaration.auth),
+        api=built_api(declaration.api),
         secrets=secrets,
     )
 
@@ -169,6 +171,7 @@ class Declaration:
     budgets: Mapping[str, BudgetTable]
     datasets: Mapping[str, AnyDatasetTable]
     auth: AccessTable | None
+    api: ApiTable
 
 
 @dataclass(slots=True)
@@ -195,6 +198,7 @@ class Reading:
         auth = (
             self.table(AccessTable, tree["auth"], ("auth",)) if "auth" in tree else None
         )
+        api = self.table(ApiTable, tree.get("api", {}), ("api",))
         around = Surroundings(
             penstock=penstock,
             budgets=frozenset(names_in(tree.get("budgets"))),
@@ -210,6 +214,7 @@ class Reading:
             budgets=budgets,
             datasets=datasets,
             auth=auth,
+            api=api or ApiTable(),
         )
 
     def budgets(self, tree: Tree) -> dict[str, BudgetTable]:

@@ -10,6 +10,7 @@ from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
 from penstock.errors import NotFound
 from penstock.settings import secrets
+from penstock.settings.declared_api import ApiSettings, ApiTable, built_api
 from penstock.settings.problems import did_you_mean
 from penstock.settings.servers import SQLITE, is_postgres, shown_address
 
@@ -39,6 +40,8 @@ class Settings:
     datasets: Mapping[str, Dataset] = field(default_factory=dict)
     # whose tokens the API believes; none: it serves this machine only
     auth: Trust | None = None
+    # what the API allows its clients
+    api: ApiSettings = field(default_factory=lambda: built_api(ApiTable()))
     # secret value -> "${NAME}"
     secrets: Mapping[str, str] = field(default_factory=dict)
 

@@ -15,12 +15,14 @@ from penstock.domain.events import (
     LeaseWasLost,
     PageCommitted,
     RequestFailed,
+    RequestStoodOut,
+    ServerReplaced,
     WorkerFailed,
 )
 from penstock.domain.page import Counts
 from penstock.ports import Emit, Redact
 
-WARNINGS = (JobPostponed, LeaseWasLost)
+WARNINGS = (JobPostponed, LeaseWasLost, RequestStoodOut, ServerReplaced)
 ERRORS = (BudgetWasStopped, JobFailed, RequestFailed, WorkerFailed)
 
 
