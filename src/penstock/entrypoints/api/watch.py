@@ -6,12 +6,14 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import TypeAlias
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StoreUnavailable
 from penstock.ports import Reads
 from penstock.ports.serving import State
 
 # seconds between two looks
 EVERY = 1.0
+# seconds that a request waits for a look; a database that is away is told soon
+LONGEST_LOOK = 1.0
 # of a dataset whose tables were made after the last look
 UNKNOWN = State(generation=-1, change_seq=-1)
 
@@ -49,7 +51,10 @@ class Watch:
         known = self._states.get(dataset, UNKNOWN)
         if self.is_fresh and known.generation >= at_least:
             return known
-        await self.look()
+        try:
+            await asyncio.wait_for(self.look(), LONGEST_LOOK)
+        except TimeoutError as error:
+            raise StoreUnavailable("the database does not answer") from error
         return self._states.get(dataset, UNKNOWN)
 
     async def beyond(self, dataset: str, seq: int, *, seconds: float) -> None:

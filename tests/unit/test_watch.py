@@ -1,0 +1,174 @@
+"""A process knows of what others write within a second, and says when it cannot."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from penstock.entrypoints.api import watch as module
+from penstock.entrypoints.api.watch import UNKNOWN, Watch
+from penstock.errors import StoreUnavailable
+from penstock.ports import Reads
+from penstock.ports.serving import State
+
+
+class Database(Reads):
+    """Says how far a dataset has come, when it is let."""
+
+    def __init__(self) -> None:
+        self.generation = 1
+        self.asked = 0
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.error: Exception | None = None
+
+    def states(self) -> Mapping[str, State]:
+        self.asked += 1
+        assert self.is_open.wait(10)
+        if self.error is not None:
+            raise self.error
+        return {"poi": State(generation=self.generation, change_seq=7)}
+
+    def page(self, query: Any) -> Any: ...
+    def one(self, dataset: Any, key: Any, fields: Any) -> Any: ...
+    def count(self, query: Any, kind: Any) -> Any: ...
+    def secret(self, name: str) -> bytes: ...  # type: ignore[empty-body]
+    def changes(self, dataset: Any, *, after: int, limit: int) -> Sequence[Any]: ...  # type: ignore[empty-body]
+
+
+class Told:
+    def __init__(self) -> None:
+        self.news: list[tuple[str, int]] = []
+
+    async def __call__(self, dataset: str, state: State) -> None:
+        self.news.append((dataset, state.generation))
+
+
+@pytest.fixture
+def database() -> Database:
+    return Database()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def watch(database, told):
+    with ThreadPoolExecutor(2) as executor:
+        yield Watch(database, executor, on_new=told)
+
+
+def go(work: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run(work)
+
+
+def test_a_look_is_good_for_a_while(watch, database):
+    async def ask() -> Any:
+        return [await watch.state("poi") for _ in range(5)]
+
+    found = go(ask())
+
+    assert {each.generation for each in found} == {1}
+    assert database.asked == 1
+
+
+def test_who_knows_of_more_makes_it_look(watch, database):
+    async def ask() -> Any:
+        await watch.state("poi")
+        database.generation = 2
+        assert (await watch.state("poi")).generation == 1
+        return await watch.state("poi", at_least=2)
+
+    assert go(ask()).generation == 2
+
+
+def test_all_who_want_to_know_wait_for_one_look(watch, database):
+    database.is_open.clear()
+
+    async def ask() -> Any:
+        waiting = [asyncio.ensure_future(watch.state("poi")) for _ in range(20)]
+        await asyncio.sleep(0.05)
+        database.is_open.set()
+        return await asyncio.gather(*waiting)
+
+    assert {each.generation for each in go(ask())} == {1}
+    assert database.asked == 1
+
+
+def test_a_write_of_our_own_is_known_at_once_and_not_forgotten(watch, database):
+    async def ask() -> Any:
+        await watch.state("poi")
+        watch.note("poi", State(generation=5, change_seq=9))
+        # a look that began before the write must not take it back
+        await watch.look()
+        return await watch.state("poi")
+
+    assert go(ask()).generation == 5
+
+
+def test_news_are_told_once_and_not_at_the_start(watch, database, told):
+    async def ask() -> None:
+        await watch.look()
+        database.generation = 2
+        await watch.look()
+        await watch.look()
+        await asyncio.sleep(0)
+
+    go(ask())
+
+    assert told.news == [("poi", 2)]
+
+
+def test_a_database_that_is_silent_is_told_soon(watch, database, monkeypatch):
+    monkeypatch.setattr(module, "LONGEST_LOOK", 0.05)
+    database.is_open.clear()
+
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        go(watch.state("poi"))
+    database.is_open.set()
+
+
+def test_a_database_that_is_back_is_asked_again(watch, database):
+    async def ask() -> Any:
+        database.error = StoreUnavailable("away")
+        with pytest.raises(StoreUnavailable):
+            await watch.state("poi")
+        database.error = None
+        return await watch.state("poi")
+
+    assert go(ask()).generation == 1
+
+
+def test_a_dataset_without_tables_is_unknown(watch):
+    assert go(watch.state("other")) == UNKNOWN
+
+
+def test_waiting_for_a_change_ends_with_it_or_with_the_time(watch, database):
+    async def ask() -> None:
+        await asyncio.wait_for(watch.beyond("poi", 6, seconds=30), 5)
+        await asyncio.wait_for(watch.beyond("poi", 7, seconds=0.1), 5)
+
+    go(ask())
+
+
+def test_it_goes_on_looking_until_it_is_stopped(watch, database, monkeypatch):
+    monkeypatch.setattr(module, "EVERY", 0.01)
+
+    async def ask() -> Any:
+        await watch.start()
+        database.error = StoreUnavailable("away")
+        await asyncio.sleep(0.1)
+        database.error = None
+        await asyncio.sleep(0.1)
+        await watch.stop()
+        seen: int = database.asked
+        await asyncio.sleep(0.05)
+        return database.asked - seen
+
+    assert go(ask()) == 0
+    assert database.asked > 5
