@@ -3,7 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.editing import Drafted, Editor, Precondition, found
+from penstock.domain.editing import (
+    MOST_FLAWS,
+    Drafted,
+    Editor,
+    Precondition,
+    found,
+)
 from penstock.domain.page import Key
 from penstock.errors import BadRequest, Flaw
 from penstock.ports import Edits, Records
@@ -28,7 +34,7 @@ class EditRecords:
     ) -> Written:
         """Store a record whatever there was."""
         drafted = self.editor(dataset).whole(document, key=key)
-        self._hold_references(dataset, [drafted])
+        self._hold_references(dataset, {"": drafted})
 
         def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
             known = current.get(key)
@@ -47,7 +53,7 @@ class EditRecords:
             known = current.get(key)
             terms.hold(None if known is None else known.version)
             drafted = editor.changed(found(key, current).values, document)
-            self._hold_references(dataset, [drafted])
+            self._hold_references(dataset, {"": drafted})
             return [Write(drafted.record, drafted.local)]
 
         return self._edits.change(dataset, [key], decide)
@@ -64,7 +70,8 @@ class EditRecords:
     def upsert(self, dataset: Dataset, documents: object) -> Written:
         """Store many records, all or none; the last of a key wins."""
         drafted = self._drafted(dataset, documents)
-        self._hold_references(dataset, drafted)
+        placed = {f"/{at}": each for at, each in enumerate(drafted)}
+        self._hold_references(dataset, placed)
         by_key = {each.record.key: each for each in drafted}
 
         def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
@@ -85,18 +92,29 @@ class EditRecords:
                 drafted.append(editor.whole(document, key=None, at=f"/{at}"))
             except BadRequest as bad:
                 flaws.extend(bad.flaws)
+            if len(flaws) >= MOST_FLAWS:
+                break
         if flaws:
-            raise BadRequest(*flaws[:MOST_AT_ONCE])
+            raise BadRequest(*flaws[:MOST_FLAWS])
         return drafted
 
-    def _hold_references(self, dataset: Dataset, drafted: Sequence[Drafted]) -> None:
+    def _hold_references(
+        self, dataset: Dataset, drafted: Mapping[str, Drafted]
+    ) -> None:
         """Refuse values that the dataset does not have which a field refers to."""
+        flaws: list[Flaw] = []
         for name, reference in self.editor(dataset).references.items():
-            at = dataset.column(name)
-            values = {each.record.values[at] for each in drafted} - {None}
-            unknown = self._records.unknown(reference, values) if values else ()
-            if unknown:
-                told = f"{min(map(str, unknown))!r} is not in {reference}"
-                raise BadRequest(
-                    Flaw(pointer=f"/{name}", code="reference", detail=told)
+            column = dataset.column(name)
+            values = {each.record.values[column] for each in drafted.values()} - {None}
+            unknown = set(self._records.unknown(reference, values)) if values else set()
+            flaws.extend(
+                Flaw(
+                    pointer=f"{at}/{name}",
+                    code="reference",
+                    detail=f"{each.record.values[column]!s} is not in {reference}",
                 )
+                for at, each in drafted.items()
+                if each.record.values[column] in unknown
+            )
+        if flaws:
+            raise BadRequest(*flaws[:MOST_FLAWS])

@@ -139,6 +139,8 @@ class Written:
     updated: int = 0
     deleted: int = 0
     versions: Mapping[Key, str] = field(default_factory=dict)
+    # the row as it was written, where it is only one
+    one: Found | None = None
     state: State
 
 

@@ -57,5 +57,6 @@ def edit(
         updated=len(merged.updated),
         deleted=len(merged.deleted),
         versions=table.versions(written),
+        one=table.one(written[0], dataset.fields) if len(written) == 1 else None,
         state=State(generation=row["generation"], change_seq=row["change_seq"]),
     )

@@ -1,14 +1,12 @@
 """Read a query from the parameters of a URL; every flaw is named, none is guessed."""
 
-import csv
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from difflib import get_close_matches
 
-from penstock.domain.casts import DECIMAL, LARGEST_INT, SMALLEST_INT, WHOLE
 from penstock.domain.dataset import Dataset, Field, FieldType
+from penstock.domain.queries import forms
 from penstock.domain.queries.query import (
     Condition,
     Op,
@@ -16,16 +14,20 @@ from penstock.domain.queries.query import (
     field_named,
     filterable,
 )
-from penstock.domain.text import in_utc
 from penstock.errors import BadRequest, Flaw
 
 DEFAULT_LIMIT, MOST_ROWS = 50, 200
-MOST_CONDITIONS = 10
+MOST_CONDITIONS, MOST_OF_A_FIELD = 10, 5
 MOST_CHOICES = 200
+# characters of one condition, its operator included
+LONGEST_CONDITION, LONGEST_CHOICES = 600, 4_000
+# characters of one part of a key
 LONGEST_VALUE = 600
 # before the name of a field that is called like one of our own parameters
 PREFIX = "field."
 RESERVED = frozenset({"sort", "limit", "cursor", "fields"})
+
+whole, number = forms.whole, forms.number
 
 
 @dataclass
@@ -62,6 +64,21 @@ def read_query(
     return query, own.get("cursor")
 
 
+def only(
+    reading: Reading, given: Iterable[tuple[str, str]], allowed: Collection[str]
+) -> dict[str, str]:
+    """Read parameters where there are no conditions on fields."""
+    own: dict[str, str] = {}
+    for name, value in given:
+        if name not in allowed:
+            remedy = f"use {', '.join(sorted(allowed))}" if allowed else "none is"
+            reading.flaw(name, "unknown-parameter", f"is no parameter here; {remedy}")
+        elif name in own:
+            reading.flaw(name, "repeated", "is given twice; give it once")
+        own[name] = value
+    return own
+
+
 def split(
     reading: Reading,
     given: Iterable[tuple[str, str]],
@@ -85,10 +102,18 @@ def split(
                 conditions.append(found)
         else:
             refuse_unknown(reading, name, wanted, [*allowed, *sorted(reserved)])
+    hold_bounds(reading, conditions)
+    return own, tuple(conditions)
+
+
+def hold_bounds(reading: Reading, conditions: Sequence[Condition]) -> None:
     if len(conditions) > MOST_CONDITIONS:
         told = f"{len(conditions)} conditions are more than {MOST_CONDITIONS}"
         reading.flaws.append(Flaw(pointer="?", code="too-many", detail=told))
-    return own, tuple(conditions)
+    for name, times in Counter(each.field.name for each in conditions).items():
+        if times > MOST_OF_A_FIELD:
+            told = f"has {times} conditions, more than {MOST_OF_A_FIELD}"
+            reading.flaw(name, "too-many", told)
 
 
 def refuse_unknown(
@@ -119,6 +144,10 @@ def read_condition(
         told = f"is written operator.value, with one of {ops}: {parameter}=eq.…"
         reading.flaw(parameter, "operator", told)
         return None
+    longest = LONGEST_CHOICES if op is Op.IN else LONGEST_CONDITION
+    if len(text) > longest:
+        reading.flaw(parameter, "length", f"has more than {longest} characters")
+        return None
     try:
         return Condition(of, op, operand(of, op, value))
     except ValueError as error:
@@ -133,9 +162,12 @@ def operand(of: Field, op: Op, text: str) -> object:
                 raise ValueError("isnull takes true or false")
             return text == "true"
         case Op.IN:
-            values = next(csv.reader([text], strict=True), [])
-            if not values or len(values) > MOST_CHOICES:
-                raise ValueError(f"in takes 1 to {MOST_CHOICES} values, with commas")
+            values = forms.choices(text)
+            if values is None or len(values) > MOST_CHOICES:
+                raise ValueError(
+                    f"in takes 1 to {MOST_CHOICES} values with commas between them; "
+                    'write "…" around one that holds a comma'
+                )
             return tuple(dict.fromkeys(read_value(of, each) for each in values))
         case Op.PREFIX:
             if of.type is not FieldType.TEXT:
@@ -147,8 +179,6 @@ def operand(of: Field, op: Op, text: str) -> object:
 
 def read_value(of: Field, text: str) -> object:
     """Read a value as its field has it; raises `ValueError` with a sentence."""
-    if len(text) > LONGEST_VALUE:
-        raise ValueError(f"has a value of more than {LONGEST_VALUE} characters")
     if "\x00" in text or not is_text(text):
         raise ValueError("holds a character that no text has")
     value = READERS[of.type](text)
@@ -165,46 +195,13 @@ def is_text(text: str) -> bool:
     return True
 
 
-def whole(text: str) -> int | None:
-    if WHOLE.fullmatch(text) is None or len(text) > 20:  # noqa: PLR2004 (digits of an int)
-        return None
-    value = int(text)
-    return value if SMALLEST_INT <= value <= LARGEST_INT else None
-
-
-def number(text: str) -> float | None:
-    if DECIMAL.fullmatch(text) is None:
-        return None
-    value = float(text)
-    return value if math.isfinite(value) else None
-
-
-def truth(text: str) -> bool | None:
-    return {"true": True, "false": False}.get(text)
-
-
-def day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def instant(text: str) -> datetime | None:
-    # a plus that was not escaped has become a space
-    try:
-        return in_utc(datetime.fromisoformat(text.replace(" ", "+")))
-    except ValueError:
-        return None
-
-
 READERS: Mapping[FieldType, Callable[[str], object]] = {
     FieldType.TEXT: str,
-    FieldType.INT: whole,
-    FieldType.FLOAT: number,
-    FieldType.BOOL: truth,
-    FieldType.DATE: day,
-    FieldType.TIMESTAMP: instant,
+    FieldType.INT: forms.whole,
+    FieldType.FLOAT: forms.number,
+    FieldType.BOOL: forms.truth,
+    FieldType.DATE: forms.day,
+    FieldType.TIMESTAMP: forms.instant,
     FieldType.JSON: lambda _: None,
 }
 WANTED = {
