@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.access import Scope
+from penstock.domain.dataset import Dataset
 from penstock.entrypoints.api.answers import Answer, Asked
 from penstock.entrypoints.api.service import Api
 
@@ -38,7 +39,21 @@ class Endpoint:
     # exactly one of them
     handle: Handle | None = None
     read: Read | None = None
-    # what OpenAPI says of it beyond its path
+    # its name in generated clients; unless given, that of its function
+    operation: str = ""
+    # what OpenAPI says of it beyond its path: its Parameter Objects, then the schema of
+    # the JSON that it reads and answers with, or a whole Request Body or Response Object
+    parameters: Sequence[Mapping[str, Any]] = ()
+    body: Mapping[str, Any] | None = None
+    answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    # all of that, where it is another for each dataset
+    describe: Callable[[Dataset], "Described"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What OpenAPI says of an endpoint of one dataset."""
+
     parameters: Sequence[Mapping[str, Any]] = ()
     body: Mapping[str, Any] | None = None
     answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)

@@ -10,20 +10,22 @@ from starlette.responses import Response
 
 from penstock.domain.access import Scope
 from penstock.domain.dataset import Dataset
-from penstock.domain.editing import ANY, Precondition
 from penstock.domain.page import Key
-from penstock.domain.queries.parameters import Reading, read_fields
+from penstock.domain.queries.parameters import Reading, only, read_fields
 from penstock.entrypoints.api.answers import Answer, Asked
 from penstock.entrypoints.api.bodies import read_json
 from penstock.entrypoints.api.dispatch import with_token
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.links import links
+from penstock.entrypoints.api.preconditions import precondition
 from penstock.entrypoints.api.service import Api
-from penstock.errors import BadRequest, Flaw
+from penstock.errors import BadRequest, Flaw, NoSuchRecord
 from penstock.flow.serve_records import PageOfRecords
 from penstock.ports.serving import CountKind, Written
 
 encode = msgspec.json.Encoder().encode
+# /api/v1/datasets/poi/records/5: so many parts stand before the key
+KEY_AT = 6
 COUNTS = {f"count={each}": each for each in CountKind if each is not CountKind.CAPPED}
 
 
@@ -68,15 +70,13 @@ def get_record(api: Api, asked: Asked) -> Answer:
     dataset = api.dataset(asked.parts["dataset"])
     key = key_of(api, dataset, asked.raw_path)
     reading = Reading(dataset)
-    given = dict(asked.query)
-    for name in given.keys() - {"fields"}:
-        reading.flaw(name, "unknown-parameter", "is no parameter here; use fields")
+    given = only(reading, asked.query, {"fields"})
     fields = read_fields(reading, given.get("fields"))
     reading.finish()
     found = api.records.one(dataset, key, fields)
     # a choice of fields is another form of the same version
-    form = "" if fields == dataset.fields else "." + ",".join(f.name for f in fields)
-    return Answer(body=found.body, etag=found.version + form)
+    chosen = "" if fields == dataset.fields else "+".join(each.name for each in fields)
+    return Answer(body=found.body, etag=".".join(filter(None, [found.version, chosen])))
 
 
 async def put_record(api: Api, request: Request) -> Response:
@@ -85,8 +85,7 @@ async def put_record(api: Api, request: Request) -> Response:
     terms = precondition(request)
     work = partial(api.edits.put, dataset, key, document, terms)
     written = await api.in_thread(work)
-    status = 201 if written.created else 200
-    return await changed(api, request, dataset, key, written, status=status)
+    return changed(api, request, dataset, written)
 
 
 async def patch_record(api: Api, request: Request) -> Response:
@@ -95,7 +94,26 @@ async def patch_record(api: Api, request: Request) -> Response:
     terms = precondition(request)
     work = partial(api.edits.patch, dataset, key, document, terms)
     written = await api.in_thread(work)
-    return await changed(api, request, dataset, key, written, status=200)
+    return changed(api, request, dataset, written)
+
+
+def changed(api: Api, request: Request, dataset: Dataset, written: Written) -> Response:
+    """Answer with the record as it was written."""
+    found = written.one
+    if found is None:
+        raise NoSuchRecord("there is no record with this key")
+    headers = {
+        "etag": f'"{found.version}"',
+        # as it was sent: what it says decoded, no header could
+        "location": request.scope["raw_path"].decode("ascii"),
+        **with_token(api, dataset, written.state),
+    }
+    return Response(
+        found.body,
+        status_code=201 if written.created else 200,
+        media_type="application/json",
+        headers=headers,
+    )
 
 
 async def delete_record(api: Api, request: Request) -> Response:
@@ -108,6 +126,7 @@ async def delete_record(api: Api, request: Request) -> Response:
 
 async def upsert_records(api: Api, request: Request) -> Response:
     dataset = api.dataset(request.path_params["dataset"])
+    refuse_parameters(dataset, request)
     documents = await read_json(request)
     written = await api.in_thread(partial(api.edits.upsert, dataset, documents))
     body = encode({"created": written.created, "updated": written.updated})
@@ -115,39 +134,21 @@ async def upsert_records(api: Api, request: Request) -> Response:
     return Response(body, media_type="application/json", headers=dict(headers))
 
 
-async def changed(
-    api: Api,
-    request: Request,
-    dataset: Dataset,
-    key: Key,
-    written: Written,
-    *,
-    status: int,
-) -> Response:
-    """Answer with the record as it is stored now."""
-    found = await api.in_thread(partial(api.records.one, dataset, key, dataset.fields))
-    headers = {
-        "etag": f'"{found.version}"',
-        "location": request.url.path,
-        **with_token(api, dataset, written.state),
-    }
-    return Response(
-        found.body, status_code=status, media_type="application/json", headers=headers
-    )
-
-
 def addressed(api: Api, request: Request) -> tuple[Dataset, Key]:
-    if request.query_params:
-        name = next(iter(request.query_params))
-        told = "a change takes no parameters"
-        raise BadRequest(Flaw(pointer=f"?{name}", code="unknown", detail=told))
     dataset = api.dataset(request.path_params["dataset"])
+    refuse_parameters(dataset, request)
     return dataset, key_of(api, dataset, request.scope["raw_path"])
+
+
+def refuse_parameters(dataset: Dataset, request: Request) -> None:
+    reading = Reading(dataset)
+    only(reading, request.query_params.multi_items(), ())
+    reading.finish()
 
 
 def key_of(api: Api, dataset: Dataset, raw_path: bytes) -> Key:
     """Read the key from an address as it was sent: %2C is a comma inside of a part."""
-    raw = raw_path.partition(b"?")[0].split(b"/records/", 1)[1]
+    raw = raw_path.split(b"/", KEY_AT)[KEY_AT]
     parts = raw.split(b",") if len(dataset.key) > 1 else [raw]
     try:
         texts = [unquote_to_bytes(part).decode() for part in parts]
@@ -155,29 +156,6 @@ def key_of(api: Api, dataset: Dataset, raw_path: bytes) -> Key:
         flaw = Flaw(pointer="{key}", code="key", detail="is not UTF-8")
         raise BadRequest(flaw) from error
     return api.edits.editor(dataset).read_key(texts)
-
-
-def precondition(request: Request) -> Precondition:
-    match = request.headers.get("if-match")
-    none_match = request.headers.get("if-none-match")
-    if none_match is not None and none_match.strip() != ANY:
-        told = 'takes only * with a change; send If-Match: "version" instead'
-        raise BadRequest(Flaw(pointer="#If-None-Match", code="value", detail=told))
-    return Precondition(
-        match=None if match is None else frozenset(versions(match)),
-        must_be_new=none_match is not None,
-    )
-
-
-def versions(header: str) -> Sequence[str]:
-    """Read strong versions; to change something, a weak one is not good enough."""
-    found = []
-    for each in header.split(","):
-        text = each.strip()
-        is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
-        if text == ANY or is_quoted:
-            found.append(text.strip('"').partition(".")[0])
-    return found
 
 
 def endpoints() -> Sequence[Endpoint]:
