@@ -172,12 +172,12 @@ def test_errors_are_written_with_their_places(shop):
     rows = read_csv(shop.folder / "bad.csv")
     raw = (shop.folder / "shops.csv").read_bytes()
     assert list(rows[0]) == COLUMNS
-    assert {(row["file"], row["line"], row["key"]) for row in rows} == {
+    assert [(row["file"], row["line"], row["key"]) for row in rows] == [
         ("shops.csv", "7", "4"),
         ("shops.csv", "8", ""),
         ("shops.csv", "9", "6"),
         ("shops.csv", "10", ""),
-    }
+    ]
     for row in rows:
         at, number = int(row["offset"]), int(row["line"])
         assert raw[:at].count(b"\n") == number - 1
@@ -280,6 +280,23 @@ def test_rows_of_a_file_are_good_once_the_declaration_is_mended(shop):
     # the files say the same
     assert run.json["records"]["unchanged"] == 3
     assert run.json["records"]["quarantined"] == 3
+
+
+@everywhere
+def test_a_row_that_cannot_be_read_keeps_its_reason_when_it_is_tried_again(shop):
+    # without its file, this row could be taken for one that fits
+    (shop.folder / "shops.csv").write_text('id;name;phone;note\n{"id":1,"name":"x"}\n')
+    shop.declare(shops(dataset="bad = { max_ratio = 1.0 }"))
+    shop.penstock("run", "shops")
+    before = shop.penstock("quarantine", "shops", "--json").json["rows"]
+
+    replayed = shop.penstock("quarantine", "replay", "shops", "--json")
+
+    after = shop.penstock("quarantine", "shops", "--json").json["rows"]
+    assert replayed.json == {"accepted": 0, "superseded": 0, "still_bad": 1}
+    assert [row["detail"] for row in before] == ["1 values, but the file has 4 columns"]
+    assert before == after
+    assert stored(shop) == {}
 
 
 @everywhere

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -35,7 +36,7 @@ PART = Slice(
 )
 
 
-def bad(number: int = 1, **told) -> Quarantined:
+def bad(number: int = 1, *, file: str = PART.file, **told) -> Quarantined:
     known = {
         "position": 0,
         "reason": Reason.TYPE,
@@ -48,7 +49,7 @@ def bad(number: int = 1, **told) -> Quarantined:
         id=number,
         import_id=ImportId(1),
         job=JobId(1),
-        shard_key=Shard((FileAxis(),), (PART,)).key,
+        shard_key=Shard((FileAxis(),), (replace(PART, file=file),)).key,
         page_seq=1,
         rejection=Rejection(**{**known, **told}),
         at=NOON + timedelta(seconds=number),
@@ -75,6 +76,17 @@ def test_a_bad_row_is_told_with_its_place_and_its_value():
             "key": "5",
         }
     ]
+
+
+def test_bad_rows_come_by_file_and_line_in_whatever_order_they_were_found():
+    rows = written(
+        bad(1, place=Place(line=120, offset=2000), key=(3,)),
+        bad(2, place=Place(line=9, offset=100), key=(1,)),
+        bad(3, place=Place(line=9, offset=100), key=(2,)),
+        bad(4, place=Place(line=500, offset=9000), key=(0,), file="earlier.csv"),
+    )
+
+    assert [row["key"] for row in rows] == ["0", "1", "2", "3"]
 
 
 def test_without_bad_rows_there_is_a_header():

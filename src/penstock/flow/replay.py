@@ -40,10 +40,15 @@ class ReplayQuarantine:
     def _retry(
         self, row: Quarantined, mapper: Mapper, source: Source
     ) -> Record | Rejection:
+        bad = row.rejection
         # a record of another shard is not bad in itself: its own shard brings it
-        if row.rejection.reason is Reason.OUTSIDE:
-            return row.rejection
-        return mapper(source.read(row.rejection.raw))
+        if bad.reason is Reason.OUTSIDE:
+            return bad
+        # what could not be read of a file is read no better without the file, which
+        # alone tells as precisely what is wrong
+        if bad.reason is Reason.UNREADABLE and bad.place is not None:
+            return bad
+        return mapper(source.read(bad.raw))
 
     def _refer(
         self, tried: list[Tried], column: int, name: str, reference: Reference

@@ -9,10 +9,13 @@ from penstock.domain.page import Rejection
 from penstock.domain.parts import Slice
 from penstock.domain.text import key_as_text
 from penstock.entrypoints.forms.as_csv import line, protected
+from penstock.flow.sorting import sorted_on_disk
 from penstock.ports import Quarantined, Source
 
 COLUMNS = ("file", "line", "offset", "field", "value", "reason", "detail", "key")
 AT_ONCE = 500
+# lines of some hundred bytes
+SORTED_AT_ONCE = 50_000
 LONGEST_VALUE = 200
 NUL, REPLACED = "\0", "\N{REPLACEMENT CHARACTER}"
 
@@ -30,13 +33,22 @@ def page_by_page(
 def write_bad_rows(
     dataset: Dataset, source: Source, rows: Iterable[Quarantined], file: IO[bytes]
 ) -> int:
-    """Write bad rows as CSV that is safe in a spreadsheet; return how many."""
+    """Write bad rows as CSV that is safe in a spreadsheet; return how many.
+
+    Those of files come by file and line, in whatever order they were found.
+    """
     file.write(line(COLUMNS))
     written = 0
-    for row in rows:
-        file.write(line(cells_of(dataset, source, row)))
+    told = ((*order_of(row), line(cells_of(dataset, source, row))) for row in rows)
+    for *_, each in sorted_on_disk(told, run=SORTED_AT_ONCE):
+        file.write(each)
         written += 1
     return written
+
+
+def order_of(row: Quarantined) -> tuple[str, int, int]:
+    stands = place_of(row)
+    return str(stands["file"] or ""), int(stands["offset"] or 0), row.id
 
 
 def cells_of(dataset: Dataset, source: Source, row: Quarantined) -> Iterator[str]:
