@@ -205,6 +205,23 @@ class ImportsContract:
             stores.imports.get(third)
         ]
 
+    def test_imports_are_found_by_their_state_and_page_by_page(self, stores: Stores):
+        first = plan(stores, POI, mode=Mode.FULL)
+        second = plan(stores, dataset("shops"))
+        third = plan(stores, POI, mode=Mode.DELTA)
+        stores.imports.cancel(second, reason="enough")
+
+        def found(**asked):
+            return [each.id for each, _ in stores.imports.recent(limit=9, **asked)]
+
+        assert found(status=ImportStatus.RUNNING) == [third, first]
+        assert found(status=ImportStatus.CANCELLED) == [second]
+        assert found(before=third) == [second, first]
+        assert found(before=third, status=ImportStatus.RUNNING, dataset="poi") == [
+            first
+        ]
+        assert found(before=first) == []
+
     # closing
 
     def test_an_import_with_an_open_job_is_not_closed(self, stores: Stores):
@@ -460,6 +477,14 @@ class ImportsContract:
         run(stores, MARKED, last(record(1)), mode=mode)
 
         assert ids(stores, MARKED) == [1, 2]
+
+    def test_nothing_is_missing_from_one_file_of_many(self, stores: Stores):
+        marked = replace(LIST, missing=MARKED.missing)
+        run(stores, marked, last(record(1), record(2)))
+
+        run(stores, marked, last(record(1)), mode=Mode.BACKFILL)
+
+        assert ids(stores, marked) == [1, 2]
 
     def test_nothing_is_marked_by_an_unproven_import(self, stores: Stores):
         run(stores, MARKED, last(record(1), record(2), record(3)))

@@ -8,6 +8,7 @@ import pytest
 from penstock.adapters.sql.stores import served_by
 from penstock.ports import Served, Stores
 from tests.contracts.budgets import BudgetsContract
+from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
@@ -62,6 +63,10 @@ class TestPostgresBudgets(BudgetsContract):
 
 
 class TestPostgresRecords(RecordsContract):
+    pass
+
+
+class TestPostgresRequests(RequestsContract):
     pass
 
 

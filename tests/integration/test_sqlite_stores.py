@@ -36,6 +36,7 @@ from tests.builders import (
     sqlite_stores,
 )
 from tests.contracts.budgets import BudgetsContract
+from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
@@ -96,6 +97,10 @@ class TestSqliteBudgets(BudgetsContract):
 
 
 class TestSqliteRecords(RecordsContract):
+    pass
+
+
+class TestSqliteRequests(RequestsContract):
     pass
 
 

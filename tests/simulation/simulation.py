@@ -146,6 +146,7 @@ class Simulation:
             budgets=cast("Budgets", self._watched("budgets", self.inner.budgets)),
             records=cast("Records", self._watched("records", self.inner.records)),
             bell=self.inner.bell,
+            requests=self.inner.requests,
         )
         self.finish = Finish(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)

@@ -3,12 +3,14 @@
 from penstock.ports.access import Signed, Signer, Verifier
 from penstock.ports.budgets import Budgets, LastingBudgets, Remembered
 from penstock.ports.host import Emit, Halt, Host, Redact
+from penstock.ports.idempotency import Requests
 from penstock.ports.ledger import Bell, Declarations, Imports, JobFilter, Jobs, Ledger
 from penstock.ports.records import Quarantined, ReasonCount, Records, Replay
 from penstock.ports.schema import Fact, Facts, Schema
 from penstock.ports.serving import Edits, Reads, Served
 from penstock.ports.sources import Recall, Source, Survey
 from penstock.ports.stores import Stores
+from penstock.ports.uploads import Uploads
 
 __all__ = [
     "Bell",
@@ -33,6 +35,7 @@ __all__ = [
     "Redact",
     "Remembered",
     "Replay",
+    "Requests",
     "Schema",
     "Served",
     "Signed",
@@ -40,5 +43,6 @@ __all__ = [
     "Source",
     "Stores",
     "Survey",
+    "Uploads",
     "Verifier",
 ]

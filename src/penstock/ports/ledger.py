@@ -11,6 +11,7 @@ from penstock.domain.job import (
     Fault,
     Import,
     ImportId,
+    ImportStatus,
     Job,
     JobId,
     JobStatus,
@@ -116,9 +117,14 @@ class Imports(Protocol):
 
     @abstractmethod
     def recent(
-        self, *, dataset: str | None, limit: int
+        self,
+        *,
+        dataset: str | None = None,
+        status: ImportStatus | None = None,
+        before: ImportId | None = None,
+        limit: int,
     ) -> Sequence[tuple[Import, Shards]]:
-        """Return the newest imports first."""
+        """Return the newest imports first, beginning before one."""
         ...
 
 

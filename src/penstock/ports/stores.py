@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.ports.budgets import Budgets
+from penstock.ports.idempotency import Requests
 from penstock.ports.ledger import Bell, Imports, Jobs, Ledger
 from penstock.ports.records import Records
 from penstock.ports.schema import Schema
@@ -19,3 +20,4 @@ class Stores:
     budgets: Budgets
     records: Records
     bell: Bell
+    requests: Requests

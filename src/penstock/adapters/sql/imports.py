@@ -15,6 +15,7 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.finish import Ending, Facts, Missed, is_tracked, settle
 from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
 from penstock.domain.page import Proof
+from penstock.domain.scope import Scope
 from penstock.errors import NotFound, StoreUnavailable
 from penstock.ports import Imports
 
@@ -37,30 +38,12 @@ class SqlImports(Imports):
         since: datetime | None,
         until: datetime | None,
     ) -> tuple[Import, bool]:
-        def work(transaction: Transaction) -> tuple[Import, bool]:
-            same = {"dataset": dataset.name, "mode": mode}
-            known = transaction.one("find_unfinished_import", **same)
-            if known is not None:
-                return self._rows.read_import(known), True
-            added = transaction.one(
-                "add_import",
-                **same,
-                declaration=declaration,
-                tracked=is_tracked(dataset, mode),
-                since=self._database.moment(since),
-                until=self._database.moment(until),
-                priority=dataset.priority,
-                region=dataset.region,
+        scope = Scope(mode=mode, since=since, until=until)
+        return self._database.write(
+            lambda transaction: begin(
+                self._database, transaction, dataset, scope, declaration=declaration
             )
-            if added is not None:
-                return self._get(transaction, added["id"]), False
-            # another planner was faster
-            known = transaction.one("find_unfinished_import", **same)
-            if known is None:
-                raise StoreUnavailable("an import of this kind has just ended")
-            return self._rows.read_import(known), True
-
-        return self._database.write(work)
+        )
 
     @override
     def add_jobs(self, import_id: ImportId, shard_keys: Iterable[str]) -> int:
@@ -72,21 +55,12 @@ class SqlImports(Imports):
 
     def _add_jobs(self, import_id: ImportId, shard_keys: Sequence[str]) -> int:
         return self._database.write(
-            lambda transaction: transaction.execute(
-                "add_jobs",
-                import_id=import_id,
-                parent=None,
-                shard_keys=json.dumps(shard_keys),
-            )
+            lambda transaction: add_jobs(transaction, import_id, shard_keys)
         )
 
     @override
     def start(self, import_id: ImportId) -> None:
-        def work(transaction: Transaction) -> None:
-            transaction.execute("start_import", import_id=import_id)
-            transaction.execute("ring")
-
-        self._database.write(work)
+        self._database.write(lambda transaction: start(transaction, import_id))
 
     @override
     def still_true(self, dataset: Dataset, mode: Mode) -> Import | None:
@@ -212,10 +186,21 @@ class SqlImports(Imports):
 
     @override
     def recent(
-        self, *, dataset: str | None, limit: int
+        self,
+        *,
+        dataset: str | None = None,
+        status: ImportStatus | None = None,
+        before: ImportId | None = None,
+        limit: int,
     ) -> Sequence[tuple[Import, Shards]]:
         def work(transaction: Transaction) -> Sequence[tuple[Import, Shards]]:
-            found = transaction.all("recent_imports", dataset=dataset, limit=limit)
+            found = transaction.all(
+                "recent_imports",
+                dataset=dataset,
+                status=status,
+                before=before,
+                limit=limit,
+            )
             return [
                 (self._rows.read_import(row), shards_of(transaction, row["id"]))
                 for row in found
@@ -233,6 +218,58 @@ class SqlImports(Imports):
         self, transaction: Transaction, import_id: ImportId
     ) -> tuple[Import, Shards]:
         return self._get(transaction, import_id), shards_of(transaction, import_id)
+
+
+def begin(
+    database: Database,
+    transaction: Transaction,
+    dataset: Dataset,
+    scope: Scope,
+    *,
+    declaration: str,
+) -> tuple[Import, bool]:
+    """Store a new import, or find the unfinished one of the same kind."""
+    rows = Rows(database.instant)
+    same = {"dataset": dataset.name, "mode": scope.mode}
+    known = transaction.one("find_unfinished_import", **same)
+    if known is not None:
+        return rows.read_import(known), True
+    added = transaction.one(
+        "add_import",
+        **same,
+        declaration=declaration,
+        tracked=is_tracked(dataset, scope.mode),
+        since=database.moment(scope.since),
+        until=database.moment(scope.until),
+        priority=dataset.priority,
+        region=dataset.region,
+    )
+    if added is not None:
+        stored = transaction.one("get_import", import_id=added["id"])
+        if stored is None:
+            raise LookupError("an import is gone that was stored a moment ago")
+        return rows.read_import(stored), False
+    # another planner was faster
+    known = transaction.one("find_unfinished_import", **same)
+    if known is None:
+        raise StoreUnavailable("an import of this kind has just ended")
+    return rows.read_import(known), True
+
+
+def add_jobs(
+    transaction: Transaction, import_id: ImportId, shard_keys: Sequence[str]
+) -> int:
+    return transaction.execute(
+        "add_jobs",
+        import_id=import_id,
+        parent=None,
+        shard_keys=json.dumps(shard_keys),
+    )
+
+
+def start(transaction: Transaction, import_id: ImportId) -> None:
+    transaction.execute("start_import", import_id=import_id)
+    transaction.execute("ring")
 
 
 def shards_of(transaction: Transaction, import_id: int) -> Shards:

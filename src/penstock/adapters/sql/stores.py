@@ -7,6 +7,7 @@ from typing import TypeAlias
 from penstock.adapters.sql.budgets import SqlBudgets
 from penstock.adapters.sql.database import Database
 from penstock.adapters.sql.edits import SqlEdits
+from penstock.adapters.sql.idempotency import SqlRequests
 from penstock.adapters.sql.imports import SqlImports
 from penstock.adapters.sql.jobs import SqlJobs
 from penstock.adapters.sql.ledger import SqlLedger
@@ -36,6 +37,7 @@ def stores_of(
         budgets=budgets if limiter is None else limiter(budgets),
         records=SqlRecords(database),
         bell=bell,
+        requests=SqlRequests(database),
     )
 
 

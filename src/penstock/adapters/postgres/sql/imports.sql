@@ -51,7 +51,9 @@ where id = %(import_id)s;
 
 -- name: recent_imports
 select * from penstock_import_told
-where %(dataset)s::text is null or dataset = %(dataset)s
+where (%(dataset)s::text is null or dataset = %(dataset)s)
+    and (%(status)s::text is null or status = %(status)s)
+    and (%(before)s::bigint is null or id < %(before)s)
 order by id desc
 limit %(limit)s;
 

@@ -47,7 +47,9 @@ select * from penstock_import where id = :import_id;
 
 -- name: recent_imports
 select * from penstock_import
-where :dataset is null or dataset = :dataset
+where (:dataset is null or dataset = :dataset)
+    and (:status is null or status = :status)
+    and (:before is null or id < :before)
 order by id desc
 limit :limit;
 

@@ -1,0 +1,55 @@
+-- The requests of clients. A statement that takes a fence touches no row when somebody
+-- has taken the request over, or answered it.
+
+-- name: add_request
+insert into penstock_request (scope, key, digest, file, until)
+values (%(scope)s, %(key)s, %(digest)s, %(file)s,
+    {now} + %(at_work)s * interval '1 microsecond')
+on conflict (scope, key) do nothing
+returning fence;
+
+-- name: hold_request
+select *, until < {now} as is_over from penstock_request
+where scope = %(scope)s and key = %(key)s
+for update;
+
+-- name: take_over_request
+update penstock_request
+set fence = fence + 1, digest = %(digest)s, file = %(file)s,
+    until = {now} + %(at_work)s * interval '1 microsecond',
+    import_id = null, resumed = null
+where scope = %(scope)s and key = %(key)s
+returning fence;
+
+-- name: answer_request
+update penstock_request
+set import_id = %(import_id)s, resumed = %(resumed)s,
+    until = {now} + %(remembered)s * interval '1 microsecond'
+where scope = %(scope)s and key = %(key)s and fence = %(claimed)s and import_id is null
+returning fence;
+
+-- name: give_up_request
+delete from penstock_request
+where scope = %(scope)s and key = %(key)s and fence = %(claimed)s and import_id is null;
+
+-- name: unplanned_imports
+select id from penstock_import
+where status = 'planning'
+    and exists (select 1 from penstock_request where import_id = penstock_import.id)
+order by id;
+
+-- name: stale_requests
+-- The file of an import that may go on is kept.
+select scope, key, file from penstock_request
+where until < {now} and (
+    file is null or import_id is null or exists (
+        select 1 from penstock_import
+        where id = penstock_request.import_id and status in ('done', 'cancelled')
+    )
+)
+order by until
+limit %(limit)s;
+
+-- name: forget_request
+delete from penstock_request
+where scope = %(scope)s and key = %(key)s and until < {now};

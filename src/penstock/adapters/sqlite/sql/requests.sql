@@ -1,0 +1,50 @@
+-- The requests of clients. A statement that takes a fence touches no row when somebody
+-- has taken the request over, or answered it.
+
+-- name: add_request
+insert into penstock_request (scope, key, digest, file, until)
+values (:scope, :key, :digest, :file, :now + :at_work)
+on conflict (scope, key) do nothing
+returning fence;
+
+-- name: hold_request
+select *, until < :now as is_over from penstock_request
+where scope = :scope and key = :key;
+
+-- name: take_over_request
+update penstock_request
+set fence = fence + 1, digest = :digest, file = :file, until = :now + :at_work,
+    import_id = null, resumed = null
+where scope = :scope and key = :key
+returning fence;
+
+-- name: answer_request
+update penstock_request
+set import_id = :import_id, resumed = :resumed, until = :now + :remembered
+where scope = :scope and key = :key and fence = :claimed and import_id is null
+returning fence;
+
+-- name: give_up_request
+delete from penstock_request
+where scope = :scope and key = :key and fence = :claimed and import_id is null;
+
+-- name: unplanned_imports
+select id from penstock_import
+where status = 'planning'
+    and exists (select 1 from penstock_request where import_id = penstock_import.id)
+order by id;
+
+-- name: stale_requests
+-- The file of an import that may go on is kept.
+select scope, key, file from penstock_request
+where until < :now and (
+    file is null or import_id is null or exists (
+        select 1 from penstock_import
+        where id = penstock_request.import_id and status in ('done', 'cancelled')
+    )
+)
+order by until
+limit :limit;
+
+-- name: forget_request
+delete from penstock_request where scope = :scope and key = :key and until < :now;

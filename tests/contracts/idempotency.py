@@ -1,0 +1,279 @@
+"""What every store promises of requests that are made again."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from penstock.domain.job import Import, ImportStatus, Mode
+from penstock.domain.scope import Scope
+from penstock.errors import Conflict, KeyReused, StillAtWork
+from penstock.ports import Stores
+from penstock.ports.idempotency import Ask, Begun, Claim, Stale, Wanted
+from tests.builders import A_MOMENT, HOUR, MINUTE, begin, dataset, jobs_of
+from tests.integration.racing import errors_in, in_threads
+
+POI = dataset()
+ASK = Ask(scope="ann imports poi", key="k1", digest=b"full")
+OTHER = replace(ASK, digest=b"delta")
+WITH_FILE = replace(ASK, key="k2", file="spool/a.csv")
+A_DAY = timedelta(days=1)
+
+
+def anything(known: Import, planned: Callable[[], Iterable[str]]) -> None:
+    """Approve of any import."""
+
+
+def wanted(*shard_keys: str, mode: Mode = Mode.FULL, approve=anything) -> Wanted:
+    return Wanted(
+        scope=Scope(mode=mode), declaration="d1", approve=approve, shard_keys=shard_keys
+    )
+
+
+def claimed(stores: Stores, ask: Ask = ASK) -> Claim:
+    claim = stores.requests.claim(ask)
+    assert isinstance(claim, Claim)
+    return claim
+
+
+def answered(stores: Stores, ask: Ask = ASK, of: Wanted | None = None) -> Begun:
+    """Make a request, and answer it."""
+    stores.schema.prepare(POI)
+    return stores.requests.begin(claimed(stores, ask), POI, of or wanted())
+
+
+def all_imports(stores: Stores) -> list[int]:
+    return [known.id for known, _ in stores.imports.recent(limit=50)]
+
+
+class RequestsContract:
+    """Subclasses bring `stores` and `pass_time`."""
+
+    # asking
+
+    def test_a_request_is_answered_by_an_import(self, stores: Stores):
+        done = answered(stores)
+
+        assert not done.resumed
+        assert done.begun.status is ImportStatus.PLANNING
+        assert all_imports(stores) == [done.begun.id]
+
+    def test_asked_again_it_has_the_same_answer(self, stores: Stores):
+        done = answered(stores)
+
+        again = stores.requests.claim(ASK)
+
+        assert isinstance(again, Begun)
+        assert (again.begun.id, again.resumed) == (done.begun.id, False)
+        assert all_imports(stores) == [done.begun.id]
+
+    def test_the_same_key_for_something_else_is_refused(self, stores: Stores):
+        answered(stores)
+
+        with pytest.raises(KeyReused, match="'k1'"):
+            stores.requests.claim(OTHER)
+
+    def test_the_same_key_of_somebody_else_is_another_request(self, stores: Stores):
+        answered(stores)
+
+        assert claimed(stores, replace(ASK, scope="ben imports poi"))
+
+    def test_while_it_is_worked_on_it_is_not_taken_again(self, stores: Stores):
+        claimed(stores)
+
+        with pytest.raises(StillAtWork):
+            stores.requests.claim(ASK)
+        with pytest.raises(KeyReused):
+            stores.requests.claim(OTHER)
+
+    def test_a_request_that_came_to_nothing_can_be_made_again(self, stores: Stores):
+        stores.requests.give_up(claimed(stores))
+
+        assert claimed(stores, OTHER)
+
+    def test_giving_up_does_not_take_back_an_answer(self, stores: Stores):
+        stores.schema.prepare(POI)
+        claim = claimed(stores)
+        stores.requests.begin(claim, POI, wanted())
+
+        stores.requests.give_up(claim)
+
+        assert isinstance(stores.requests.claim(ASK), Begun)
+
+    def test_one_that_was_never_answered_is_taken_over(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        stores.schema.prepare(POI)
+        lost = claimed(stores)
+        pass_time(MINUTE + A_MOMENT)
+        taken = claimed(stores)
+
+        with pytest.raises(StillAtWork):
+            stores.requests.begin(lost, POI, wanted())
+        assert all_imports(stores) == []
+        assert not stores.requests.begin(taken, POI, wanted()).resumed
+
+    def test_a_file_takes_longer(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        claimed(stores, WITH_FILE)
+        pass_time(MINUTE + A_MOMENT)
+
+        with pytest.raises(StillAtWork):
+            stores.requests.claim(WITH_FILE)
+
+    def test_of_many_at_once_one_makes_an_import(self, stores: Stores):
+        stores.schema.prepare(POI)
+
+        def ask() -> object:
+            claim = stores.requests.claim(ASK)
+            if isinstance(claim, Begun):
+                return claim
+            return stores.requests.begin(claim, POI, wanted())
+
+        told = in_threads(*[ask] * 6)
+
+        assert {type(each) for each in errors_in(told)} <= {StillAtWork}
+        (import_id,) = {each.begun.id for each in told if isinstance(each, Begun)}
+        assert all_imports(stores) == [import_id]
+
+    # beginning
+
+    def test_an_unfinished_import_is_taken_up(self, stores: Stores):
+        stores.schema.prepare(POI)
+        unfinished = begin(stores, POI)
+
+        done = answered(stores)
+
+        assert done.resumed
+        assert done.begun.id == unfinished.id
+        again = stores.requests.claim(ASK)
+        assert isinstance(again, Begun)
+        assert again.resumed
+
+    def test_an_import_that_is_not_approved_is_left_alone(self, stores: Stores):
+        seen = []
+
+        def refuse(known: Import, planned: Callable[[], Iterable[str]]) -> None:
+            seen.append((known.id, [*planned()]))
+            raise Conflict("another one")
+
+        stores.schema.prepare(POI)
+        unfinished = begin(stores, POI)
+        stores.imports.add_jobs(unfinished.id, ["a", "b"])
+        claim = claimed(stores)
+
+        with pytest.raises(Conflict):
+            stores.requests.begin(claim, POI, wanted("c", approve=refuse))
+
+        assert seen == [(unfinished.id, ["a", "b"])]
+        assert len(jobs_of(stores, unfinished.id)) == 2
+        with pytest.raises(StillAtWork):
+            stores.requests.claim(ASK)
+
+    def test_with_its_shards_workers_may_begin_at_once(self, stores: Stores):
+        done = answered(stores, of=wanted("a", "b", mode=Mode.BACKFILL))
+
+        known, shards = stores.imports.get(done.begun.id)
+        assert (known.status, known.mode) == (ImportStatus.RUNNING, Mode.BACKFILL)
+        assert [each.shard_key for each in jobs_of(stores, known.id)] == ["a", "b"]
+        assert shards.pending == 2
+
+    def test_shards_are_not_added_to_an_import_that_is_taken_up(self, stores: Stores):
+        first = answered(stores, of=wanted("a"))
+        again = answered(stores, replace(ASK, key="k3"), of=wanted("b"))
+
+        assert again.resumed
+        assert len(jobs_of(stores, first.begun.id)) == 1
+
+    # planning
+
+    def test_imports_that_nobody_planned_are_found(self, stores: Stores):
+        begun = answered(stores).begun
+        assert [*stores.requests.unplanned()] == [begun.id]
+
+        stores.imports.add_jobs(begun.id, ["a"])
+        stores.imports.start(begun.id)
+
+        assert [*stores.requests.unplanned()] == []
+
+    def test_imports_of_others_are_not_theirs_to_plan(self, stores: Stores):
+        stores.schema.prepare(POI)
+        begin(stores, POI)
+
+        assert [*stores.requests.unplanned()] == []
+
+    # forgetting
+
+    def test_after_a_day_a_request_is_forgotten(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        answered(stores)
+        pass_time(A_DAY - HOUR)
+        assert [*stores.requests.stale(limit=9)] == []
+        assert isinstance(stores.requests.claim(ASK), Begun)
+        pass_time(HOUR + A_MOMENT)
+
+        (old,) = stores.requests.stale(limit=9)
+        stores.requests.forget(old)
+
+        assert old == Stale(scope=ASK.scope, key=ASK.key, file=None)
+        assert [*stores.requests.stale(limit=9)] == []
+        assert claimed(stores, OTHER)
+
+    def test_an_old_key_can_be_used_anew_before_anybody_forgets_it(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        first = answered(stores)
+        pass_time(A_DAY + A_MOMENT)
+
+        again = answered(stores, OTHER)
+
+        assert again.begun.id == first.begun.id
+        assert again.resumed
+        assert [*stores.requests.stale(limit=9)] == []
+
+    def test_a_request_that_was_made_anew_is_not_forgotten(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        answered(stores)
+        pass_time(A_DAY + A_MOMENT)
+        (old,) = stores.requests.stale(limit=9)
+        answered(stores, OTHER)
+
+        stores.requests.forget(old)
+
+        assert isinstance(stores.requests.claim(OTHER), Begun)
+
+    def test_the_file_of_an_import_is_kept_as_long_as_it_may_be_read(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        begun = answered(stores, WITH_FILE, wanted("a")).begun
+        pass_time(A_DAY + A_MOMENT)
+        assert [*stores.requests.stale(limit=9)] == []
+
+        stores.imports.cancel(begun.id, reason="enough")
+
+        (old,) = stores.requests.stale(limit=9)
+        assert old.file == WITH_FILE.file
+
+    def test_the_file_of_a_request_that_was_never_answered_is_not(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        claimed(stores, WITH_FILE)
+        pass_time(HOUR)
+
+        (old,) = stores.requests.stale(limit=9)
+
+        assert old.file == WITH_FILE.file
+
+    def test_only_so_many_are_forgotten_at_a_time(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        for key in ("a", "b", "c"):
+            claimed(stores, replace(ASK, key=key))
+            pass_time(A_MOMENT)
+        pass_time(A_DAY)
+
+        assert [old.key for old in stores.requests.stale(limit=2)] == ["a", "b"]
