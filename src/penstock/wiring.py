@@ -17,6 +17,7 @@ from typing import Any
 from penstock import __version__
 from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.survey import FileSurvey
+from penstock.adapters.csv.uploads import SpooledUploads
 from penstock.adapters.http.client import Client
 from penstock.adapters.http.source import HttpPages
 from penstock.adapters.sql.stores import Limiter, served_by, stores_of
@@ -39,11 +40,13 @@ from penstock.flow.plan import DryRun, Plan
 from penstock.flow.replay import ReplayQuarantine
 from penstock.flow.retry import RetryJobs
 from penstock.flow.sample import Sample
+from penstock.flow.start_import import StartImport
 from penstock.flow.sweep import Sweep
 from penstock.flow.work import Desk, Terms, Work
 from penstock.ports import Declarations, Emit, Facts, Halt, Host, Served, Source, Stores
 from penstock.ports.access import Signer, Verifier
 from penstock.ports.answers import SharedAnswers
+from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, fingerprint
 
 # SQLite's own name for a database without a file
@@ -120,6 +123,21 @@ class Penstock:
             jobs=self.stores.jobs,
             is_declared=self.is_declared,
         )
+
+    @cached_property
+    def start_import(self) -> StartImport:
+        return StartImport(
+            plan=self.plan,
+            stores=self.stores,
+            uploads=self.uploads,
+            datasets=self.settings.datasets,
+            declaration=self.declaration,
+            redact=self.settings.redact,
+        )
+
+    @cached_property
+    def uploads(self) -> Uploads:
+        return SpooledUploads()
 
     def is_declared(self, known: Import) -> bool:
         """Say whether an import was planned under a declaration that still holds."""

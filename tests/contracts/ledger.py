@@ -646,8 +646,9 @@ class LedgerContract:
 
     @pytest.mark.parametrize("order", [(1, 2), (2, 1)], ids=["in order", "reversed"])
     @pytest.mark.parametrize("before", [None, "early", "late", "other"])
+    @pytest.mark.parametrize("mode", [Mode.FULL, Mode.BACKFILL])
     def test_the_last_row_of_a_file_wins_in_whatever_order_its_shards_come(
-        self, stores: Stores, order, before
+        self, stores: Stores, order, before, mode
     ):
         if before is not None:
             plan(stores, LIST)
@@ -656,7 +657,7 @@ class LedgerContract:
             stores.ledger.release(lease)
             stores.imports.cancel(lease.import_id, reason="enough")
         pages = {1: ranked(1, record(7, "early")), 2: ranked(2, record(7, "late"))}
-        plan(stores, LIST, "a", "b")
+        plan(stores, LIST, "a", "b", mode=mode)
 
         leases = [claim(stores, LIST) for _ in order]
         counted = [
@@ -670,6 +671,43 @@ class LedgerContract:
             each.inserted + each.updated + each.unchanged + each.duplicates
             for each in counted
         )
+
+    @pytest.mark.parametrize("order", permutations((1, 2, 3)), ids=str)
+    @pytest.mark.parametrize("before", [None, "first", "second", "third", "other"])
+    def test_what_is_counted_does_not_depend_on_the_order_of_shards(
+        self, stores: Stores, order, before
+    ):
+        if before is not None:
+            run(stores, LIST, replace(last(record(7, before)), rank=1))
+        titles = {1: "first", 2: "second", 3: "third"}
+        plan(stores, LIST, "a", "b", "c")
+
+        leases = [claim(stores, LIST) for _ in order]
+        for lease, place in zip(leases, order, strict=True):
+            page = ranked(place, record(7, titles[place]))
+            stores.ledger.commit_page(LIST, lease, page)
+
+        told = stores.imports.peek(leases[0].import_id).counts
+        assert rows(stores, LIST) == [(7, "third")]
+        assert (told.seen, told.duplicates) == (3, 2)
+        assert told.inserted == int(before is None)
+        # which of the two, the first row that came has decided
+        assert told.updated + told.unchanged == int(before is not None)
+
+    @pytest.mark.parametrize("order", permutations((1, 2, 3)), ids=str)
+    def test_of_equal_versions_the_last_wins_in_whatever_order_they_come(
+        self, stores: Stores, order
+    ):
+        fields = (int_field("id"), int_field("v"), text_field("title"))
+        versioned = replace(LIST, fields=fields, version="v")
+        titles = {1: (5, "first"), 2: (5, "the last of the newest"), 3: (4, "older")}
+        plan(stores, versioned, "a", "b", "c")
+
+        for place in order:
+            page = ranked(place, record(7, *titles[place], of=versioned))
+            stores.ledger.commit_page(versioned, claim(stores, versioned), page)
+
+        assert rows(stores, versioned) == [(7, 5, "the last of the newest")]
 
     def test_duplicates_within_a_page_are_counted(self, stores: Stores):
         plan(stores, LIST)

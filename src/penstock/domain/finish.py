@@ -55,7 +55,7 @@ def settle(
         watermark=next_watermark(known, dataset, current=facts.watermark()),
         settles_quarantine=is_full,
     )
-    if not known.tracked or dataset.missing.do is WhenMissing.KEEP:
+    if not (is_full and known.tracked) or dataset.missing.do is WhenMissing.KEEP:
         return ending
     missed = facts.missed()
     refusal = judge_missing(missed, dataset)
@@ -70,7 +70,7 @@ def is_tracked(dataset: Dataset, mode: Mode) -> bool:
     The end of an import asks it, or another row of the same key does.
     """
     is_marked = dataset.missing.do is WhenMissing.MARK
-    return mode is Mode.FULL and (is_marked or dataset.is_ranked)
+    return dataset.is_ranked or (mode is Mode.FULL and is_marked)
 
 
 def judge_ending(shards: Shards, *, unproven: int, failed: str | None) -> Ending:

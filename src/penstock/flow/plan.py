@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from penstock.domain.axes import Axis, Bounds, ListAxis, ValuesFrom
+from penstock.domain.axes import Axis, Bounds, FileAxis, ListAxis, ValuesFrom
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import ImportPlanned
 from penstock.domain.job import Import, ImportStatus, Mode
+from penstock.domain.parts import Slice
 from penstock.domain.scope import Scope, axis_bounds, decide_scope, told_since
 from penstock.domain.shard import Shard, split
 from penstock.domain.source import CsvSource, Paging
@@ -65,6 +66,23 @@ class Plan:
         )
         if resumed:
             refuse_other(known, asked, scope, declaration)
+            if isinstance(dataset.source, CsvSource):
+                refuse_other_files(known, axes, self._imports.shard_keys(known.id))
+        return self.fill(dataset, known, axes, resumed=resumed, halt=halt)
+
+    def fill(
+        self,
+        dataset: Dataset,
+        known: Import,
+        axes: tuple[Axis, ...],
+        *,
+        resumed: bool,
+        halt: Halt | None = None,
+    ) -> Planned:
+        """Store the jobs of an import that has begun, and open it to workers.
+
+        Nothing happens to one that is open already.
+        """
         if known.status is ImportStatus.PLANNING and not self._repeat(
             dataset, known, axes
         ):
@@ -164,6 +182,31 @@ def refuse_other(known: Import, asked: Scope, scope: Scope, declaration: str) ->
             f"import {known.id} is unfinished and covers {since} to "
             f"{format_instant(known.until)}; {remedy}"
         )
+
+
+def refuse_other_files(
+    known: Import, axes: tuple[Axis, ...], planned: Iterable[str]
+) -> None:
+    """Refuse to go on with an import of quite other files, such as an upload.
+
+    Files that have changed since are not refused here: reading them tells.
+    """
+    ours = {part.file for axis in axes for part in slices_of(axis)}
+    theirs = {slice_in(key).file for key in planned}
+    if theirs and theirs.isdisjoint(ours):
+        raise Misconfigured(
+            f"import {known.id} is unfinished and reads {', '.join(sorted(theirs))}; "
+            f"let it finish, or: penstock imports cancel {known.id}"
+        )
+
+
+def slices_of(axis: Axis) -> tuple[Slice, ...]:
+    return axis.slices if isinstance(axis, FileAxis) else ()
+
+
+def slice_in(shard_key: str) -> Slice:
+    """Read the slice of a file from the key of its shard."""
+    return Slice.parse(shard_key.partition(":")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

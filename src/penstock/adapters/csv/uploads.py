@@ -1,0 +1,40 @@
+"""Files that clients send, in a folder of the spool."""
+
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from typing_extensions import override
+
+from penstock.adapters.csv.spool import Spool, harmless
+from penstock.domain.dataset import Dataset
+from penstock.ports.uploads import Uploads
+
+FOLDER = "uploads"
+# what of the client's name stands in ours
+LONGEST_LABEL = 60
+
+
+class SpooledUploads(Uploads):
+    @override
+    def save(self, dataset: Dataset, pieces: Iterable[bytes], *, label: str) -> str:
+        source = dataset.csv
+        spool = Spool(Path(source.spool).absolute(), source.max_bytes)
+        # random, so that no two imports share a file that one of them may remove
+        name = f"{secrets.token_hex(8)}-{harmless(label)[-LONGEST_LABEL:]}"
+        saved = spool.save(pieces, dataset=f"{dataset.name}/{FOLDER}", name=name)
+        folder = Path(source.folder).absolute()
+        # other machines may have the folder elsewhere
+        is_below = saved.is_relative_to(folder)
+        return str(saved.relative_to(folder) if is_below else saved)
+
+    @override
+    def remove(self, dataset: Dataset, file: str) -> None:
+        if self.holds(dataset, file):
+            Path(dataset.csv.folder, file).unlink(missing_ok=True)
+
+    @override
+    def holds(self, dataset: Dataset, file: str) -> bool:
+        source = dataset.csv
+        folder = Path(source.spool, dataset.name, FOLDER).absolute()
+        return Path(source.folder, file).absolute().parent == folder

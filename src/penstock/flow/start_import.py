@@ -1,0 +1,206 @@
+"""Begin an import that a client asks for: once, however often it asks."""
+
+import glob
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from penstock.domain.axes import Bounds
+from penstock.domain.dataset import Dataset
+from penstock.domain.job import Import, ImportId, ImportStatus, Mode
+from penstock.domain.scope import Scope
+from penstock.domain.shard import split
+from penstock.domain.source import CsvSource
+from penstock.domain.times import EPOCH
+from penstock.errors import (
+    Conflict,
+    Interrupted,
+    Misconfigured,
+    NotFound,
+    PenstockError,
+    StoreUnavailable,
+)
+from penstock.flow.plan import Plan, refuse_other, slice_in
+from penstock.ports import Halt, Redact, Stores, Uploads
+from penstock.ports.idempotency import Ask, Begun, Claim, Wanted
+
+# how long planning waits for a store that is away, in seconds
+REST = 5.0
+# requests that are forgotten at a time
+FORGOTTEN = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The import that a client gets."""
+
+    begun: Import
+    # it was there already, and unfinished
+    resumed: bool
+    # the same request was answered before
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartImport:
+    plan: Plan
+    stores: Stores
+    uploads: Uploads
+    datasets: Mapping[str, Dataset]
+    declaration: Callable[[Dataset], str]
+    redact: Redact
+
+    def of_source(self, dataset: Dataset, asked: Scope, ask: Ask) -> Started:
+        """Begin an import of what a dataset declares; it has to be planned after.
+
+        Raises `Conflict` where there can be none now.
+        """
+        claim = self.stores.requests.claim(ask)
+        if isinstance(claim, Begun):
+            return started(claim, replayed=True)
+        with self._given_up_unless_begun(claim), as_conflict():
+            scope = self.plan.scope(dataset, asked)
+            if not isinstance(dataset.source, CsvSource):
+                # quickly looked at; files may take an hour to come
+                self.plan.axes(dataset)
+            declaration = self.declaration(dataset)
+
+            def approve(known: Import, planned: Callable[[], Iterable[str]]) -> None:
+                refuse_other(known, asked, scope, declaration)
+                if isinstance(dataset.source, CsvSource):
+                    self._refuse_upload(dataset, known, planned())
+
+            wanted = Wanted(scope=scope, declaration=declaration, approve=approve)
+            return started(self.stores.requests.begin(claim, dataset, wanted))
+
+    def of_file(self, dataset: Dataset, mode: Mode, file: str, ask: Ask) -> Started:
+        """Begin an import of one file that was uploaded; workers may begin at once.
+
+        Raises `Misconfigured` for a file that does not fit the dataset. A file that no
+        import reads is removed.
+        """
+        try:
+            begun = self._of_file(dataset, mode, file, ask)
+        except StoreUnavailable:
+            # perhaps it was stored all the same
+            raise
+        except BaseException:
+            self.uploads.remove(dataset, file)
+            raise
+        if begun.resumed or begun.replayed:
+            self.uploads.remove(dataset, file)
+        return begun
+
+    def _of_file(self, dataset: Dataset, mode: Mode, file: str, ask: Ask) -> Started:
+        claim = self.stores.requests.claim(ask)
+        if isinstance(claim, Begun):
+            return started(claim, replayed=True)
+        with self._given_up_unless_begun(claim):
+            axes = self.plan.axes(only_file(dataset, file))
+            shards = split(axes, Bounds(until=EPOCH))
+            wanted = Wanted(
+                scope=Scope(mode=mode),
+                declaration=self.declaration(dataset),
+                shard_keys=[shard.key for shard in shards],
+                approve=lambda known, planned: refuse_other_content(
+                    known, planned(), wanted
+                ),
+            )
+            return started(self.stores.requests.begin(claim, dataset, wanted))
+
+    def go_on(self, import_id: ImportId, halt: Halt) -> None:
+        """Plan an import that has begun; what cannot be planned is cancelled.
+
+        Asked to stop, it leaves the rest to whoever finds it in `unplanned`.
+        """
+        while not halt.is_set():
+            try:
+                self._fill_or_cancel(import_id, halt)
+            except StoreUnavailable:
+                halt.wait(REST)
+            except Interrupted:
+                return
+            else:
+                return
+
+    def _fill_or_cancel(self, import_id: ImportId, halt: Halt) -> None:
+        try:
+            self._fill(import_id, halt)
+        except (Interrupted, StoreUnavailable):
+            raise
+        except PenstockError as error:
+            reason = self.redact(f"it could not be planned: {error}")
+            self.stores.imports.cancel(import_id, reason=reason)
+
+    def _fill(self, import_id: ImportId, halt: Halt) -> None:
+        known = self.stores.imports.peek(import_id)
+        dataset = self.datasets.get(known.dataset)
+        is_ours = dataset and known.declaration == self.declaration(dataset)
+        if not dataset or not is_ours or known.status is not ImportStatus.PLANNING:
+            return
+        axes = self.plan.axes(dataset)
+        self.plan.fill(dataset, known, axes, resumed=False, halt=halt)
+
+    def forget(self) -> None:
+        """Forget requests that are a day old, and the files that came with them."""
+        requests = self.stores.requests
+        for each in requests.stale(limit=FORGOTTEN):
+            for dataset in self.datasets.values():
+                if each.file is not None and isinstance(dataset.source, CsvSource):
+                    self.uploads.remove(dataset, each.file)
+            requests.forget(each)
+
+    @contextmanager
+    def _given_up_unless_begun(self, claim: Claim) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            with suppress(PenstockError):
+                self.stores.requests.give_up(claim)
+            raise
+
+    def _refuse_upload(
+        self, dataset: Dataset, known: Import, planned: Iterable[str]
+    ) -> None:
+        if any(self.uploads.holds(dataset, slice_in(key).file) for key in planned):
+            raise Conflict(
+                f"import {known.id} reads a file that was uploaded, and is unfinished; "
+                "let it finish, or cancel it"
+            )
+
+
+def started(begun: Begun, *, replayed: bool = False) -> Started:
+    return Started(begun=begun.begun, resumed=begun.resumed, replayed=replayed)
+
+
+@contextmanager
+def as_conflict() -> Iterator[None]:
+    """Tell a client what an operator would be told."""
+    try:
+        yield
+    except NotFound:
+        raise
+    except Misconfigured as error:
+        raise Conflict(str(error)) from error
+
+
+def only_file(dataset: Dataset, file: str) -> Dataset:
+    """Return a dataset as if it were declared with this file alone."""
+    source = replace(dataset.csv, files=(glob.escape(file),))
+    return replace(dataset, source=source)
+
+
+def refuse_other_content(known: Import, planned: Iterable[str], ours: Wanted) -> None:
+    """Refuse to take up an import unless it reads just what came, by another name."""
+    is_same = contents(planned) == contents(ours.shard_keys)
+    is_alike = is_same and known.declaration == ours.declaration
+    if not is_alike or known.status is not ImportStatus.RUNNING:
+        raise Conflict(
+            f"import {known.id} of {known.dataset!r} ({known.mode}) is unfinished; "
+            "let it finish, or cancel it, then send the file again"
+        )
+
+
+def contents(shard_keys: Iterable[str]) -> set[tuple[object, ...]]:
+    parts = map(slice_in, shard_keys)
+    return {(each.fingerprint, each.size, each.start, each.end) for each in parts}
