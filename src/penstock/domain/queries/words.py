@@ -54,6 +54,8 @@ PLAIN_GAP = re.compile(r"[^a-z0-9]+")
 # what people see as one word, in a text as it is stored
 SEEN = re.compile(f"[^{GAPS}]+")
 
+LONG_TEXT = 500
+LONG = re.compile(f"([^ {UNSPACED}]{{200}})[^ {UNSPACED}]+")
 # shorter words differ from too many others in one letter
 SHORTEST_FORGIVEN = 5
 
@@ -61,10 +63,13 @@ SHORTEST_FORGIVEN = 5
 def fold(text: str) -> str:
     """Return the words of a text with single spaces between them."""
     if text.isascii():
-        return PLAIN_GAP.sub(" ", text.lower()).strip()
-    bare = MARK.sub("", unicodedata.normalize("NFKD", text))
-    folded = unicodedata.normalize("NFC", bare.lower().translate(LETTERS))
-    return " ".join(RUN.sub(r" \1 ", GAP.sub(" ", folded)).split())
+        folded = PLAIN_GAP.sub(" ", text.lower()).strip()
+    else:
+        bare = MARK.sub("", unicodedata.normalize("NFKD", text))
+        folded = unicodedata.normalize("NFC", bare.lower().translate(LETTERS))
+        folded = " ".join(RUN.sub(r" \1 ", GAP.sub(" ", folded)).split())
+    # nobody types more of one word, and no index takes what has no end
+    return LONG.sub(r"\1", folded) if len(folded) > LONG_TEXT else folded
 
 
 def is_unspaced(word: str) -> bool:
