@@ -208,14 +208,20 @@ select
     {self._count_again()} as again"""
 
     def _settle(self) -> str:
-        """Compose how rows that are stored as they came get the rank of their page."""
+        """Compose how rows that are stored as they came get the rank of their page.
+
+        What is kept because it is newer keeps its place, too, or the least one: of rows
+        as new as that, the last still wins.
+        """
+        older = self._older()
         return f"""
 update {self.name} as kept
-set _import = %(import_id)s, _rank = %(rank)s
+set _import = %(import_id)s, _rank = case when {older} then 1 else %(rank)s end
 from {self._incoming()}
 where {self._same("kept", "come")} and ({self._changes()}) is not true
-    and (kept._import < %(import_id)s
-        or (kept._import = %(import_id)s and kept._rank < %(rank)s))"""
+    and (kept._import < %(import_id)s or (
+        kept._import = %(import_id)s and kept._rank < %(rank)s and not ({older})
+    ))"""
 
     def _hold(self) -> str:
         """Compose how the known rows of a page are held, so that none changes on us."""
@@ -226,11 +232,12 @@ order by {", ".join(f"come.{name}" for name in self._key)}
 for no key update of kept"""
 
     def _settled(self) -> str:
-        """Compose how many rows are of this page, or of a later one."""
+        """Compose how many rows are of this page, or of what wins over it."""
         return f"""
-select count(*) filter (where kept._import > %(import_id)s
-    or (kept._import = %(import_id)s and kept._rank >= %(rank)s)) as settled
-from unnest({self._key_arrays()}) as come ({self._keys})
+select count(*) filter (where kept._import > %(import_id)s or (
+    kept._import = %(import_id)s and (kept._rank >= %(rank)s or {self._older()})
+)) as settled
+from {self._incoming()}
 join {self.name} as kept on {self._same("kept", "come")}"""
 
     def _incoming(self) -> str:
@@ -259,6 +266,16 @@ join {self.name} as kept on {self._same("kept", "come")}"""
                 f" and (kept.{version} is null or come.{version} >= kept.{version})"
             )
         return f"kept._deleted_at is not null or ({differs})"
+
+    def _older(self) -> str:
+        """Compose whether a row is older than what is stored."""
+        if self.dataset.version is None:
+            return "false"
+        version = quoted(self.dataset.version)
+        return (
+            f"(kept.{version} is not null and "
+            f"(come.{version} is null or come.{version} < kept.{version}))"
+        )
 
     def _differs(self) -> str:
         """Compose what makes a row a change that wins."""

@@ -16,6 +16,9 @@ from penstock.domain.page import Key, Memo, Record
 from penstock.domain.repeat import digest_of_all
 from penstock.domain.times import EPOCH, MICROSECOND
 
+# of a row that is kept because it is newer: of rows as new as that the last still wins
+LEAST_RANK = 1
+
 
 @dataclass(frozen=True, slots=True)
 class StoredTable(sql.Table):
@@ -45,10 +48,12 @@ class StoredTable(sql.Table):
         table.update(connection, changed, import_id=import_id, now=self.now)
         untouched = [record.key for record in sorted_out.untouched]
         if track:
-            table.touch(connection, [*untouched, *seen], import_id=import_id)
+            met = [*untouched, *sorted_out.outdated, *seen]
+            table.touch(connection, met, import_id=import_id)
         if table.dataset.is_ranked:
-            ours = [*(record.key for record in (*created, *changed)), *untouched]
-            table.set_rank(connection, ours, rank)
+            ours = [*created, *changed, *sorted_out.untouched]
+            table.set_rank(connection, [record.key for record in ours], rank)
+            table.set_rank(connection, sorted_out.outdated, LEAST_RANK)
         return Merged(
             created=[*(record.key for record in created), *sorted_out.revived],
             updated=sorted_out.updated,
@@ -91,8 +96,10 @@ class StoredTable(sql.Table):
             into.changed.append(record)
             into.rewritten += is_again and not stored.is_deleted
             (into.revived if stored.is_deleted else into.updated).append(record.key)
-        else:
+        elif not is_older(record, stored, version):
             into.untouched.append(record)
+        elif not is_again:
+            into.outdated.append(record.key)
 
     @override
     def note(
@@ -188,6 +195,8 @@ class Sorted:
     created: list[Record] = field(default_factory=list)
     changed: list[Record] = field(default_factory=list)
     untouched: list[Record] = field(default_factory=list)
+    # those whose row is newer, and was not met by this import before
+    outdated: list[Key] = field(default_factory=list)
     revived: list[Key] = field(default_factory=list)
     updated: list[Key] = field(default_factory=list)
     again: int = 0
