@@ -46,6 +46,7 @@ from penstock.flow.work import Desk, Terms, Work
 from penstock.ports import Declarations, Emit, Facts, Halt, Host, Served, Source, Stores
 from penstock.ports.access import Signer, Verifier
 from penstock.ports.answers import SharedAnswers
+from penstock.ports.limits import SharedRates
 from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, fingerprint
 
@@ -351,6 +352,22 @@ def shared_answers(settings: Settings) -> Iterator[SharedAnswers | None]:
     client = connect_for_answers(settings.redis)
     try:
         yield RedisAnswers(client, namespace=settings.schema)
+    finally:
+        client.close()
+
+
+@contextmanager
+def shared_rates(settings: Settings) -> Iterator[SharedRates | None]:
+    """Open what counts how often clients ask all processes of the API together."""
+    if settings.redis is None:
+        yield None
+        return
+    from penstock.adapters.redis.answers import connect_for_answers
+    from penstock.adapters.redis.limits import RedisRates
+
+    client = connect_for_answers(settings.redis)
+    try:
+        yield RedisRates(client, namespace=settings.schema)
     finally:
         client.close()
 

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from penstock.entrypoints.api.answers import (
     Question,
     is_known,
 )
+from penstock.entrypoints.api.lanes import Lanes
 from penstock.errors import NoSuchRecord, StoreUnavailable
 from penstock.ports.answers import SharedAnswers
 from penstock.ports.serving import State
@@ -67,15 +67,16 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def executor():
-    with ThreadPoolExecutor(4) as executor:
-        yield executor
+def lanes():
+    lanes = Lanes(4)
+    yield lanes
+    lanes.close()
 
 
 @pytest.fixture
-def answers(executor, clock) -> Answers:
+def answers(lanes, clock) -> Answers:
     # nobody is lucky: no spread, nothing early
-    return Answers(executor=executor, clock=clock, roll=lambda: 0.999999)
+    return Answers(lanes=lanes, clock=clock, roll=lambda: 0.999999)
 
 
 def question(
@@ -179,10 +180,8 @@ def test_what_is_not_there_is_known_for_a_moment(answers, clock):
     assert len(asked) == 2
 
 
-def test_the_oldest_are_let_go_where_room_ends(executor, clock):
-    answers = Answers(
-        executor=executor, clock=clock, roll=lambda: 0.999999, most_bytes=5_000
-    )
+def test_the_oldest_are_let_go_where_room_ends(lanes, clock):
+    answers = Answers(lanes=lanes, clock=clock, roll=lambda: 0.999999, most_bytes=5_000)
     for number in range(10):
         ask(answers, question(Reader(b"x" * 500), key=b"%d" % number))
 
@@ -192,10 +191,10 @@ def test_the_oldest_are_let_go_where_room_ends(executor, clock):
     assert answers.find(b"0", NOW) is None
 
 
-def test_processes_share_what_one_has_worked_out(executor, clock):
+def test_processes_share_what_one_has_worked_out(lanes, clock):
     memory, read = Memory(), Reader(b"[1]")
     one, other = (
-        Answers(executor=executor, clock=clock, roll=lambda: 0.999999, shared=memory)
+        Answers(lanes=lanes, clock=clock, roll=lambda: 0.999999, shared=memory)
         for _ in range(2)
     )
 
@@ -209,10 +208,10 @@ def test_processes_share_what_one_has_worked_out(executor, clock):
     assert memory.seconds == [pytest.approx(60 * 0.85, abs=0.01)]
 
 
-def test_what_is_shared_is_not_kept_beyond_its_end(executor, clock):
+def test_what_is_shared_is_not_kept_beyond_its_end(lanes, clock):
     memory, read = Memory(left=1.5), Reader()
     one, other = (
-        Answers(executor=executor, clock=clock, roll=lambda: 0.999999, shared=memory)
+        Answers(lanes=lanes, clock=clock, roll=lambda: 0.999999, shared=memory)
         for _ in range(2)
     )
     ask(one, question(read))
@@ -225,9 +224,9 @@ def test_what_is_shared_is_not_kept_beyond_its_end(executor, clock):
     assert read.asked == 2
 
 
-def test_nothing_is_shared_across_generations_or_editions(executor, clock):
+def test_nothing_is_shared_across_generations_or_editions(lanes, clock):
     memory, read = Memory(), Reader()
-    answers = Answers(executor=executor, clock=clock, shared=memory)
+    answers = Answers(lanes=lanes, clock=clock, shared=memory)
     ask(answers, question(read), NOW)
     ask(answers, question(read), NEXT)
     other = Question(key=b"/a", dataset="poi", edition="e2", read=read, longest=60.0)
@@ -250,8 +249,8 @@ def test_new_data_warms_what_was_asked_for(answers):
     assert answers.tally.warmed == 1
 
 
-def test_one_goes_ahead_before_an_answer_ends(executor, clock):
-    answers = Answers(executor=executor, clock=clock, roll=lambda: 1e-12)
+def test_one_goes_ahead_before_an_answer_ends(lanes, clock):
+    answers = Answers(lanes=lanes, clock=clock, roll=lambda: 1e-12)
     read = Reader()
 
     async def go() -> None:

@@ -12,14 +12,16 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import TypeAlias
 
 import msgspec
 
 from penstock.domain.freshness import is_due_early, lifetime
+from penstock.domain.lanes import Lane
+from penstock.entrypoints.api.lanes import Lanes
 from penstock.errors import NoSuchRecord, PenstockError
 from penstock.ports.answers import SharedAnswers
 from penstock.ports.serving import State
@@ -72,6 +74,7 @@ class Question:
     read: Callable[[], Answer]
     # seconds for which the dataset allows an answer to be kept
     longest: float
+    lane: Lane = Lane.READS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,11 +123,19 @@ class Tally:
     dropped: int = 0
 
 
+@dataclass(slots=True)
+class UnderWay:
+    """An answer that is being worked out, and how many would miss it."""
+
+    task: asyncio.Task[Kept]
+    waiting: int = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class Answers:
     """The answers of one process, bounded by their bytes, the oldest let go first."""
 
-    executor: Executor
+    lanes: Lanes
     shared: SharedAnswers | None = None
     most_bytes: int = MOST_BYTES
     clock: Callable[[], float] = time.monotonic
@@ -132,9 +143,7 @@ class Answers:
     tally: Tally = field(default_factory=Tally)
     bytes_kept: int = 0
     _kept: OrderedDict[bytes, Kept] = field(default_factory=OrderedDict)
-    _under_way: dict[tuple[bytes, int], asyncio.Task[Kept]] = field(
-        default_factory=dict
-    )
+    _under_way: dict[tuple[bytes, int], UnderWay] = field(default_factory=dict)
 
     def find(self, key: bytes, state: State) -> Kept | None:
         """Return an answer that is still good."""
@@ -149,20 +158,29 @@ class Answers:
         self.tally.hits += 1
         if is_due_early(left=left, cost=kept.cost, roll=self.roll()):
             self.tally.early += 1
-            self._begin(kept.question, state)
+            # for those who will ask, none of whom waits yet
+            self._begin(kept.question, state).waiting += 1
         return kept
 
     async def work_out(self, question: Question, state: State) -> Kept:
         """Read an answer once, however many ask for it at the same time.
 
-        Whoever leaves does not take it away from the others.
+        Whoever leaves does not take it away from the others; the last one calls it off.
         """
         under_way = self._under_way.get((question.key, state.generation))
         if under_way is None:
             under_way = self._begin(question, state)
         else:
             self.tally.joined += 1
-        return await asyncio.shield(under_way)
+        under_way.waiting += 1
+        try:
+            return await asyncio.shield(under_way.task)
+        finally:
+            under_way.waiting -= 1
+            if not under_way.waiting and not under_way.task.done():
+                # whoever comes now begins anew
+                self._forget((question.key, state.generation), under_way)
+                under_way.task.cancel()
 
     async def warm(self, dataset: str, state: State) -> None:
         """Work out anew what was asked for most, before it is asked for again."""
@@ -187,29 +205,34 @@ class Answers:
 
         await asyncio.gather(*(one(kept) for kept in asked[:WARMED]))
 
-    def _begin(self, question: Question, state: State) -> asyncio.Task[Kept]:
+    def _begin(self, question: Question, state: State) -> UnderWay:
         name = (question.key, state.generation)
         known = self._under_way.get(name)
         if known is not None:
             return known
-        task = asyncio.ensure_future(self._read(question, state))
-        self._under_way[name] = task
-        task.add_done_callback(lambda done: self._end(name, done))
-        return task
+        under_way = UnderWay(asyncio.ensure_future(self._read(question, state)))
+        self._under_way[name] = under_way
+        under_way.task.add_done_callback(lambda done: self._end(name, under_way, done))
+        return under_way
 
-    def _end(self, name: tuple[bytes, int], done: asyncio.Task[Kept]) -> None:
-        self._under_way.pop(name, None)
+    def _end(
+        self, name: tuple[bytes, int], ended: UnderWay, done: asyncio.Task[Kept]
+    ) -> None:
+        self._forget(name, ended)
         if not done.cancelled():
             # those who wait have it too; of an early one nobody asks
             done.exception()
 
+    def _forget(self, name: tuple[bytes, int], ended: UnderWay) -> None:
+        if self._under_way.get(name) is ended:
+            del self._under_way[name]
+
     async def _read(self, question: Question, state: State) -> Kept:
         begun = self.clock()
-        loop = asyncio.get_running_loop()
         answer, refusal, etag, longest = None, None, b"", question.longest
         try:
-            answer, etag, longest = await loop.run_in_executor(
-                self.executor, self._look_up, question, state
+            answer, etag, longest = await self.lanes.run(
+                question.lane, partial(self._look_up, question, state)
             )
         except NoSuchRecord as nothing:
             refusal, longest = nothing, min(longest, LONGEST_NOTHING)

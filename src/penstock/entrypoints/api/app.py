@@ -1,27 +1,37 @@
 """Put the API together."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.entrypoints.api import datasets, health, records, search
+from penstock.entrypoints.api import datasets, health, records, scrape, search
 from penstock.entrypoints.api.answers import Answers
+from penstock.entrypoints.api.colleagues import Alone
 from penstock.entrypoints.api.dispatch import Dispatch
 from penstock.entrypoints.api.edge import Edge
 from penstock.entrypoints.api.endpoints import Endpoint
 from penstock.entrypoints.api.gate import Gate
+from penstock.entrypoints.api.lanes import Lanes
+from penstock.entrypoints.api.metrics import Metrics
 from penstock.entrypoints.api.problems import Problem
+from penstock.entrypoints.api.rates import Rates
 from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.api.watch import Watch
+from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.search_records import SearchRecords
 from penstock.flow.serve_records import ServeRecords
 from penstock.ports import Served
 from penstock.ports.answers import SharedAnswers
-from penstock.wiring import Penstock
+from penstock.ports.limits import SharedRates
+from penstock.wiring import Penstock, verifier_of
+
+# threads that look how far the datasets have come
+LOOKING = 2
 
 
 def all_endpoints() -> Sequence[Endpoint]:
@@ -31,6 +41,7 @@ def all_endpoints() -> Sequence[Endpoint]:
         *search.endpoints(),
         *datasets.endpoints(),
         *health.endpoints(),
+        *scrape.endpoints(),
     ]
 
 
@@ -41,26 +52,49 @@ def build(
     threads: int,
     shared: SharedAnswers | None = None,
 ) -> ASGIApp:
-    executor = ThreadPoolExecutor(threads, thread_name_prefix="api")
-    answers = Answers(executor=executor, shared=shared)
+    """Return the API of one process as an ASGI application."""
+    return app_of(api_of(penstock, served, threads=threads, shared=shared))
+
+
+def api_of(
+    penstock: Penstock,
+    served: Served,
+    *,
+    threads: int,
+    shared: SharedAnswers | None = None,
+    rates: SharedRates | None = None,
+) -> Api:
+    lanes = Lanes(threads)
+    answers = Answers(lanes=lanes, shared=shared)
     serve = ServeRecords(penstock.settings.datasets, served.reads)
-    api = Api(
+    # what keeps an eye on the database must not wait for those who ask it
+    looking = ThreadPoolExecutor(LOOKING, thread_name_prefix="look")
+    metrics = Metrics()
+    return Api(
         penstock=penstock,
         served=served,
         records=serve,
         search=SearchRecords(served.search, lambda: serve.seal),
         edits=EditRecords(served.edits, penstock.stores.records),
         answers=answers,
-        watch=Watch(served.reads, executor, on_new=answers.warm),
-        executor=executor,
+        watch=Watch(served.reads, looking, on_new=answers.warm),
+        lanes=lanes,
+        rates=Rates(penstock.settings.api.rate, rates),
+        metrics=metrics,
+        colleagues=Alone(metrics),
     )
-    gate = Gate()
+
+
+def app_of(api: Api) -> ASGIApp:
+    settings = api.penstock.settings
+    gate = Gate(settings.api, verifier_of(settings), api.rates)
+    api.metrics.tell_along(api.lanes, api.answers, api.rates)
     routes = [
         Route(path, Dispatch(api, gate, {each.method: each for each in some}))
         for path, some in by_path(all_endpoints()).items()
     ]
-    router = Router(routes, default=nothing_here, lifespan=lambda _: running(api))
-    return Edge(router, emit=penstock.emit)
+    router = Router(routes, default=nothing_here, lifespan=lambda _: running(api, gate))
+    return Edge(router, api)
 
 
 def by_path(endpoints: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
@@ -76,10 +110,17 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def running(api: Api) -> AsyncIterator[None]:
+async def running(api: Api, gate: Gate) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        stack.callback(api.executor.shutdown, wait=False, cancel_futures=True)
+        for each in (api.lanes, api.rates, gate):
+            stack.callback(each.close)
+        # asked for once, and not when somebody waits on the event loop
+        with suppress(PenstockError):
+            await asyncio.to_thread(lambda: api.records.seal)
         await api.watch.start()
         stack.push_async_callback(api.watch.stop)
+        telling = asyncio.create_task(api.colleagues.go_on())
+        stack.callback(telling.cancel)
         yield
         api.stop()
+        api.close()

@@ -1,5 +1,6 @@
 """Read bodies: bounded, and only what they say they are."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -7,18 +8,26 @@ from starlette.requests import ClientDisconnect, Request
 
 from penstock.entrypoints.api.problems import Problem
 
-LARGEST = 8 * 1024 * 1024
+# seconds in which a body must come; whoever sends it more slowly holds it back
+LONGEST = 30.0
 JSON_TYPES = frozenset({"application/json", "application/merge-patch+json"})
 
 decode = msgspec.json.Decoder().decode
 
 
-async def read_json(request: Request, *, largest: int = LARGEST) -> Any:
+async def read_json(request: Request, *, largest: int | None = None) -> Any:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in JSON_TYPES:
         told = "send application/json"
         raise Problem("unsupported-media-type", told, headers={"accept": told[5:]})
-    body = await read_bytes(request, largest=largest)
+    most = request.scope["exchange"].largest_body if largest is None else largest
+    try:
+        async with asyncio.timeout(LONGEST):
+            body = await read_bytes(request, largest=most)
+    except TimeoutError as error:
+        told = f"a body must come within {LONGEST:g} s"
+        headers = {"connection": "close"}
+        raise Problem("request-timeout", told, headers=headers) from error
     try:
         return decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

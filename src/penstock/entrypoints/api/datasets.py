@@ -156,7 +156,7 @@ def endpoints() -> Sequence[Endpoint]:
             path="/api/v1/datasets/{dataset}/changes",
             scope=Scope.READ,
             # who waits for news must not keep others waiting
-            lane=Lane.HEALTH,
+            lane=Lane.FEEDS,
             summary="Tell what changed, in the order of commits",
             handle=list_changes,
         ),

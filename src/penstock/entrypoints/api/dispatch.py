@@ -1,11 +1,14 @@
 """From a request to its endpoint and back: who asks, what is known, what is new."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.lanes import Lane
 from penstock.entrypoints.api.answers import (
     Asked,
     Kept,
@@ -14,11 +17,16 @@ from penstock.entrypoints.api.answers import (
     is_known,
 )
 from penstock.entrypoints.api.endpoints import Endpoint
+from penstock.entrypoints.api.exchange import ClientLeft, Exchange
 from penstock.entrypoints.api.gate import Gate
 from penstock.entrypoints.api.problems import Problem
-from penstock.entrypoints.api.service import Api
+from penstock.entrypoints.api.service import LANE, Api
 from penstock.ports.serving import State
 
+Outcome = TypeVar("Outcome")
+
+# seconds
+QUICK = 0.05
 # what a client shows to read what it wrote
 TOKEN = b"x-consistency-token"
 CACHE = (b"cache-control", b"private, max-age=0, must-revalidate")
@@ -33,29 +41,53 @@ class Dispatch:
         self._api = api
         self._gate = gate
         self._endpoints = endpoints
+        self._meters = {
+            method: api.metrics.meter(each.path, method, each.lane)
+            for method, each in endpoints.items()
+        }
         allowed = {*endpoints, *({"HEAD"} if "GET" in endpoints else ())}
         self._allow = ", ".join(sorted(allowed))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        method = scope["method"]
-        endpoint = self._endpoints.get("GET" if method == "HEAD" else method)
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        endpoint = self._endpoints.get(method)
         if endpoint is None:
             headers = {"allow": self._allow}
             told = f"this address answers {self._allow}"
             raise Problem("method-not-allowed", told, headers=headers)
-        await self._gate.let_in(endpoint, scope)
-        if endpoint.read is not None:
-            await self._answer(endpoint, scope, send)
-            return
+        exchange: Exchange = scope["exchange"]
+        exchange.meter = self._meters[method]
+        in_flight = self._api.metrics.in_flight
+        in_flight[endpoint.lane] += 1
+        try:
+            await self._gate.let_in(endpoint, scope, exchange)
+            if endpoint.read is not None:
+                await self._answer(endpoint, scope, receive, send)
+            elif endpoint.lane is Lane.FEEDS:
+                with self._api.lanes.follow():
+                    await self._handle(endpoint, scope, receive, send)
+            else:
+                await self._handle(endpoint, scope, receive, send)
+        finally:
+            in_flight[endpoint.lane] -= 1
+
+    async def _handle(
+        self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         assert endpoint.handle is not None  # noqa: S101 (an endpoint has one of them)
-        async with self._gate.lane(endpoint):
-            response = await endpoint.handle(self._api, Request(scope, receive))
+        LANE.set(endpoint.lane)
+        handled = endpoint.handle(self._api, Request(scope, receive))
+        # a change goes on without its client, and takes no longer than it is given
+        is_left_alone = endpoint.method == "GET" and endpoint.lane is not Lane.HEALTH
+        response = await (attended(handled, receive) if is_left_alone else handled)
         await response(scope, receive, send)
 
-    async def _answer(self, endpoint: Endpoint, scope: Scope, send: Send) -> None:
+    async def _answer(
+        self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Answer from what is kept, or work it out."""
         api = self._api
-        headers = dict(scope["headers"])
+        headers = scope["exchange"].headers
         prefer = headers.get(b"prefer", b"")
         key = b"\n".join([scope["raw_path"], scope["query_string"], prefer])
         dataset = api.dataset(scope["path_params"]["dataset"])
@@ -69,8 +101,7 @@ class Dispatch:
         kept = api.answers.find(key, state)
         if kept is None:
             question = self._question(endpoint, scope, dataset, key)
-            async with self._gate.lane(endpoint):
-                kept = await api.answers.work_out(question, state)
+            kept = await attended(api.answers.work_out(question, state), receive)
         if kept.refusal is not None:
             raise kept.refusal
         if wanted is not None and is_known(kept.etag, wanted):
@@ -97,7 +128,37 @@ class Dispatch:
             edition=api.edition(dataset),
             read=lambda: read(api, asked),
             longest=dataset.cache.total_seconds(),
+            lane=endpoint.lane,
         )
+
+
+async def attended(work: Awaitable[Outcome], receive: Receive) -> Outcome:
+    """Work on something as long as the client waits for it."""
+    task = asyncio.ensure_future(work)
+    try:
+        # most answers are here before it is worth to watch the line
+        done, _ = await asyncio.wait({task}, timeout=QUICK)
+        if not done:
+            await until_left_or_done(task, receive)
+        if not task.done():
+            raise ClientLeft
+        return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+
+
+async def until_left_or_done(task: asyncio.Task[Any], receive: Receive) -> None:
+    leaving = asyncio.ensure_future(left(receive))
+    try:
+        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+
+
+async def left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        continue
 
 
 async def not_modified(etag: bytes, send: Send) -> None:

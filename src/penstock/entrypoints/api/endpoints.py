@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 from starlette.requests import Request
@@ -10,21 +9,15 @@ from starlette.responses import Response
 
 from penstock.domain.access import Scope
 from penstock.domain.dataset import Dataset
+from penstock.domain.lanes import Lane
 from penstock.entrypoints.api.answers import Answer, Asked
 from penstock.entrypoints.api.service import Api
+
+__all__ = ["Endpoint", "Handle", "Lane", "Read"]
 
 Handle: TypeAlias = Callable[[Api, Request], Awaitable[Response]]
 # asked in a thread; what it returns may be kept and given to others
 Read: TypeAlias = Callable[[Api, Asked], Answer]
-
-
-class Lane(StrEnum):
-    """Requests that wait for each other, and for no others."""
-
-    HEALTH = "health"
-    READS = "reads"
-    SEARCH = "search"
-    WRITES = "writes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +34,8 @@ class Endpoint:
     read: Read | None = None
     # its name in generated clients; unless given, that of its function
     operation: str = ""
-    # what OpenAPI says of it beyond its path: its Parameter Objects, then the schema of
-    # the JSON that it reads and answers with, or a whole Request Body or Response Object
+    # what OpenAPI says of it beyond its path: its Parameter Objects, and the schema of
+    # JSON that it reads and answers with, or a whole Request Body or Response Object
     parameters: Sequence[Mapping[str, Any]] = ()
     body: Mapping[str, Any] | None = None
     answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)

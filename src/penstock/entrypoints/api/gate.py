@@ -1,21 +1,115 @@
-"""Who may come in, how often, and how many at a time."""
+"""Who may come in, and how often."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from starlette.types import Scope
 
+from penstock.domain.access import Principal
+from penstock.domain.lanes import Lane
+from penstock.domain.rates import Standing, whole_seconds
+from penstock.entrypoints.api.access import (
+    bearer_token,
+    client_of,
+    is_from_here,
+    is_here,
+)
 from penstock.entrypoints.api.endpoints import Endpoint
+from penstock.entrypoints.api.exchange import Exchange
+from penstock.entrypoints.api.problems import CHALLENGE, Problem
+from penstock.entrypoints.api.rates import Rates
+from penstock.errors import Overloaded
+from penstock.ports import Verifier
+from penstock.settings.declared_api import ApiSettings
+
+# a token that is not known is verified in a thread: its keys may have to be fetched
+VERIFYING, MOST_TO_VERIFY = 4, 64
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Gate:
-    """Open to all."""
+    """Decides before anything else is looked at, the answers that are kept included."""
 
-    async def let_in(self, endpoint: Endpoint, scope: Scope) -> None:
+    def __init__(
+        self, settings: ApiSettings, verifier: Verifier | None, rates: Rates
+    ) -> None:
+        self._settings = settings
+        self._verifier = verifier
+        self._rates = rates
+        self._threads = ThreadPoolExecutor(VERIFYING, thread_name_prefix="verify")
+        self._to_verify = 0
+
+    async def let_in(
+        self, endpoint: Endpoint, scope: Scope, exchange: Exchange
+    ) -> None:
         """Raise a problem for whoever may not come in."""
+        if self._verifier is None:
+            self._refuse_other_sites(scope, exchange)
+        elif endpoint.scope is not None:
+            principal = await self._principal(self._verifier, scope, exchange)
+            if endpoint.lane is not Lane.HEALTH:
+                await self._charge("token " + principal.subject, exchange)
+            principal.demand(endpoint.scope)
+            return
+        if endpoint.lane is not Lane.HEALTH:
+            await self._charge(client_of(scope, self._settings.proxies), exchange)
 
-    @asynccontextmanager
-    async def lane(self, endpoint: Endpoint) -> AsyncIterator[None]:
-        """Hold a place in the lane of an endpoint."""
-        del endpoint
-        yield
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _principal(
+        self, verifier: Verifier, scope: Scope, exchange: Exchange
+    ) -> Principal:
+        token = bearer_token(exchange.headers)
+        known = None if token is None else verifier.known(token)
+        if known is not None:
+            return known
+        # whoever tries tokens is known by nothing but its address
+        await self._charge(client_of(scope, self._settings.proxies), exchange)
+        if token is None:
+            told = "send the header Authorization: Bearer …, with a token of yours"
+            headers = {"www-authenticate": CHALLENGE}
+            raise Problem("unauthenticated", told, headers=headers)
+        return await self._verify(verifier, token)
+
+    async def _verify(self, verifier: Verifier, token: str) -> Principal:
+        if self._to_verify >= MOST_TO_VERIFY:
+            raise Overloaded("tokens to be verified")
+        loop = asyncio.get_running_loop()
+        self._to_verify += 1
+        try:
+            return await loop.run_in_executor(self._threads, verifier.verify, token)
+        finally:
+            self._to_verify -= 1
+
+    async def _charge(self, client: str, exchange: Exchange) -> None:
+        standing = await self._rates.charge(client)
+        exchange.rate = (
+            (b"ratelimit-policy", self._rates.policy),
+            (b"ratelimit", told(standing)),
+        )
+        if not standing.is_allowed:
+            raise self._rates.refusal(standing)
+
+    def _refuse_other_sites(self, scope: Scope, exchange: Exchange) -> None:
+        """Keep pages of other sites from asking what this machine alone may ask."""
+        host = exchange.headers.get(b"host")
+        if host is not None and not is_here(host):
+            raise Problem(
+                "misdirected",
+                "without [auth] this API serves its own machine only, by the names "
+                "127.0.0.1, [::1] and localhost",
+            )
+        origin = exchange.headers.get(b"origin")
+        if scope["method"] in SAFE or origin is None:
+            return
+        if not is_from_here(origin, self._settings.origins):
+            raise Problem(
+                "forbidden",
+                "a page of another site may change nothing here; name its origin in "
+                "cors of [api] if it should",
+            )
+
+
+def told(standing: Standing) -> bytes:
+    return f'"client";r={standing.left};t={whole_seconds(standing.wait)}'.encode()

@@ -1,5 +1,6 @@
 """Errors as RFC 9457 has them: a stable type, a sentence, and every flaw's place."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,17 +10,23 @@ from starlette.responses import Response
 from penstock.errors import (
     BadRequest,
     Flaw,
+    Forbidden,
+    KeysUnavailable,
     NoSuchRecord,
     NotFound,
+    Overloaded,
     PenstockError,
     StoreRefused,
+    StoreTooSlow,
     StoreUnavailable,
+    Unauthenticated,
     VersionChanged,
 )
 
 MEDIA_TYPE = "application/problem+json"
 # where a client finds out what a type means
 TYPES = "/api/problems/"
+CHALLENGE = 'Bearer realm="penstock"'
 
 encode = msgspec.json.Encoder().encode
 
@@ -77,11 +84,13 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "not-found": (404, "There is nothing here"),
     "method-not-allowed": (405, "This cannot be done here"),
     "not-acceptable": (406, "There is no such form of it"),
+    "request-timeout": (408, "The request did not come to its end in time"),
     "conflict": (409, "It is in another state than was thought"),
     "version-changed": (412, "It has changed since it was read"),
     "too-large": (413, "The body is too large"),
     "uri-too-long": (414, "The address is too long"),
     "unsupported-media-type": (415, "The body is in a form that is not read here"),
+    "misdirected": (421, "This name is not served here"),
     "unprocessable": (422, "The body has flaws"),
     "headers-too-large": (431, "The headers are too large"),
     "rate-limited": (429, "This client has asked too often"),
@@ -92,7 +101,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
 }
 
 
-def problem_of(error: PenstockError) -> Problem:
+def problem_of(error: PenstockError) -> Problem:  # noqa: PLR0911 (a line a kind)
     """Say what an error means to a client; never with a driver's text."""
     match error:
         case BadRequest():
@@ -106,8 +115,32 @@ def problem_of(error: PenstockError) -> Problem:
         case StoreRefused():
             told = "the database refuses what it was given"
             return Problem("unprocessable", told)
+        case Unauthenticated() | Forbidden():
+            return access_problem(error)
+        case Overloaded():
+            return Problem("overloaded", str(error), headers={"retry-after": "1"})
         case StoreUnavailable():
-            told = "a store does not answer; ask again"
-            return Problem("unavailable", told, headers={"retry-after": "1"})
+            return store_problem(error)
         case _:
             return Problem("internal", "see the log by the trace id")
+
+
+def access_problem(error: Unauthenticated | Forbidden) -> Problem:
+    """Say what is wrong with a token, to people and as RFC 6750 has it."""
+    if isinstance(error, Forbidden):
+        told = f'{CHALLENGE}, error="insufficient_scope", scope="{error.scope}"'
+        return Problem("forbidden", str(error), headers={"www-authenticate": told})
+    told = f'{CHALLENGE}, error="invalid_token"'
+    return Problem("unauthenticated", str(error), headers={"www-authenticate": told})
+
+
+def store_problem(error: StoreUnavailable) -> Problem:
+    """Tell what takes too long from what is not there."""
+    if isinstance(error, StoreTooSlow):
+        told = "the database was not given the time that this answer takes"
+        return Problem("took-too-long", told)
+    told, seconds = "a store does not answer; ask again", 1
+    if isinstance(error, KeysUnavailable):
+        told = "no token can be verified now; ask again"
+        seconds = max(1, math.ceil(error.retry_after.total_seconds()))
+    return Problem("unavailable", told, headers={"retry-after": str(seconds)})

@@ -1,15 +1,19 @@
 """Everything that an endpoint can use, built once for a process."""
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TypeVar
 
 from penstock import __version__
 from penstock.domain.dataset import Dataset
+from penstock.domain.lanes import Lane
 from penstock.entrypoints.api.answers import Answers
+from penstock.entrypoints.api.colleagues import Alone
+from penstock.entrypoints.api.lanes import Lanes
+from penstock.entrypoints.api.metrics import Metrics
+from penstock.entrypoints.api.rates import Rates
 from penstock.entrypoints.api.watch import Watch
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.search_records import SearchRecords
@@ -18,6 +22,9 @@ from penstock.ports import Served
 from penstock.wiring import Penstock
 
 Outcome = TypeVar("Outcome")
+
+# the lane of the request that is answered
+LANE: ContextVar[Lane] = ContextVar("lane", default=Lane.READS)
 
 
 @dataclass(kw_only=True)
@@ -29,9 +36,14 @@ class Api:
     edits: EditRecords
     answers: Answers
     watch: Watch
-    executor: Executor
+    lanes: Lanes
+    rates: Rates
+    metrics: Metrics
+    colleagues: Alone
     # whoever sends requests here should send them elsewhere
     is_stopping: bool = False
+    # whoever waits for news is to be sent away
+    is_closing: bool = False
     _editions: dict[str, str] = field(default_factory=dict)
 
     def dataset(self, name: str) -> Dataset:
@@ -50,7 +62,13 @@ class Api:
     def stop(self) -> None:
         self.is_stopping = True
 
+    def close(self) -> None:
+        """Let nobody wait for news any more."""
+        self.is_closing = self.watch.is_closing = True
+
     async def in_thread(self, work: Callable[[], Outcome]) -> Outcome:
-        """Do what waits for a store without making others wait."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self.executor, work)
+        """Do what waits for a store without making others wait.
+
+        A thread of the request's own lane does it; see `Lanes.run` for what is raised.
+        """
+        return await self.lanes.run(LANE.get(), work)

@@ -32,6 +32,8 @@ class Watch:
         self._looked_at = -1e9
         self._look: asyncio.Task[None] | None = None
         self._loop: asyncio.Task[None] | None = None
+        # nobody is to wait for a change any more
+        self.is_closing = False
 
     async def start(self) -> None:
         self._loop = asyncio.create_task(self._go_on())
@@ -60,7 +62,7 @@ class Watch:
     async def beyond(self, dataset: str, seq: int, *, seconds: float) -> None:
         """Wait until a dataset has changed after an entry, or the time is over."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not self.is_closing:
             state = await self.state(dataset)
             if state.change_seq > seq:
                 return

@@ -1,0 +1,114 @@
+"""One request and its answer, as long as both are under way."""
+
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from starlette.types import Message, Scope, Send
+
+from penstock.entrypoints.api.problems import Problem
+
+if TYPE_CHECKING:
+    from penstock.entrypoints.api.metrics import Meter
+
+LONGEST_TARGET = 8_192
+LARGEST_HEADERS = 16_384
+MOST_HEADERS = 100
+# whoever sends two of them wants one to be overlooked
+ONCE = (b"host", b"authorization", b"content-type", b"origin")
+
+TRACEPARENT = re.compile(rb"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+# HSTS is for whoever ends TLS in front of us, and knows of it
+SECURITY = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+NAMES = frozenset(name for name, _ in SECURITY)
+
+
+class ClientLeft(Exception):
+    """Nobody waits for the answer any more."""
+
+
+class Exchange:
+    """A request, and the way of its answer: adds to it what all answers have."""
+
+    __slots__ = (
+        "_send",
+        "begun",
+        "extra",
+        "headers",
+        "largest_body",
+        "meter",
+        "rate",
+        "scope",
+        "status",
+        "trace_id",
+    )
+
+    def __init__(self, scope: Scope, send: Send, *, largest_body: int) -> None:
+        self.begun = time.perf_counter()
+        self.scope = scope
+        # of several of one name the last; see `refuse_oddities`
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.trace_id = trace_id_of(self.headers.get(b"traceparent"))
+        self.largest_body = largest_body
+        # what the answer says beside its own
+        self.extra: list[tuple[bytes, bytes]] = []
+        # of it, how often the client may ask
+        self.rate: tuple[tuple[bytes, bytes], ...] = ()
+        # of the endpoint, once it is known
+        self.meter: Meter | None = None
+        # of the answer, once it has begun
+        self.status = 0
+        self._send = send
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = [*message["headers"], *self.extra, *self.rate]
+            headers += security_beside(headers)
+            headers.append((b"x-trace-id", self.trace_id.encode()))
+            message = {**message, "headers": headers}
+        await self._send(message)
+
+    def refuse_oddities(self) -> None:
+        """Refuse what is longer than any honest request, or says two things at once."""
+        scope = self.scope
+        if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_TARGET:
+            raise Problem("uri-too-long", f"at most {LONGEST_TARGET} bytes are read")
+        headers = scope["headers"]
+        size = sum([len(name) + len(value) for name, value in headers])
+        if len(headers) > MOST_HEADERS or size > LARGEST_HEADERS:
+            told = f"at most {MOST_HEADERS} with {LARGEST_HEADERS} bytes are read"
+            raise Problem("headers-too-large", told)
+        if len(self.headers) != len(headers):
+            names = [name for name, _ in headers]
+            for each in ONCE:
+                if names.count(each) > 1:
+                    told = f"the header {each.decode()} is given twice; give it once"
+                    raise Problem("bad-request", told)
+
+
+def security_beside(
+    headers: Iterable[tuple[bytes, bytes]],
+) -> Iterable[tuple[bytes, bytes]]:
+    """Return what an answer does not say for itself."""
+    known = {name for name, _ in headers}
+    if NAMES.isdisjoint(known):
+        return SECURITY
+    return [each for each in SECURITY if each[0] not in known]
+
+
+def trace_id_of(traceparent: bytes | None) -> str:
+    """Go on with the trace of the caller, or begin one."""
+    if traceparent is not None:
+        given = TRACEPARENT.fullmatch(traceparent)
+        if given is not None:
+            return str(given[1].decode())
+    return secrets.token_hex(16)

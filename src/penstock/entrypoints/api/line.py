@@ -1,0 +1,82 @@
+"""A connection of a client, which is not waited for without end.
+
+uvicorn reads the head of a request however long it is and however long it takes. Here
+it has a time and a size, and there is a number of connections beyond which new ones are
+sent away: whoever opens many, or sends a byte now and then, costs others nothing.
+"""
+
+import asyncio
+from typing import Any
+
+from typing_extensions import override
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+# seconds in which the head of a request must come
+LONGEST_HEAD = 10.0
+# bytes of it; what fits is judged again, with a better answer
+LARGEST_HEAD = 64 * 1024
+MOST_CONNECTIONS = 10_000
+
+SENT_AWAY = (
+    b"HTTP/1.1 %s\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+)
+TOO_MANY = SENT_AWAY % b"503 Service Unavailable"
+TOO_LARGE = SENT_AWAY % b"431 Request Header Fields Too Large"
+TOO_SLOW = SENT_AWAY % b"408 Request Timeout"
+
+
+class Line(HttpToolsProtocol):
+    """uvicorn's own, but for what it lets clients do."""
+
+    # whether nothing is under way, and what comes is the head of a request
+    awaits_head = True
+    # when it began; None while nothing of it has come
+    head_since: float | None = None
+    head_bytes = 0
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.head_since = self.loop.time()
+        if len(self.connections) > MOST_CONNECTIONS:
+            self.send_away(TOO_MANY)
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        if self.awaits_head:
+            if self.head_since is None:
+                self.head_since = self.loop.time()
+            self.head_bytes += len(data)
+            if self.head_bytes > LARGEST_HEAD:
+                self.send_away(TOO_LARGE)
+                return
+        super().data_received(data)
+
+    @override
+    def on_headers_complete(self) -> None:
+        self.awaits_head, self.head_since, self.head_bytes = False, None, 0
+        super().on_headers_complete()
+
+    @override
+    def on_response_complete(self) -> None:
+        self.awaits_head = True
+        super().on_response_complete()
+
+    def send_away(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+            self.transport.close()
+
+
+async def hurry(state: ServerState) -> None:
+    """Send those away who do not come to the end of what they ask."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(1)
+        now = loop.time()
+        lines: list[Any] = [*state.connections]
+        for line in lines:
+            since = getattr(line, "head_since", None)
+            if since is not None and now - since > LONGEST_HEAD:
+                line.send_away(TOO_SLOW)

@@ -1,0 +1,91 @@
+"""Serve the API on a socket until asked to stop, and then stop without hurting anyone.
+
+First the process says that it is not ready, and goes on: whoever sends requests here
+needs a moment to hear of it. Then it accepts no more, ends what only waits for news,
+finishes what is under way, and closes.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from typing_extensions import override
+
+from penstock.entrypoints.api.app import app_of
+from penstock.entrypoints.api.line import Line, hurry
+from penstock.entrypoints.api.service import Api
+
+# seconds that requests under way get to finish; a write has 10, and its body some more
+LONGEST_END = 15
+# seconds after which an idle connection is closed; proxies give theirs up before
+LONGEST_IDLE = 75
+BACKLOG = 2048
+
+
+def serve_api(
+    api: Api, listening: socket.socket, *, grace: float, on_ready: Callable[[], None]
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; a second one does not wait for the grace."""
+    config = uvicorn.Config(
+        app_of(api),
+        http=Line,
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        # what is worth telling is told as events
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        # who is believed to be a proxy is ours to say
+        proxy_headers=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=LONGEST_IDLE,
+        timeout_graceful_shutdown=LONGEST_END,
+    )
+    Server(config, api, grace=grace, on_ready=on_ready).run(sockets=[listening])
+
+
+class Server(uvicorn.Server):
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        api: Api,
+        *,
+        grace: float,
+        on_ready: Callable[[], None],
+    ) -> None:
+        super().__init__(config)
+        self._api = api
+        self._grace = grace
+        self._on_ready = on_ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._hurrying: asyncio.Task[None] | None = None
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+        if self.started:
+            self._hurrying = asyncio.create_task(hurry(self.server_state))
+            self._on_ready()
+
+    @override
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # in the middle of whatever this thread does
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.stop)
+
+    def stop(self) -> None:
+        """Stop after the grace; asked again, stop now."""
+        if self._api.is_stopping:
+            self._stop_now()
+            return
+        self._api.stop()
+        asyncio.get_running_loop().call_later(self._grace, self._stop_now)
+
+    def _stop_now(self) -> None:
+        self._api.close()
+        self.should_exit = True
