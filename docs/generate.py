@@ -155,10 +155,11 @@ def commands() -> Iterator[tuple[str, str]]:
             terminal_width=WIDTH,
         )
         yield path, command.get_help(context)
-        members = getattr(command, "commands", {})
-        waiting[:0] = [
-            (f"{path} {name}", each, context) for name, each in members.items()
-        ]
+        if hasattr(command, "list_commands"):
+            waiting[:0] = [
+                (f"{path} {name}", command.get_command(context, name), context)
+                for name in command.list_commands(context)
+            ]
 
 
 def settings_page() -> str:

@@ -3,32 +3,69 @@
 import json
 import os
 import sys
+from importlib import import_module
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
+from typing_extensions import override
 
 from penstock import __version__
-from penstock.entrypoints.cli import (
-    budgets,
-    demo,
-    export,
-    imports,
-    init,
-    jobs,
-    plan,
-    quarantine,
-    run,
-    sandbox,
-    serve,
-    setup,
-    token,
-    worker,
-)
 from penstock.errors import Misconfigured, PenstockError
 
 DONE, FAILED, WRONG = 0, 1, 2
 
+# where each command is, in the order in which help shows them
+COMMANDS = {
+    "init": "init:init",
+    "check": "setup:check",
+    "migrate": "setup:migrate",
+    "plan": "plan:plan",
+    "run": "run:run",
+    "worker": "worker:worker",
+    "imports": "imports:app",
+    "jobs": "jobs:app",
+    "audit": "imports:audit",
+    "quarantine": "quarantine:app",
+    "export": "export:export",
+    "budgets": "budgets:app",
+    "serve": "serve:serve",
+    "token": "token:token",
+    "sandbox": "sandbox:sandbox",
+    "demo": "demo:demo",
+}
+
+
+class Lazily(TyperGroup):
+    """Loads only the command that is called: loading all takes longer than many do."""
+
+    @override
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    @override
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        place = COMMANDS.get(cmd_name)
+        return None if place is None else loaded(cmd_name, place)
+
+
+def loaded(name: str, place: str) -> Any:
+    """Build a command as it would be among all others."""
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(f"penstock.entrypoints.cli.{module}"), attribute)
+    among = typer.Typer(add_completion=False, rich_markup_mode=None)
+    among.callback()(lambda: None)
+    if isinstance(found, typer.Typer):
+        among.add_typer(found, name=name)
+    else:
+        among.command(name)(found)
+    group: Any = typer.main.get_command(among)
+    return group.commands[name]
+
+
 app = typer.Typer(
     name="penstock",
+    cls=Lazily,
     help="Import rate-limited APIs completely, once, with many workers, and prove it.",
     no_args_is_help=True,
     add_completion=False,
@@ -54,24 +91,6 @@ def root(
     ),
 ) -> None:
     """Import rate-limited APIs completely, once, with many workers, and prove it."""
-
-
-app.command("init")(init.init)
-app.command("check")(setup.check)
-app.command("migrate")(setup.migrate)
-app.command("plan")(plan.plan)
-app.command("run")(run.run)
-app.command("worker")(worker.worker)
-app.add_typer(imports.app, name="imports")
-app.add_typer(jobs.app, name="jobs")
-app.command("audit")(imports.audit)
-app.add_typer(quarantine.app, name="quarantine")
-app.command("export")(export.export)
-app.add_typer(budgets.app, name="budgets")
-app.command("serve")(serve.serve)
-app.command("token")(token.token)
-app.command("sandbox")(sandbox.sandbox)
-app.command("demo")(demo.demo)
 
 
 def main() -> None:
