@@ -49,6 +49,7 @@ def edit(
     table.store(writes, held)
     table.remove(gone)
     transaction.table(dataset).note(merged, import_id=None, publish=True)
+    versions = table.versions(written)
     row = transaction.one("get_dataset", dataset=dataset.name)
     if row is None:
         raise LookupError(f"dataset {dataset.name!r} was never prepared")
@@ -56,7 +57,7 @@ def edit(
         created=len(merged.created),
         updated=len(merged.updated),
         deleted=len(merged.deleted),
-        versions=table.versions(written),
+        versions={key: versions[key] for key in written},
         one=table.one(written[0], dataset.fields) if len(written) == 1 else None,
         state=State(generation=row["generation"], change_seq=row["change_seq"]),
     )

@@ -48,12 +48,13 @@ LEAP_YEAR = (
 )
 DAY = f"(?!0000)(?:[0-9]{{4}}-(?:{'|'.join(MONTHS_AND_DAYS)})|{LEAP_YEAR}-02-29)"
 HOUR = "(?:[01][0-9]|2[0-3])"
-CLOCK = rf"{HOUR}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{{1,9}})?)?"
+SECONDS = r":[0-5][0-9](?:\.[0-9]{1,9})?"
+CLOCK = f"{HOUR}:[0-5][0-9]"
 ZONE = f"(?:Z|[+-]{HOUR}:[0-5][0-9])"
 # without a clock it is midnight, without a zone UTC
-INSTANT = f"{DAY}(?:T{CLOCK}{ZONE}?)?"
+INSTANT = f"{DAY}(?:T{CLOCK}(?:{SECONDS})?{ZONE}?)?"
 # in JSON, nothing of it is left to be guessed
-WHOLE_INSTANT = f"{DAY}T{CLOCK}{ZONE}"
+WHOLE_INSTANT = f"{DAY}T{CLOCK}{SECONDS}{ZONE}"
 # no database stores a NUL in a text
 TEXT = r"[^\x00]*"
 

@@ -17,7 +17,7 @@ from penstock.domain.queries.query import (
 from penstock.errors import BadRequest, Flaw
 
 DEFAULT_LIMIT, MOST_ROWS = 50, 200
-MOST_CONDITIONS, MOST_OF_A_FIELD = 10, 5
+MOST_CONDITIONS, MOST_OF_A_FIELD = 10, 3
 MOST_CHOICES = 200
 # characters of one condition, its operator included
 LONGEST_CONDITION, LONGEST_CHOICES = 600, 4_000
@@ -71,12 +71,23 @@ def only(
     own: dict[str, str] = {}
     for name, value in given:
         if name not in allowed:
-            remedy = f"use {', '.join(sorted(allowed))}" if allowed else "none is"
-            reading.flaw(name, "unknown-parameter", f"is no parameter here; {remedy}")
+            told = f"is no parameter here; use {', '.join(sorted(allowed))}"
+            reading.flaw(name, "unknown-parameter", told)
         elif name in own:
             reading.flaw(name, "repeated", "is given twice; give it once")
         own[name] = value
     return own
+
+
+def refuse_all(given: Iterable[tuple[str, str]]) -> None:
+    """Refuse parameters where there are none."""
+    told = "is no parameter here; this address takes none"
+    flaws = [
+        Flaw(pointer=f"?{name}", code="unknown-parameter", detail=told)
+        for name, _ in given
+    ]
+    if flaws:
+        raise BadRequest(*flaws)
 
 
 def split(

@@ -10,22 +10,32 @@ from starlette.responses import Response
 
 from penstock.domain.access import Scope
 from penstock.domain.dataset import Dataset, Field
-from penstock.domain.queries.parameters import Reading, read_limit, whole
+from penstock.domain.queries.parameters import (
+    Reading,
+    only,
+    read_limit,
+    refuse_all,
+    whole,
+)
 from penstock.domain.queries.query import filterable
 from penstock.domain.text import format_instant
 from penstock.entrypoints.api.answers import Answer, Asked
+from penstock.entrypoints.api.dataset_shapes import (
+    LONGEST_WAIT,
+    MOST_CHANGES,
+    described_changes,
+    described_dataset,
+)
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
+from penstock.entrypoints.api.schemas import ref
 from penstock.entrypoints.api.service import Api
 from penstock.ports.serving import Change, State
 
 encode = msgspec.json.Encoder().encode
-MOST_CHANGES = 1_000
-# seconds that a client may wait for the next change
-LONGEST_WAIT = 30
 
 
 async def list_datasets(api: Api, request: Request) -> Response:
-    del request
+    refuse_all(request.query_params.multi_items())
     states = await api.in_thread(api.served.reads.states)
     items = [
         {"name": name, **freshness(states.get(name))}
@@ -36,10 +46,7 @@ async def list_datasets(api: Api, request: Request) -> Response:
 
 def get_dataset(api: Api, asked: Asked) -> Answer:
     dataset = api.dataset(asked.parts["dataset"])
-    reading = Reading(dataset)
-    for name, _ in asked.query:
-        reading.flaw(name, "unknown-parameter", "a dataset takes no parameters")
-    reading.finish()
+    refuse_all(asked.query)
     state = api.served.reads.states().get(dataset.name)
     return Answer(body=encode({**described(dataset), **freshness(state)}))
 
@@ -98,9 +105,7 @@ def read_changes(
     dataset: Dataset, given: Sequence[tuple[str, str]]
 ) -> tuple[int, int, int]:
     reading = Reading(dataset)
-    own = dict(given)
-    for name in own.keys() - {"after", "limit", "wait"}:
-        reading.flaw(name, "unknown-parameter", "use after, limit, wait")
+    own = only(reading, given, {"after", "limit", "wait"})
     after = whole(own.get("after", "0"))
     if after is None or after < 0:
         reading.flaw("after", "range", "must be the number of a change, or 0")
@@ -142,6 +147,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.READS,
             summary="List datasets",
             handle=list_datasets,
+            answers={200: ref("DatasetList")},
         ),
         Endpoint(
             method="GET",
@@ -150,6 +156,8 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.READS,
             summary="Describe a dataset",
             read=get_dataset,
+            operation="describe{}",
+            describe=described_dataset,
         ),
         Endpoint(
             method="GET",
@@ -159,5 +167,6 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.FEEDS,
             summary="Tell what changed, in the order of commits",
             handle=list_changes,
+            describe=described_changes,
         ),
     ]

@@ -5,22 +5,24 @@ import re
 from starlette.requests import Request
 
 from penstock.domain.editing import ANY, Precondition
-from penstock.errors import BadRequest, Flaw
+from penstock.errors import BadRequest, Flaw, VersionChanged
 
 # one version as HTTP writes it; a weak one is marked
-ENTITY_TAG = r'(?:W/)?"[!#-~\x80-\xff]*"'
-IF_MATCH = rf"(?:\*|{ENTITY_TAG}(?: *, *{ENTITY_TAG})*)"
+ENTITY_TAG = r'(?:W/)?"[!#-~]*"'
 
 one_tag = re.compile(ENTITY_TAG)
-is_if_match = re.compile(IF_MATCH).fullmatch
+is_if_match = re.compile(rf"\*|{ENTITY_TAG}(?: *, *{ENTITY_TAG})*").fullmatch
 
 
 def precondition(request: Request) -> Precondition:
     match = request.headers.get("if-match")
     none_match = request.headers.get("if-none-match")
     if match is not None and is_if_match(match) is None:
-        told = 'is written "version", as an ETag shows it, or *'
-        raise BadRequest(Flaw(pointer="#If-Match", code="value", detail=told))
+        # it names no version, so none that there is
+        told = (
+            'If-Match names no version; it is written "version", as ETag has it, or *'
+        )
+        raise VersionChanged(told)
     if none_match not in {None, ANY}:
         told = 'takes only * with a change; send If-Match: "version" instead'
         raise BadRequest(Flaw(pointer="#If-None-Match", code="value", detail=told))

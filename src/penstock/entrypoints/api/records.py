@@ -1,7 +1,8 @@
 """The records of a dataset: lists, single ones, and their changes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -11,13 +12,22 @@ from starlette.responses import Response
 from penstock.domain.access import Scope
 from penstock.domain.dataset import Dataset
 from penstock.domain.page import Key
-from penstock.domain.queries.parameters import Reading, only, read_fields
+from penstock.domain.queries.parameters import Reading, only, read_fields, refuse_all
 from penstock.entrypoints.api.answers import Answer, Asked
 from penstock.entrypoints.api.bodies import read_json
 from penstock.entrypoints.api.dispatch import with_token
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.links import links
 from penstock.entrypoints.api.preconditions import precondition
+from penstock.entrypoints.api.record_shapes import (
+    described_delete,
+    described_get,
+    described_list,
+    described_patch,
+    described_put,
+    described_upsert,
+)
+from penstock.entrypoints.api.schemas import plain
 from penstock.entrypoints.api.service import Api
 from penstock.errors import BadRequest, Flaw, NoSuchRecord
 from penstock.flow.serve_records import PageOfRecords
@@ -126,24 +136,32 @@ async def delete_record(api: Api, request: Request) -> Response:
 
 async def upsert_records(api: Api, request: Request) -> Response:
     dataset = api.dataset(request.path_params["dataset"])
-    refuse_parameters(dataset, request)
+    refuse_all(request.query_params.multi_items())
     documents = await read_json(request)
     written = await api.in_thread(partial(api.edits.upsert, dataset, documents))
-    body = encode({"created": written.created, "updated": written.updated})
     headers = with_token(api, dataset, written.state)
-    return Response(body, media_type="application/json", headers=dict(headers))
+    return Response(
+        encode(upserted(dataset, written)),
+        media_type="application/json",
+        headers=dict(headers),
+    )
+
+
+def upserted(dataset: Dataset, written: Written) -> Mapping[str, Any]:
+    items = [
+        {
+            "key": dict(zip(dataset.key, map(plain, key), strict=True)),
+            "etag": f'"{version}"',
+        }
+        for key, version in written.versions.items()
+    ]
+    return {"created": written.created, "updated": written.updated, "items": items}
 
 
 def addressed(api: Api, request: Request) -> tuple[Dataset, Key]:
     dataset = api.dataset(request.path_params["dataset"])
-    refuse_parameters(dataset, request)
+    refuse_all(request.query_params.multi_items())
     return dataset, key_of(api, dataset, request.scope["raw_path"])
-
-
-def refuse_parameters(dataset: Dataset, request: Request) -> None:
-    reading = Reading(dataset)
-    only(reading, request.query_params.multi_items(), ())
-    reading.finish()
 
 
 def key_of(api: Api, dataset: Dataset, raw_path: bytes) -> Key:
@@ -169,6 +187,8 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.READS,
             summary="List records",
             read=list_records,
+            operation="list{}",
+            describe=described_list,
         ),
         Endpoint(
             method="POST",
@@ -177,6 +197,8 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.WRITES,
             summary="Create or replace up to 1,000 records, all or none",
             handle=upsert_records,
+            operation="upsert{}",
+            describe=described_upsert,
         ),
         Endpoint(
             method="GET",
@@ -185,6 +207,8 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.READS,
             summary="Get a record",
             read=get_record,
+            operation="get{}",
+            describe=described_get,
         ),
         Endpoint(
             method="PUT",
@@ -193,6 +217,8 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.WRITES,
             summary="Create or replace a record",
             handle=put_record,
+            operation="put{}",
+            describe=described_put,
         ),
         Endpoint(
             method="PATCH",
@@ -201,6 +227,8 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.WRITES,
             summary="Change fields of a record",
             handle=patch_record,
+            operation="patch{}",
+            describe=described_patch,
         ),
         Endpoint(
             method="DELETE",
@@ -209,5 +237,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.WRITES,
             summary="Delete a record",
             handle=delete_record,
+            operation="delete{}",
+            describe=described_delete,
         ),
     ]

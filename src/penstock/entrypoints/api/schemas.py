@@ -44,6 +44,27 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
+# names that others have: parts of the document, and resources beside the datasets
+TAKEN = frozenset(
+    {
+        *("Budget", "Budgets", "Dataset", "Datasets", "Health", "Import", "Imports"),
+        *("Job", "Jobs", "Problem", "Problems", "Ready", "Schedule", "Schedules"),
+        *("Count", "DatasetDescription", "DatasetList", "Json", "Page"),
+        *(f"{kind.capitalize()}Condition" for kind in forms.PATTERNS),
+    }
+)
+READABLE = re.compile(r"[a-z][a-z0-9]*(_[a-z][a-z0-9]*)*")
+
+
+def schema_name(dataset: str) -> str:
+    """Name the records of a dataset as a class: `charging_points`, ChargingPoints."""
+    # of other names, two might become the same
+    if READABLE.fullmatch(dataset) is None:
+        return dataset
+    name = pascal(dataset)
+    return f"{name}_records" if name in TAKEN else name
+
+
 def pascal(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 

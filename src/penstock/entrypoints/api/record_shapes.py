@@ -1,0 +1,383 @@
+"""What OpenAPI says of the records of a dataset: parameters, bodies, answers, links."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from penstock.domain.dataset import Dataset
+from penstock.domain.queries.cursor import LONGEST
+from penstock.domain.queries.parameters import (
+    DEFAULT_LIMIT,
+    MOST_OF_A_FIELD,
+    MOST_ROWS,
+    PREFIX,
+    RESERVED,
+)
+from penstock.domain.queries.query import field_named, filterable
+from penstock.entrypoints.api.endpoints import Described
+from penstock.entrypoints.api.schemas import (
+    TYPES,
+    Schema,
+    filter_name,
+    key_parameters,
+    ref,
+    schema_name,
+)
+from penstock.flow.edit_records import MOST_AT_ONCE
+from penstock.ports.serving import CountKind
+
+JSON_TYPES = ("application/json", "application/merge-patch+json")
+# where an answer has its version
+ETAG = "$response.header.ETag"
+
+
+def described_list(dataset: Dataset) -> Described:
+    name = schema_name(dataset.name)
+    return Described(
+        parameters=[
+            *conditions(dataset),
+            sort_parameter(dataset),
+            fields_parameter(dataset),
+            LIMIT,
+            CURSOR,
+            PREFER,
+            TOKEN,
+            IF_NONE_MATCH,
+        ],
+        answers={
+            200: answer(
+                "A page of records.",
+                page_schema(name),
+                headers={
+                    "ETag": header("ETag", required=True),
+                    "Link": header("Link"),
+                    "Preference-Applied": header("PreferenceApplied"),
+                },
+            ),
+            304: NOT_MODIFIED,
+        },
+    )
+
+
+def described_get(dataset: Dataset) -> Described:
+    name = schema_name(dataset.name)
+    return Described(
+        parameters=[
+            *key_parameters(dataset),
+            fields_parameter(dataset),
+            TOKEN,
+            IF_NONE_MATCH,
+        ],
+        answers={
+            200: answer(
+                "The record.",
+                ref(name),
+                headers={"ETag": header("ETag", required=True)},
+                links=dict(links(dataset, "$request.path.", version=ETAG)),
+            ),
+            304: NOT_MODIFIED,
+        },
+    )
+
+
+def described_put(dataset: Dataset) -> Described:
+    name = schema_name(dataset.name)
+    return Described(
+        parameters=[*key_parameters(dataset), MATCH, MUST_BE_NEW],
+        body=body(ref(f"{name}Body")),
+        answers={
+            200: stored(dataset, "The record as it is stored now."),
+            201: stored(dataset, "The record, which is new."),
+        },
+    )
+
+
+def described_patch(dataset: Dataset) -> Described:
+    name = schema_name(dataset.name)
+    return Described(
+        parameters=[*key_parameters(dataset), MATCH],
+        body=body(ref(f"{name}Patch"), *JSON_TYPES),
+        answers={200: stored(dataset, "The record as it is stored now.")},
+    )
+
+
+def described_delete(dataset: Dataset) -> Described:
+    return Described(
+        parameters=[*key_parameters(dataset), MATCH],
+        answers={
+            204: {
+                "description": "It is deleted.",
+                "headers": {"X-Consistency-Token": header("Token", required=True)},
+            }
+        },
+    )
+
+
+def described_upsert(dataset: Dataset) -> Described:
+    name = schema_name(dataset.name)
+    rows = {
+        "type": "array",
+        "items": ref(f"{name}Row"),
+        "minItems": 1,
+        "maxItems": MOST_AT_ONCE,
+    }
+    return Described(
+        body=body(rows),
+        answers={
+            200: answer(
+                "The versions of the records, in the order in which they were sent; "
+                "of a key that came twice, the last one counts.",
+                upserted_schema(dataset),
+                headers={"X-Consistency-Token": header("Token", required=True)},
+                links=dict(
+                    links(
+                        dataset,
+                        "$response.body#/items/0/key/",
+                        version="$response.body#/items/0/etag",
+                    )
+                ),
+            )
+        },
+    )
+
+
+def stored(dataset: Dataset, description: str) -> Schema:
+    return answer(
+        description,
+        ref(schema_name(dataset.name)),
+        headers={
+            "ETag": header("ETag", required=True),
+            "Location": header("Location", required=True),
+            "X-Consistency-Token": header("Token", required=True),
+        },
+        links=dict(links(dataset, "$request.path.", version=ETAG)),
+    )
+
+
+def links(
+    dataset: Dataset, source: str, *, version: str
+) -> Iterator[tuple[str, Schema]]:
+    """Yield what can be done next with a record, by where its key and version stand."""
+    name = schema_name(dataset.name)
+    key = {f"path.{each}": f"{source}{each}" for each in dataset.key}
+    guarded = {**key, "header.If-Match": version}
+    yield f"get{name}", {"operationId": f"get{name}", "parameters": key}
+    yield f"put{name}", {"operationId": f"put{name}", "parameters": guarded}
+    yield f"patch{name}", {"operationId": f"patch{name}", "parameters": guarded}
+    yield f"delete{name}", {"operationId": f"delete{name}", "parameters": guarded}
+
+
+def conditions(dataset: Dataset) -> Iterator[Schema]:
+    for name, field in filterable(dataset).items():
+        yield {
+            "name": f"{PREFIX}{name}" if name in RESERVED else name,
+            "in": "query",
+            "description": "Conditions, all of which must hold.",
+            "schema": {
+                "type": "array",
+                "items": ref(filter_name(field.type)),
+                "minItems": 1,
+                "maxItems": MOST_OF_A_FIELD,
+            },
+        }
+
+
+def sort_parameter(dataset: Dataset) -> Schema:
+    names = [*filterable(dataset)]
+    return {
+        "name": "sort",
+        "in": "query",
+        "description": (
+            "By this field, then by the key; with a minus downwards. Records without "
+            "a value come last."
+        ),
+        "schema": {"type": "string", "enum": [*names, *(f"-{each}" for each in names)]},
+    }
+
+
+def fields_parameter(dataset: Dataset) -> Schema:
+    return {
+        "name": "fields",
+        "in": "query",
+        "description": "The fields that are wanted; all, unless given.",
+        "style": "form",
+        "explode": False,
+        "schema": {
+            "type": "array",
+            "items": {"type": "string", "enum": [each.name for each in dataset.fields]},
+            "minItems": 1,
+        },
+    }
+
+
+def upserted_schema(dataset: Dataset) -> Schema:
+    key = {name: TYPES[field_named(dataset, name).type] for name in dataset.key}
+    written = shape({"key": shape(key), "etag": {"type": "string"}})
+    count = {"type": "integer", "minimum": 0, "maximum": MOST_AT_ONCE}
+    items = {"type": "array", "items": written, "maxItems": MOST_AT_ONCE}
+    return shape({"created": count, "updated": count, "items": items})
+
+
+def shape(properties: Mapping[str, Schema]) -> Schema:
+    """Say that an object has these and nothing else."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
+def page_schema(name: str) -> Schema:
+    return {
+        "type": "object",
+        "properties": {
+            "items": {"type": "array", "items": ref(name), "maxItems": MOST_ROWS},
+            "page": ref("Page"),
+            "count": ref("Count"),
+        },
+        "required": ["items", "page"],
+        "additionalProperties": False,
+    }
+
+
+def answer(
+    description: str,
+    schema: Schema,
+    *,
+    headers: Mapping[str, Any] | None = None,
+    links: Mapping[str, Any] | None = None,
+) -> Schema:
+    return {
+        "description": description,
+        "content": {"application/json": {"schema": schema}},
+        **({"headers": headers} if headers else {}),
+        **({"links": links} if links else {}),
+    }
+
+
+def body(schema: Schema, *media_types: str) -> Schema:
+    types = media_types or ("application/json",)
+    return {"required": True, "content": {each: {"schema": schema} for each in types}}
+
+
+def header(name: str, *, required: bool = False) -> Schema:
+    # a reference cannot say whether it is always there
+    return {**HEADERS[name], "required": True} if required else header_ref(name)
+
+
+def header_ref(name: str) -> Schema:
+    return {"$ref": f"#/components/headers/{name}"}
+
+
+HEADERS: Mapping[str, Schema] = {
+    "ETag": {
+        "description": "The version of this answer; send it as If-None-Match.",
+        "schema": {"type": "string"},
+    },
+    "Link": {
+        "description": 'Where the next and the previous page are: rel="next", "prev".',
+        "schema": {"type": "string"},
+    },
+    "Location": {
+        "description": "The address of the record.",
+        "schema": {"type": "string", "format": "uri-reference"},
+    },
+    "PreferenceApplied": {
+        "description": "What of Prefer was understood.",
+        "schema": {"type": "string"},
+    },
+    "Token": {
+        "description": (
+            "Send it as X-Consistency-Token to read what was written, whichever "
+            "process answers."
+        ),
+        "schema": {"type": "string"},
+    },
+    "RetryAfter": {
+        "description": "Seconds to wait.",
+        "schema": {"type": "integer", "minimum": 0},
+    },
+}
+
+LIMIT: Schema = {
+    "name": "limit",
+    "in": "query",
+    "description": "How many records a page has.",
+    "schema": {
+        "type": "integer",
+        "minimum": 1,
+        "maximum": MOST_ROWS,
+        "default": DEFAULT_LIMIT,
+    },
+}
+CURSOR: Schema = {
+    "name": "cursor",
+    "in": "query",
+    "description": (
+        "`next` or `prev` of another page of the same list: with the same conditions "
+        "and sort."
+    ),
+    "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$", "maxLength": LONGEST},
+}
+PREFER: Schema = {
+    "name": "Prefer",
+    "in": "header",
+    "description": (
+        "`count=exact` counts the records, `count=planned` estimates their number, "
+        "`count=none` does neither."
+    ),
+    "schema": {"type": "string"},
+    "example": f"count={CountKind.PLANNED}",
+}
+TOKEN: Schema = {
+    "name": "X-Consistency-Token",
+    "in": "header",
+    "description": "What a change was answered with: the answer is not older than it.",
+    "schema": {"type": "string"},
+}
+IF_NONE_MATCH: Schema = {
+    "name": "If-None-Match",
+    "in": "header",
+    "description": "Versions that are known; if it is one of them, 304 is answered.",
+    "schema": {"type": "string"},
+}
+MATCH: Schema = {
+    "name": "If-Match",
+    "in": "header",
+    "description": "Versions that the change is meant for, as ETag has them, or *.",
+    "schema": {"type": "string"},
+    "example": "*",
+}
+MUST_BE_NEW: Schema = {
+    "name": "If-None-Match",
+    "in": "header",
+    "description": "With *, only a record that is not there yet is written.",
+    "schema": {"type": "string", "enum": ["*"]},
+}
+NOT_MODIFIED: Schema = {
+    "description": "The known version is still the right one.",
+    "headers": {"ETag": header("ETag", required=True)},
+}
+
+SCHEMAS: Mapping[str, Schema] = {
+    "Page": shape(
+        {
+            "next": {"type": ["string", "null"], "description": "The next cursor."},
+            "prev": {"type": ["string", "null"], "description": "The previous one."},
+            "has_more": {"type": "boolean"},
+            "limit": {"type": "integer", "minimum": 1, "maximum": MOST_ROWS},
+        }
+    ),
+    "Count": shape(
+        {
+            "value": {"type": "integer", "minimum": 0},
+            "kind": {
+                "enum": [each for each in CountKind if each is not CountKind.NONE],
+                "description": (
+                    "`exact`; `planned`, what the database expects; `capped`, at "
+                    "least so many."
+                ),
+            },
+        }
+    ),
+}
