@@ -8,7 +8,15 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.entrypoints.api import datasets, health, records, scrape, search
+from penstock.entrypoints.api import (
+    datasets,
+    docs,
+    health,
+    openapi,
+    records,
+    scrape,
+    search,
+)
 from penstock.entrypoints.api.answers import Answers
 from penstock.entrypoints.api.colleagues import Alone
 from penstock.entrypoints.api.dispatch import Dispatch
@@ -36,13 +44,14 @@ LOOKING = 2
 
 def all_endpoints() -> Sequence[Endpoint]:
     """Return everything that can be asked, what is asked most first."""
-    return [
+    described = [
         *records.endpoints(),
         *search.endpoints(),
         *datasets.endpoints(),
         *health.endpoints(),
         *scrape.endpoints(),
     ]
+    return [*described, *openapi.endpoints(described), *docs.endpoints()]
 
 
 def build(
@@ -93,7 +102,13 @@ def app_of(api: Api) -> ASGIApp:
         Route(path, Dispatch(api, gate, {each.method: each for each in some}))
         for path, some in by_path(all_endpoints()).items()
     ]
-    router = Router(routes, default=nothing_here, lifespan=lambda _: running(api, gate))
+    router = Router(
+        routes,
+        # to another place, by a name that the client has made up
+        redirect_slashes=False,
+        default=nothing_here,
+        lifespan=lambda _: running(api, gate),
+    )
     return Edge(router, api)
 
 
