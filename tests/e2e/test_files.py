@@ -267,3 +267,86 @@ def test_a_file_that_is_gone_in_the_middle_of_its_import_is_named(file_workshop)
     assert job["status"] == "failed"
     assert told["code"] == "source_unavailable"
     assert "a.csv cannot be read: No such file or directory" in told["message"]
+
+
+@everywhere
+def test_named_files_add_to_what_is_stored_and_nothing_is_missing(file_workshop):
+    known = some_shops(3_000)
+    write(file_workshop.folder / "a.csv", lines(known))
+    file_workshop.declare(
+        shops(dataset='missing = { do = "mark" }', source=SMALL_SHARDS)
+    )
+    import_files(file_workshop)
+    more = file_workshop.folder / "more"
+    more.mkdir()
+    write(more / "b[1].txt", line(1, "changed", 1), line(5_000, "new", 2))
+    write(more / "c.txt", line(5_000, "newer", 3))
+    named = ("--file", "more/b[1].txt", "--file", "more/c.txt")
+
+    planned = file_workshop.penstock(
+        "plan", "shops", *named, "--dry-run", "--json"
+    ).json
+    counts = import_files(file_workshop, *named, "--workers", "2")
+    again = import_files(file_workshop, *named)
+    full = import_files(file_workshop)
+
+    assert planned["mode"] == "backfill"
+    assert ["/more/" in each["shard_key"] for each in planned["first"]] == [True, True]
+    assert only(counts) == {
+        "seen": 3,
+        "updated": 1,
+        "inserted": 1,
+        "duplicates": 1,
+    }
+    assert only(again) == {"seen": 3, "unchanged": 2, "duplicates": 1}
+    # the declared files are still the snapshot
+    assert only(full) == {"seen": 3_000, "updated": 1, "unchanged": 2_999, "deleted": 1}
+    assert stored(file_workshop) == known
+
+
+def test_an_unfinished_import_of_named_files_is_taken_up_by_these_files_only(
+    file_workshop,
+):
+    for name in ("a", "b"):
+        write(file_workshop.folder / f"{name}.txt", lines(some_shops(10)))
+    file_workshop.declare(shops())
+    both = ("--file", "a.txt", "--file", "b.txt")
+    assert file_workshop.penstock("plan", "shops", *both).code == 0
+
+    other = file_workshop.penstock("run", "shops", "--file", "a.txt")
+    same = file_workshop.penstock("run", "shops", *both)
+
+    assert other.code == 2
+    assert "import 1 is unfinished and reads a.txt, b.txt" in other.err
+    assert same.code == 0
+    assert "Going on with import 1." in same.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--file", "none.csv"], "--file none.csv: there is no such file"),
+        (["--file", "."], "--file .: there is no such file"),
+        (["--file", "a.csv", "--mode", "delta"], "no meaning with --file"),
+        (
+            ["--file", "a.csv", "--from", "2026-01-01T00:00:00Z"],
+            "no meaning with --file",
+        ),
+    ],
+    ids=["missing", "folder", "mode", "from"],
+)
+def test_files_that_cannot_be_imported_are_refused(file_workshop, arguments, told):
+    write(file_workshop.folder / "a.csv", line(1, "a", 1))
+    file_workshop.declare(shops())
+
+    refused = file_workshop.penstock("run", "shops", *arguments)
+
+    assert refused.code == 2
+    assert told in refused.err
+
+
+def test_a_dataset_of_a_provider_takes_no_files(workshop):
+    refused = workshop.penstock("run", "poi", "--file", "penstock.toml")
+
+    assert refused.code == 2
+    assert "--file is for datasets of files" in refused.err

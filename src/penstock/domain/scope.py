@@ -1,11 +1,12 @@
 """What part of time an import covers, and which bound the provider is told."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from penstock.domain.axes import Bounds, TimeAxis, format_unit
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Mode
+from penstock.domain.source import CsvSource
 from penstock.domain.text import in_utc
 from penstock.errors import Misconfigured
 
@@ -17,12 +18,16 @@ class Scope:
     mode: Mode
     since: datetime | None = None
     until: datetime | None = None
+    # these instead of the declared ones, by the names under which a source finds them
+    files: tuple[str, ...] = ()
 
 
 def decide_scope(
     dataset: Dataset, asked: Scope, *, watermark: datetime | None
 ) -> Scope:
     """Return the bounds of a new import, or say why there can be none."""
+    if asked.files:
+        return decide_files(dataset, asked)
     match asked.mode:
         case Mode.FULL:
             if asked.since is not None or asked.until is not None:
@@ -35,6 +40,20 @@ def decide_scope(
             return decide_delta(dataset, asked, watermark=watermark)
         case Mode.BACKFILL:
             return decide_backfill(dataset, asked)
+
+
+def decide_files(dataset: Dataset, asked: Scope) -> Scope:
+    """Let some files add to what is stored: they are no snapshot, so nothing is missing
+    from them.
+    """  # noqa: D205 (one sentence that needs two lines)
+    if not isinstance(dataset.source, CsvSource):
+        raise Misconfigured(
+            f"--file is for datasets of files, and {dataset.name!r} comes from a "
+            "provider"
+        )
+    if asked.mode is not Mode.FULL or asked.since or asked.until:
+        raise Misconfigured("--mode, --from and --until have no meaning with --file")
+    return replace(asked, mode=Mode.BACKFILL)
 
 
 def decide_delta(

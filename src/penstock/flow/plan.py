@@ -1,6 +1,7 @@
 """Declare an import: decide its bounds, store its jobs once."""
 
 import dataclasses
+import glob
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -56,7 +57,7 @@ class Plan:
         """
         scope = self.scope(dataset, asked)
         # what may be refused is asked before anything is stored
-        axes = self.axes(dataset)
+        axes = self.axes(dataset, files=scope.files)
         known, resumed = self._imports.begin(
             dataset,
             scope.mode,
@@ -67,7 +68,8 @@ class Plan:
         if resumed:
             refuse_other(known, asked, scope, declaration)
             if isinstance(dataset.source, CsvSource):
-                refuse_other_files(known, axes, self._imports.shard_keys(known.id))
+                planned = self._imports.shard_keys(known.id)
+                refuse_other_files(known, axes, planned, exactly=bool(scope.files))
         return self.fill(dataset, known, axes, resumed=resumed, halt=halt)
 
     def fill(
@@ -136,10 +138,15 @@ class Plan:
         watermark = self._records.watermark(dataset)
         return decide_scope(dataset, asked, watermark=watermark)
 
-    def axes(self, dataset: Dataset) -> tuple[Axis, ...]:
-        """Return the axes with what files and other datasets hold read in."""
+    def axes(
+        self, dataset: Dataset, *, files: tuple[str, ...] = ()
+    ) -> tuple[Axis, ...]:
+        """Return the axes with what files and other datasets hold read in.
+
+        With `files`, as if the dataset declared just these.
+        """
         if isinstance(dataset.source, CsvSource):
-            return (self._survey(dataset),)
+            return (self._survey(with_files(dataset, files) if files else dataset),)
         return tuple(self._with_values(dataset, axis) for axis in dataset.axes)
 
     def _with_values(self, dataset: Dataset, axis: Axis) -> Axis:
@@ -153,6 +160,12 @@ class Plan:
                 f"has no {axis.values.field!r} yet; penstock run {parent.name} first"
             )
         return dataclasses.replace(axis, values=values)
+
+
+def with_files(dataset: Dataset, files: Iterable[str]) -> Dataset:
+    """Return a dataset as if it were declared with these files alone."""
+    source = dataclasses.replace(dataset.csv, files=tuple(map(glob.escape, files)))
+    return dataclasses.replace(dataset, source=source)
 
 
 def until_halted(keys: Iterable[str], halt: Halt | None) -> Iterator[str]:
@@ -185,15 +198,16 @@ def refuse_other(known: Import, asked: Scope, scope: Scope, declaration: str) ->
 
 
 def refuse_other_files(
-    known: Import, axes: tuple[Axis, ...], planned: Iterable[str]
+    known: Import, axes: tuple[Axis, ...], planned: Iterable[str], *, exactly: bool
 ) -> None:
     """Refuse to go on with an import of quite other files, such as an upload.
 
-    Files that have changed since are not refused here: reading them tells.
+    Files that were named must be the same ones, exactly. Files that have changed since
+    are not refused here: reading them tells.
     """
     ours = {part.file for axis in axes for part in slices_of(axis)}
     theirs = {slice_in(key).file for key in planned}
-    if theirs and theirs.isdisjoint(ours):
+    if theirs and (theirs != ours if exactly else theirs.isdisjoint(ours)):
         raise Misconfigured(
             f"import {known.id} is unfinished and reads {', '.join(sorted(theirs))}; "
             f"let it finish, or: penstock imports cancel {known.id}"
@@ -273,4 +287,4 @@ class DryRun:
         bounds = axis_bounds(
             dataset, scope.mode, since=scope.since, until=scope.until or now
         )
-        return split(self._plan.axes(dataset), bounds)
+        return split(self._plan.axes(dataset, files=scope.files), bounds)

@@ -2,12 +2,15 @@
 
 import itertools
 import threading
+from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.domain.job import Mode
 from penstock.domain.scope import Scope
+from penstock.domain.source import CsvSource
 from penstock.entrypoints.cli.remarks import Remarks
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
@@ -21,6 +24,7 @@ from penstock.entrypoints.cli.shared import (
     stdout,
 )
 from penstock.entrypoints.threads import stop_on_signals
+from penstock.errors import Misconfigured
 from penstock.wiring import Penstock
 
 Name = Annotated[str, typer.Argument(help="A dataset of the configuration.")]
@@ -31,6 +35,14 @@ From = Annotated[
 Until = Annotated[
     str | None, typer.Option("--until", help="Upper bound of a backfill.")
 ]
+Files = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--file",
+        help="Import this file instead of the declared ones; give it again for more. "
+        "What is not in them is not missing.",
+    ),
+]
 SHOWN = 20
 
 
@@ -39,6 +51,7 @@ def plan(
     mode: TheMode = Mode.FULL,
     since: From = None,
     until: Until = None,
+    files: Files = None,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Show shards, first requests and cost only."),
@@ -54,11 +67,13 @@ def plan(
     scope = read_scope(mode, since, until)
     if dry_run:
         with look(config) as penstock:
+            scope = with_named(penstock, dataset, scope, files)
             show_dry_run(penstock, dataset, scope, limit=limit, as_json=as_json)
         return
     halt, remarks = threading.Event(), Remarks()
     with stop_on_signals(halt), session(config, remarks.listen) as penstock:
         declared = penstock.settings.dataset(dataset)
+        scope = with_named(penstock, dataset, scope, files)
         done = penstock.plan(
             declared, scope, declaration=penstock.declaration(declared), halt=halt
         )
@@ -88,6 +103,27 @@ def read_scope(mode: Mode, since: str | None, until: str | None) -> Scope:
     )
 
 
+def with_named(
+    penstock: Penstock, dataset: str, scope: Scope, files: list[Path] | None
+) -> Scope:
+    """Add files to a scope by the names under which workers find them."""
+    source = penstock.settings.dataset(dataset).source
+    if not files or not isinstance(source, CsvSource):
+        # what has no meaning is refused with the scope
+        return replace(scope, files=tuple(map(str, files or ())))
+    folder = Path(source.folder).absolute()
+    return replace(scope, files=tuple(name_below(folder, file) for file in files))
+
+
+def name_below(folder: Path, file: Path) -> str:
+    """Name a file as others do whose folder is elsewhere, if it is below it."""
+    if not file.is_file():
+        raise Misconfigured(f"--file {file}: there is no such file")
+    found = file.absolute()
+    is_below = found.is_relative_to(folder)
+    return str(found.relative_to(folder) if is_below else found)
+
+
 def show_dry_run(
     penstock: Penstock, name: str, scope: Scope, *, limit: int, as_json: bool
 ) -> None:
@@ -102,7 +138,7 @@ def show_dry_run(
         print_json(
             {
                 "dataset": name,
-                "mode": scope.mode,
+                "mode": penstock.plan.scope(dataset, scope).mode,
                 "shards": cost.shards,
                 "requests": cost.requests,
                 "at_least": cost.at_least,

@@ -13,7 +13,15 @@ from penstock.entrypoints.cli.duplicates import refuse_duplicates, write_duplica
 from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
 from penstock.entrypoints.cli.outcome import document, outcome_of, show_outcome
-from penstock.entrypoints.cli.plan import From, Name, TheMode, Until, read_scope
+from penstock.entrypoints.cli.plan import (
+    Files,
+    From,
+    Name,
+    TheMode,
+    Until,
+    read_scope,
+    with_named,
+)
 from penstock.entrypoints.cli.progress import Show, progress
 from penstock.entrypoints.cli.remarks import Remarks
 from penstock.entrypoints.cli.shared import (
@@ -41,6 +49,7 @@ def run(
     mode: TheMode = Mode.FULL,
     since: From = None,
     until: Until = None,
+    files: Files = None,
     workers: Annotated[
         int, typer.Option("--workers", min=1, max=64, help="Worker processes.")
     ] = 1,
@@ -74,6 +83,7 @@ def run(
             refuse_duplicates(declared, duplicates)
         # what cannot work is told before anything is planned
         penstock.source(declared)
+        scope = with_named(penstock, dataset, scope, files)
         planned = penstock.plan(
             declared, scope, declaration=penstock.declaration(declared), halt=halt
         )
