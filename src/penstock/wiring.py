@@ -12,19 +12,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
-from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.survey import FileSurvey
 from penstock.adapters.csv.uploads import SpooledUploads
-from penstock.adapters.http.client import Client
-from penstock.adapters.http.source import HttpPages
 from penstock.adapters.sql.stores import Limiter, served_by, stores_of
 from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.database import Database
 from penstock.adapters.sqlite.schema import SqliteSchema
-from penstock.adapters.telemetry.log import log_events
 from penstock.domain.access import SharedSecret
 from penstock.domain.budget import Budget, without_limit
 from penstock.domain.dataset import Dataset
@@ -49,6 +45,9 @@ from penstock.ports.answers import SharedAnswers
 from penstock.ports.limits import SharedRates
 from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, fingerprint
+
+if TYPE_CHECKING:
+    from penstock.adapters.http.client import Client
 
 # SQLite's own name for a database without a file
 IN_MEMORY = Path(":memory:")
@@ -177,8 +176,13 @@ class Penstock:
         ]
 
     def source(self, dataset: Dataset) -> Source:
+        # loaded where they are used: most of a short command would be loading
         if isinstance(dataset.source, CsvSource):
+            from penstock.adapters.csv.source import CsvPages
+
             return CsvPages(dataset)
+        from penstock.adapters.http.source import HttpPages
+
         return HttpPages(
             dataset,
             stop_on=self.budget(dataset).stop_on,
@@ -189,7 +193,9 @@ class Penstock:
         )
 
     @cached_property
-    def _client(self) -> Client:
+    def _client(self) -> "Client":
+        from penstock.adapters.http.client import Client
+
         # one pool for all datasets and threads: those of one provider share connections
         return Client(connections=MOST_CONNECTIONS)
 
@@ -435,6 +441,8 @@ def signer_of(settings: Settings) -> Signer:
 
 
 def logging_emit(settings: Settings, *, as_json: bool, verbose: bool) -> Emit:
+    from penstock.adapters.telemetry.log import log_events
+
     return log_events(redact=settings.redact, as_json=as_json, verbose=verbose)
 
 

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from penstock.adapters.csv.columns import check_columns
 from penstock.adapters.csv.cut import cut
-from penstock.adapters.csv.download import Download
 from penstock.adapters.csv.head import Head, read_head
 from penstock.adapters.csv.source import declared_of
 from penstock.adapters.csv.spool import Spool
@@ -137,6 +136,9 @@ def refuse_odd_names(files: Iterable[str]) -> None:
 def fetch_files(dataset: Dataset, source: CsvSource) -> list[str]:
     """Fetch what is given by an address into the spool; return where it is."""
     spool = Spool(Path(source.spool).absolute(), source.max_bytes)
+    # loaded where it is used: most files lie at hand
+    from penstock.adapters.csv.download import Download
+
     download = Download(longest=source.download, may_be_private=source.private)
     return [
         str(spool.save(download(url), dataset=dataset.name, name=urlsplit(url).path))
