@@ -92,16 +92,19 @@ class Plan:
             keys = (shard.key for shard in shards)
             self._store_jobs(dataset, known, until_halted(keys, halt))
         planned, counted = self._imports.get(known.id)
+        self.tell(known, shards=counted.total, resumed=resumed)
+        return Planned(planned=planned, resumed=resumed, shards=counted.total)
+
+    def tell(self, known: Import, *, shards: int, resumed: bool) -> None:
         self._emit(
             ImportPlanned(
                 import_id=known.id,
-                dataset=dataset.name,
+                dataset=known.dataset,
                 mode=known.mode,
-                shards=counted.total,
+                shards=shards,
                 resumed=resumed,
             )
         )
-        return Planned(planned=planned, resumed=resumed, shards=counted.total)
 
     def _repeat(self, dataset: Dataset, known: Import, axes: tuple[Axis, ...]) -> bool:
         """End an import of files that have not changed, if no row has either.

@@ -1,9 +1,8 @@
 """Begin an import that a client asks for: once, however often it asks."""
 
-import glob
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.domain.axes import Bounds
 from penstock.domain.dataset import Dataset
@@ -65,22 +64,22 @@ class StartImport:
                 self.plan.axes(dataset)
             declaration = self.declaration(dataset)
 
-            def approve(known: Import, planned: Callable[[], Iterable[str]]) -> None:
-                refuse_other(known, asked, scope, declaration)
-                if isinstance(dataset.source, CsvSource):
-                    self._refuse_upload(dataset, known, planned())
-
-            wanted = Wanted(scope=scope, declaration=declaration, approve=approve)
+            wanted = Wanted(
+                scope=scope,
+                declaration=declaration,
+                approve=lambda known, _: refuse_other(known, asked, scope, declaration),
+            )
             return started(self.stores.requests.begin(claim, dataset, wanted))
 
-    def of_file(self, dataset: Dataset, mode: Mode, file: str, ask: Ask) -> Started:
+    def of_file(self, dataset: Dataset, file: str, ask: Ask) -> Started:
         """Begin an import of one file that was uploaded; workers may begin at once.
 
-        Raises `Misconfigured` for a file that does not fit the dataset. A file that no
-        import reads is removed.
+        It adds to what is stored: what it lacks is not missing. Raises `Misconfigured`
+        for a file that does not fit the dataset. A file that no import reads is
+        removed.
         """
         try:
-            begun = self._of_file(dataset, mode, file, ask)
+            begun = self._of_file(dataset, file, ask)
         except StoreUnavailable:
             # perhaps it was stored all the same
             raise
@@ -91,22 +90,25 @@ class StartImport:
             self.uploads.remove(dataset, file)
         return begun
 
-    def _of_file(self, dataset: Dataset, mode: Mode, file: str, ask: Ask) -> Started:
+    def _of_file(self, dataset: Dataset, file: str, ask: Ask) -> Started:
         claim = self.stores.requests.claim(ask)
         if isinstance(claim, Begun):
             return started(claim, replayed=True)
         with self._given_up_unless_begun(claim):
-            axes = self.plan.axes(only_file(dataset, file))
+            axes = self.plan.axes(dataset, files=(file,))
             shards = split(axes, Bounds(until=EPOCH))
             wanted = Wanted(
-                scope=Scope(mode=mode),
+                scope=Scope(mode=Mode.BACKFILL),
                 declaration=self.declaration(dataset),
                 shard_keys=[shard.key for shard in shards],
                 approve=lambda known, planned: refuse_other_content(
                     known, planned(), wanted
                 ),
             )
-            return started(self.stores.requests.begin(claim, dataset, wanted))
+            done = self.stores.requests.begin(claim, dataset, wanted)
+        count = len(wanted.shard_keys)
+        self.plan.tell(done.begun, shards=count, resumed=done.resumed)
+        return started(done)
 
     def go_on(self, import_id: ImportId, halt: Halt) -> None:
         """Plan an import that has begun; what cannot be planned is cancelled.
@@ -159,15 +161,6 @@ class StartImport:
                 self.stores.requests.give_up(claim)
             raise
 
-    def _refuse_upload(
-        self, dataset: Dataset, known: Import, planned: Iterable[str]
-    ) -> None:
-        if any(self.uploads.holds(dataset, slice_in(key).file) for key in planned):
-            raise Conflict(
-                f"import {known.id} reads a file that was uploaded, and is unfinished; "
-                "let it finish, or cancel it"
-            )
-
 
 def started(begun: Begun, *, replayed: bool = False) -> Started:
     return Started(begun=begun.begun, resumed=begun.resumed, replayed=replayed)
@@ -182,12 +175,6 @@ def as_conflict() -> Iterator[None]:
         raise
     except Misconfigured as error:
         raise Conflict(str(error)) from error
-
-
-def only_file(dataset: Dataset, file: str) -> Dataset:
-    """Return a dataset as if it were declared with this file alone."""
-    source = replace(dataset.csv, files=(glob.escape(file),))
-    return replace(dataset, source=source)
 
 
 def refuse_other_content(known: Import, planned: Iterable[str], ours: Wanted) -> None:

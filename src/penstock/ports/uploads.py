@@ -24,8 +24,3 @@ class Uploads(Protocol):
     def remove(self, dataset: Dataset, file: str) -> None:
         """Remove a file that was saved; nothing happens if it is not there."""
         ...
-
-    @abstractmethod
-    def holds(self, dataset: Dataset, file: str) -> bool:
-        """Say whether a name is one that `save` has given."""
-        ...

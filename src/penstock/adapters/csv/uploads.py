@@ -30,11 +30,7 @@ class SpooledUploads(Uploads):
 
     @override
     def remove(self, dataset: Dataset, file: str) -> None:
-        if self.holds(dataset, file):
-            Path(dataset.csv.folder, file).unlink(missing_ok=True)
-
-    @override
-    def holds(self, dataset: Dataset, file: str) -> bool:
         source = dataset.csv
-        folder = Path(source.spool, dataset.name, FOLDER).absolute()
-        return Path(source.folder, file).absolute().parent == folder
+        path = Path(source.folder, file).absolute()
+        if path.parent == Path(source.spool, dataset.name, FOLDER).absolute():
+            path.unlink(missing_ok=True)

@@ -9,9 +9,13 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.entrypoints.api import (
+    budgets,
     datasets,
     docs,
+    events,
     health,
+    imports,
+    jobs,
     openapi,
     records,
     scrape,
@@ -22,10 +26,12 @@ from penstock.entrypoints.api.colleagues import Alone
 from penstock.entrypoints.api.dispatch import Dispatch
 from penstock.entrypoints.api.edge import Edge
 from penstock.entrypoints.api.endpoints import Endpoint
+from penstock.entrypoints.api.errands import Errands
 from penstock.entrypoints.api.gate import Gate
 from penstock.entrypoints.api.lanes import Lanes
 from penstock.entrypoints.api.metrics import Metrics
 from penstock.entrypoints.api.problems import Problem
+from penstock.entrypoints.api.progress import Gauges
 from penstock.entrypoints.api.rates import Rates
 from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.api.watch import Watch
@@ -48,6 +54,10 @@ def all_endpoints() -> Sequence[Endpoint]:
         *records.endpoints(),
         *search.endpoints(),
         *datasets.endpoints(),
+        *imports.endpoints(),
+        *events.endpoints(),
+        *jobs.endpoints(),
+        *budgets.endpoints(),
         *health.endpoints(),
         *scrape.endpoints(),
     ]
@@ -91,6 +101,8 @@ def api_of(
         rates=Rates(penstock.settings.api.rate, rates),
         metrics=metrics,
         colleagues=Alone(metrics),
+        errands=Errands(penstock.emit),
+        gauges=Gauges(penstock),
     )
 
 
@@ -127,7 +139,7 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
 @asynccontextmanager
 async def running(api: Api, gate: Gate) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        for each in (api.lanes, api.rates, gate):
+        for each in (api.lanes, api.rates, gate, api.errands):
             stack.callback(each.close)
         # asked for once, and not when somebody waits on the event loop
         with suppress(PenstockError):
@@ -136,6 +148,7 @@ async def running(api: Api, gate: Gate) -> AsyncIterator[None]:
         stack.push_async_callback(api.watch.stop)
         telling = asyncio.create_task(api.colleagues.go_on())
         stack.callback(telling.cancel)
+        await imports.go_on_planning(api)
         yield
         api.stop()
         api.close()

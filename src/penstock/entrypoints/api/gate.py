@@ -47,6 +47,8 @@ class Gate:
             self._refuse_other_sites(scope, exchange)
         elif endpoint.scope is not None:
             principal = await self._principal(self._verifier, scope, exchange)
+            # who asks, for those who tell clients apart
+            scope["principal"] = principal.subject
             if endpoint.lane is not Lane.HEALTH:
                 await self._charge("token " + principal.subject, exchange)
             principal.demand(endpoint.scope)

@@ -9,13 +9,16 @@ from starlette.responses import Response
 
 from penstock.errors import (
     BadRequest,
+    Conflict,
     Flaw,
     Forbidden,
+    KeyReused,
     KeysUnavailable,
     NoSuchRecord,
     NotFound,
     Overloaded,
     PenstockError,
+    StillAtWork,
     StoreRefused,
     StoreTooSlow,
     StoreUnavailable,
@@ -90,6 +93,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "too-large": (413, "The body is too large"),
     "uri-too-long": (414, "The address is too long"),
     "unsupported-media-type": (415, "The body is in a form that is not read here"),
+    "key-reused": (422, "The key of this request was used for another"),
     "misdirected": (421, "This name is not served here"),
     "unprocessable": (422, "The body has flaws"),
     "headers-too-large": (431, "The headers are too large"),
@@ -101,7 +105,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
 }
 
 
-def problem_of(error: PenstockError) -> Problem:  # noqa: PLR0911 (a line a kind)
+def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911 (a line a kind)
     """Say what an error means to a client; never with a driver's text."""
     match error:
         case BadRequest():
@@ -110,6 +114,12 @@ def problem_of(error: PenstockError) -> Problem:  # noqa: PLR0911 (a line a kind
             return Problem(code, str(error), flaws=error.flaws)
         case NoSuchRecord() | NotFound():
             return Problem("not-found", str(error))
+        case StillAtWork():
+            return Problem("conflict", str(error), headers={"retry-after": "1"})
+        case Conflict():
+            return Problem("conflict", str(error))
+        case KeyReused():
+            return Problem("key-reused", str(error))
         case VersionChanged():
             return Problem("version-changed", str(error))
         case StoreRefused():

@@ -11,8 +11,11 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.lanes import Lane
 from penstock.entrypoints.api.answers import Answers
 from penstock.entrypoints.api.colleagues import Alone
+from penstock.entrypoints.api.errands import Errands
 from penstock.entrypoints.api.lanes import Lanes
+from penstock.entrypoints.api.looks import Looks
 from penstock.entrypoints.api.metrics import Metrics
+from penstock.entrypoints.api.progress import Gauges
 from penstock.entrypoints.api.rates import Rates
 from penstock.entrypoints.api.watch import Watch
 from penstock.flow.edit_records import EditRecords
@@ -40,6 +43,9 @@ class Api:
     rates: Rates
     metrics: Metrics
     colleagues: Alone
+    errands: Errands
+    gauges: Gauges
+    looks: Looks = field(default_factory=Looks)
     # whoever sends requests here should send them elsewhere
     is_stopping: bool = False
     # whoever waits for news is to be sent away

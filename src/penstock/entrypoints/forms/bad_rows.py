@@ -8,7 +8,7 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.page import Rejection
 from penstock.domain.parts import Slice
 from penstock.domain.text import key_as_text
-from penstock.entrypoints.forms.as_csv import line, protected
+from penstock.entrypoints.forms.as_csv import line, protected, quoted
 from penstock.flow.sorting import sorted_on_disk
 from penstock.ports import Quarantined, Source
 
@@ -33,17 +33,28 @@ def page_by_page(
 def write_bad_rows(
     dataset: Dataset, source: Source, rows: Iterable[Quarantined], file: IO[bytes]
 ) -> int:
-    """Write bad rows as CSV that is safe in a spreadsheet; return how many.
-
-    Those of files come by file and line, in whatever order they were found.
-    """
-    file.write(line(COLUMNS))
-    written = 0
-    told = ((*order_of(row), line(cells_of(dataset, source, row))) for row in rows)
-    for *_, each in sorted_on_disk(told, run=SORTED_AT_ONCE):
+    """Write bad rows as CSV that is safe in a spreadsheet; return how many."""
+    written = -1
+    for each in lines_of(dataset, source, rows):
         file.write(each)
         written += 1
     return written
+
+
+def lines_of(
+    dataset: Dataset, source: Source, rows: Iterable[Quarantined], *, raw: bool = False
+) -> Iterator[bytes]:
+    """Yield a header and bad rows; unless raw, a spreadsheet runs nothing of them.
+
+    Those of files come by file and line, in whatever order they were found.
+    """
+    yield line(COLUMNS)
+    as_cell = quoted if raw else protected
+    told = (
+        (*order_of(row), line(cells_of(dataset, source, row, as_cell))) for row in rows
+    )
+    for *_, each in sorted_on_disk(told, run=SORTED_AT_ONCE):
+        yield each
 
 
 def order_of(row: Quarantined) -> tuple[str, int, int]:
@@ -51,7 +62,9 @@ def order_of(row: Quarantined) -> tuple[str, int, int]:
     return str(stands["file"] or ""), int(stands["offset"] or 0), row.id
 
 
-def cells_of(dataset: Dataset, source: Source, row: Quarantined) -> Iterator[str]:
+def cells_of(
+    dataset: Dataset, source: Source, row: Quarantined, as_cell: Callable[[str], str]
+) -> Iterator[str]:
     bad = row.rejection
     stands = place_of(row)
     told = (
@@ -62,7 +75,7 @@ def cells_of(dataset: Dataset, source: Source, row: Quarantined) -> Iterator[str
         bad.detail,
         None if bad.key is None else key_as_text(bad.key),
     )
-    return ("" if cell is None else protected(cell) for cell in told)
+    return ("" if cell is None else as_cell(cell) for cell in told)
 
 
 def place_of(row: Quarantined) -> dict[str, str | int | None]:
