@@ -17,9 +17,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from penstock.adapters.jwt.fetch import Fetch, NotFetched
+from penstock.adapters.jwt.keyring import PublishedKeyring
+from penstock.domain.access import Algorithm, Heading
 from penstock.errors import KeysUnavailable, StoreUnavailable
 from tests.integration.issuer import (
     ANN,
+    Clock,
     Desk,
     Issuer,
     claims,
@@ -175,6 +178,17 @@ def test_keys_are_renewed_every_ten_minutes_behind_everybodys_back(issuer, desk)
     assert issuer.fetches == 2
 
 
+def test_after_a_long_silence_keys_are_looked_at_before_they_are_used(issuer, desk):
+    token = signed(rsa_key("one"), exp=time.time() + 10**6)
+    desk.verifier.verify(token)
+
+    issuer.lists(rsa_key("two"))
+    desk.clock.passed = 3600 * 5
+
+    assert "not known" in desk.refusal(token)
+    assert issuer.fetches == 2
+
+
 OUTAGES = {
     "500": Reply(status=500),
     "404": Reply(status=404, body=b"{}"),
@@ -249,6 +263,22 @@ def test_without_any_keys_nothing_is_judged_and_the_issuer_is_left_in_peace(
     desk.clock.passed = 6
     assert desk.verifier.verify(token) == ANN
     assert desk.verifier.trouble() is None
+
+
+def test_a_slow_failure_is_one_for_all_who_wait():
+    clock, tries = Clock(), []
+
+    def fetch() -> bytes:
+        tries.append(clock.monotonic())
+        clock.passed += 6
+        raise NotFetched("sent no keys within 5 s")
+
+    keyring = PublishedKeyring(fetch, host="id.example.org", clock=clock.monotonic)
+    for _ in range(3):
+        with pytest.raises(KeysUnavailable):
+            keyring.fitting(Heading(Algorithm.RS256, "one"))
+
+    assert len(tries) == 1
 
 
 def test_a_server_that_is_gone_is_no_traceback():

@@ -5,7 +5,8 @@ failed, only because a newer answer does not list them, or they are a day old.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock, Thread
@@ -22,6 +23,8 @@ from penstock.errors import KeysUnavailable
 
 # all in seconds of the monotonic clock
 RENEWED_EVERY = 600.0
+# nobody came for so long that old keys are not to be taken on trust
+LONG_IDLE = 1200.0
 TRIED_AGAIN_AFTER = 30.0
 KEPT_AT_MOST = 86_400.0
 # without any keys nobody is served: ask again soon, but not for every token
@@ -110,6 +113,8 @@ class PublishedKeyring(Keyring):
         ring = self._good_ring()
         if ring is None:
             ring = self._first_ring()
+        elif self._is_over(self._tried_at, LONG_IDLE):
+            ring = self._ring_after_long(ring)
         else:
             self._renew_at_leisure(ring)
         if not ring.named(heading.kid) and ring.asked_at < came_at:
@@ -140,36 +145,36 @@ class PublishedKeyring(Keyring):
 
     def _first_ring(self) -> Ring:
         """Return keys where there are none: all wait for the one who fetches."""
-        if not self._fetching.acquire(timeout=LONGEST_WAIT):
-            raise self._unavailable("has not answered yet")
-        try:
-            ring = self._good_ring()
-            if ring is not None:
-                return ring
-            if self._failure is None or self._is_over(self._tried_at, WITHOUT_KEYS):
+        with self._turn() as is_mine:
+            is_due = self._failure is None or self._is_over(
+                self._tried_at, WITHOUT_KEYS
+            )
+            if is_mine and is_due and self._good_ring() is None:
                 self._renew()
-        finally:
-            self._fetching.release()
         ring = self._good_ring()
         if ring is None:
-            raise self._unavailable(self._failure or "has not answered yet")
+            reason = self._failure or "has not answered yet"
+            retry_after = timedelta(seconds=WITHOUT_KEYS)
+            raise KeysUnavailable(self._host, reason=reason, retry_after=retry_after)
         return ring
+
+    def _ring_after_long(self, known: Ring) -> Ring:
+        """Look whether keys were taken back while nobody came."""
+        with self._turn() as is_mine:
+            if is_mine and self._is_over(self._tried_at, LONG_IDLE):
+                self._renew()
+        return self._good_ring() or known
 
     def _ring_with_news(self, known: Ring) -> Ring:
         """Look for a name that the known keys do not have, now and then.
 
         Anybody can write such a name: only one fetch in a while is made for it.
         """
-        if not self._fetching.acquire(timeout=LONGEST_WAIT):
-            return known
-        try:
-            if self._ring is known and self._is_over(
-                self._searched_at, TRIED_AGAIN_AFTER
-            ):
+        with self._turn() as is_mine:
+            is_due = self._is_over(self._searched_at, TRIED_AGAIN_AFTER)
+            if is_mine and is_due and self._ring is known:
                 self._searched_at = self._clock()
                 self._renew()
-        finally:
-            self._fetching.release()
         return self._good_ring() or known
 
     def _renew_at_leisure(self, ring: Ring) -> None:
@@ -179,13 +184,21 @@ class PublishedKeyring(Keyring):
             return
         if not self._fetching.acquire(blocking=False):
             return
-        # marked here: the next one may come before the thread runs
-        self._tried_at = self._clock()
         try:
             Thread(target=self._renew_and_release, name="jwks", daemon=True).start()
         except RuntimeError:
             # no thread to be had now; somebody tries again later
             self._fetching.release()
+
+    @contextmanager
+    def _turn(self) -> Iterator[bool]:
+        """Wait until nobody else fetches; False if that takes too long."""
+        is_mine = self._fetching.acquire(timeout=LONGEST_WAIT)
+        try:
+            yield is_mine
+        finally:
+            if is_mine:
+                self._fetching.release()
 
     def _renew_and_release(self) -> None:
         try:
@@ -195,7 +208,7 @@ class PublishedKeyring(Keyring):
 
     def _renew(self) -> None:
         """Replace the keys by what is published now, or note why they stay."""
-        asked_at = self._tried_at = self._clock()
+        asked_at = self._clock()
         try:
             keys = public_keys(read_object(self._fetch()))
         except NotFetched as failed:
@@ -209,10 +222,9 @@ class PublishedKeyring(Keyring):
                 return
             marks = frozenset(each.mark for each in keys)
             self._ring, self._failure = Ring(keys, marks, asked_at), None
+        finally:
+            # a pause begins when a try has ended, however long it took
+            self._tried_at = self._clock()
 
     def _is_over(self, since: float, seconds: float) -> bool:
         return self._clock() - since >= seconds
-
-    def _unavailable(self, reason: str) -> KeysUnavailable:
-        retry_after = timedelta(seconds=WITHOUT_KEYS)
-        return KeysUnavailable(self._host, reason=reason, retry_after=retry_after)
