@@ -41,6 +41,7 @@ HELP = {
     ("export",): "ordered by key",
     ("budgets",): "budgets",
     ("budgets", "open"): "open a budget",
+    ("token",): "sign a token",
     ("sandbox",): "until ctrl-c",
     ("demo",): "practice provider",
 }
