@@ -40,10 +40,10 @@ class Standing(NamedTuple):
     wait: float
 
 
-def charged(rate: Rate, full_at: float, *, now: float) -> Standing:
+def charged(rate: Rate, full_at: float, now: float) -> Standing:
     """Take a request off a client's allowance, or tell it how long to wait."""
     interval = rate.interval
-    start = max(full_at, now)
+    start = max(now, full_at)
     room = rate.window - (start - now)
     # as much as a rounding may cost
     if room < interval * 0.999_999:

@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.domain.events import RequestFailed
 from penstock.entrypoints.api.cors import Cors
-from penstock.entrypoints.api.exchange import ClientLeft, Exchange
+from penstock.entrypoints.api.exchange import ClientLeft, Exchange, new_trace_ids
 from penstock.entrypoints.api.notices import Notices
 from penstock.entrypoints.api.problems import Problem, problem_of
 from penstock.entrypoints.api.service import Api
@@ -24,6 +24,7 @@ class Edge:
         self._api = api
         self._emit = api.penstock.emit
         self._notices = Notices(self._emit)
+        self._trace_ids = new_trace_ids()
         self._largest_body = api.penstock.settings.api.largest_body
         self._cors = Cors(api.penstock.settings.api.origins)
 
@@ -31,12 +32,16 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(scope, send, largest_body=self._largest_body)
+        exchange = Exchange(
+            scope, send, trace_ids=self._trace_ids, largest_body=self._largest_body
+        )
         scope["exchange"] = exchange
         if self._api.is_stopping:
             exchange.extra.append(CLOSE)
         try:
-            await self._answer(scope, receive, exchange)
+            exchange.refuse_oddities()
+            greeting = self._cors.greet(scope, exchange)
+            await (greeting or self._app)(scope, receive, exchange)
         except ClientLeft:
             # there is nobody to answer
             pass
@@ -44,26 +49,23 @@ class Edge:
             # the process ends, and has waited long enough
             if not self._api.is_closing:
                 raise
+        except Exception as error:  # noqa: BLE001 (a bug must not cost more than its request)
+            await self._refuse(self._problem(error, exchange), receive, exchange)
         finally:
             self._count(exchange)
 
-    async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> None:
-        try:
-            exchange.refuse_oddities()
-            greeting = self._cors.greet(scope, exchange)
-            await (greeting or self._app)(scope, receive, exchange)
-        except Problem as told:
-            await self._refuse(told, scope, receive, exchange)
-        except PenstockError as error:
-            meaning = problem_of(error)
-            if meaning.code == "internal":
-                self._tell(exchange.trace_id, error)
-            await self._refuse(meaning, scope, receive, exchange)
-        except ClientLeft:
-            raise
-        except Exception as error:  # noqa: BLE001 (a bug must not cost more than its request)
+    def _problem(self, error: Exception, exchange: Exchange) -> Problem:
+        """Say what an error means to a client, and to operators if it is a bug."""
+        if isinstance(error, Problem):
+            return error
+        problem = (
+            problem_of(error)
+            if isinstance(error, PenstockError)
+            else Problem("internal", "see the log by the trace id")
+        )
+        if problem.code == "internal":
             self._tell(exchange.trace_id, error)
-            await self._refuse(Problem("internal"), scope, receive, exchange)
+        return problem
 
     def _tell(self, trace_id: str, error: BaseException) -> None:
         """Tell operators of what nobody expected, and where it happened."""
@@ -77,11 +79,12 @@ class Edge:
         )
 
     async def _refuse(
-        self, told: Problem, scope: Scope, receive: Receive, exchange: Exchange
+        self, told: Problem, receive: Receive, exchange: Exchange
     ) -> None:
         if exchange.status:
             # too late for another answer: the connection is broken off
             raise ConnectionError(told.detail)
+        scope = exchange.scope
         response = told.response(trace_id=exchange.trace_id, instance=scope["path"])
         await response(scope, receive, exchange)
 

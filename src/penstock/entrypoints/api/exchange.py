@@ -1,9 +1,10 @@
 """One request and its answer, as long as both are under way."""
 
+import itertools
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from starlette.types import Message, Scope, Send
@@ -51,12 +52,15 @@ class Exchange:
         "trace_id",
     )
 
-    def __init__(self, scope: Scope, send: Send, *, largest_body: int) -> None:
+    def __init__(
+        self, scope: Scope, send: Send, *, trace_ids: Iterator[str], largest_body: int
+    ) -> None:
         self.begun = time.perf_counter()
         self.scope = scope
         # of several of one name the last; see `refuse_oddities`
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.trace_id = trace_id_of(self.headers.get(b"traceparent"))
+        traceparent = self.headers.get(b"traceparent")
+        self.trace_id = continued(traceparent) or next(trace_ids)
         self.largest_body = largest_body
         # what the answer says beside its own
         self.extra: list[tuple[bytes, bytes]] = []
@@ -105,10 +109,13 @@ def security_beside(
     return [each for each in SECURITY if each[0] not in known]
 
 
-def trace_id_of(traceparent: bytes | None) -> str:
-    """Go on with the trace of the caller, or begin one."""
-    if traceparent is not None:
-        given = TRACEPARENT.fullmatch(traceparent)
-        if given is not None:
-            return str(given[1].decode())
-    return secrets.token_hex(16)
+def continued(traceparent: bytes | None) -> str | None:
+    """Return the trace of the caller, if it has one."""
+    given = None if traceparent is None else TRACEPARENT.fullmatch(traceparent)
+    return None if given is None else str(given[1].decode())
+
+
+def new_trace_ids() -> Iterator[str]:
+    """Yield ids that no process gives twice; they need not be secret."""
+    ours = secrets.token_hex(8)
+    return (f"{ours}{number:016x}" for number in itertools.count(secrets.randbits(48)))

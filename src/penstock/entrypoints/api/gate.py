@@ -114,4 +114,4 @@ class Gate:
 
 
 def told(standing: Standing) -> bytes:
-    return f'"client";r={standing.left};t={whole_seconds(standing.wait)}'.encode()
+    return b'"client";r=%d;t=%d' % (standing.left, whole_seconds(standing.wait))

@@ -58,19 +58,24 @@ class Rates:
     async def charge(self, client: str) -> Standing:
         """Count a request; one that is not allowed is told how long to wait."""
         account = self._account(client)
-        if self._shared is not None:
-            wait = await self._draw(client, account)
-            if wait > 0:
-                self.refused += 1
-                return Standing(False, account.full_at, 0, wait)  # noqa: FBT003 (see there)
-        standing = charged(self.rate, account.full_at, now=self._clock())
-        if not standing.is_allowed:
+        if self._shared is None:
+            return self._charge_here(account)
+        wait = await self._draw(client, account)
+        if wait > 0:
             self.refused += 1
-            return standing
-        account.full_at = standing.full_at
-        if self._shared is not None and account.credit_until > self._clock():
+            return Standing(False, account.full_at, 0, wait)  # noqa: FBT003 (see there)
+        standing = self._charge_here(account)
+        if account.credit_until > self._clock():
             left = min(standing.left, account.credit + account.left)
             return standing._replace(left=left)
+        return standing
+
+    def _charge_here(self, account: Account) -> Standing:
+        standing = charged(self.rate, account.full_at, self._clock())
+        if standing.is_allowed:
+            account.full_at = standing.full_at
+        else:
+            self.refused += 1
         return standing
 
     def refusal(self, standing: Standing) -> Problem:
