@@ -20,6 +20,7 @@ from penstock.entrypoints.api import (
     records,
     scrape,
     search,
+    starting,
 )
 from penstock.entrypoints.api.answers import Answers
 from penstock.entrypoints.api.colleagues import Alone
@@ -54,6 +55,7 @@ def all_endpoints() -> Sequence[Endpoint]:
         *records.endpoints(),
         *search.endpoints(),
         *datasets.endpoints(),
+        *starting.endpoints(),
         *imports.endpoints(),
         *events.endpoints(),
         *jobs.endpoints(),
@@ -148,7 +150,7 @@ async def running(api: Api, gate: Gate) -> AsyncIterator[None]:
         stack.push_async_callback(api.watch.stop)
         telling = asyncio.create_task(api.colleagues.go_on())
         stack.callback(telling.cancel)
-        await imports.go_on_planning(api)
+        await starting.go_on_planning(api)
         yield
         api.stop()
         api.close()

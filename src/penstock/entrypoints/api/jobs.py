@@ -24,7 +24,7 @@ from penstock.entrypoints.api.import_shapes import (
     RETRIED,
     THE_JOB,
 )
-from penstock.entrypoints.api.imports import LARGEST_ASK, NEVER, page_of
+from penstock.entrypoints.api.imports import NEVER, page_of
 from penstock.entrypoints.api.parameters import (
     LARGEST_ID,
     Parameters,
@@ -37,6 +37,8 @@ from penstock.errors import BadRequest, Conflict, Flaw
 from penstock.flow.start_import import as_conflict
 from penstock.ports import JobFilter
 
+# bytes of what says which jobs are meant
+LARGEST_ASK = 1024
 # jobs that one request gives another chance
 MOST_RETRIED = 1_000
 
