@@ -20,6 +20,7 @@ from penstock.entrypoints.api.lanes import Lanes
 from penstock.errors import NoSuchRecord, StoreUnavailable
 from penstock.ports.answers import SharedAnswers
 from penstock.ports.serving import State
+from penstock.ports.tickets import CURRENT
 
 NOW = State(generation=1, change_seq=5)
 NEXT = State(generation=2, change_seq=9)
@@ -288,3 +289,60 @@ def test_an_early_refresh_is_the_likelier_the_nearer_the_end():
 )
 def test_a_client_is_told_only_what_it_has_not(etag, header, known):
     assert is_known(etag, header) is known
+
+
+class Slow:
+    """A reader that waits until it is let go, or called off."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = threading.Semaphore(0), threading.Event()
+        self.asked = self.called_off = 0
+
+    def __call__(self) -> Answer:
+        ticket = CURRENT.get()
+        assert ticket is not None
+        with ticket.covering(self._call_off):
+            self.asked += 1
+            self.begun.release()
+            assert self.go.wait(20)
+        return Answer(body=b"slow")
+
+    def _call_off(self) -> None:
+        self.called_off += 1
+        self.go.set()
+
+
+def test_who_leaves_takes_the_answer_from_nobody(answers):
+    read = Slow()
+
+    async def go() -> Any:
+        first = asyncio.ensure_future(answers.work_out(question(read), NOW))
+        await asyncio.to_thread(read.begun.acquire)
+        second = asyncio.ensure_future(answers.work_out(question(read), NOW))
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        read.go.set()
+        return await second
+
+    assert asyncio.run(go()).answer.body == b"slow"
+    assert read.asked == 1
+    assert read.called_off == 0
+
+
+def test_the_last_who_leaves_calls_it_off_and_the_next_begins_anew(answers):
+    read = Slow()
+
+    async def go() -> Any:
+        both = [
+            asyncio.ensure_future(answers.work_out(question(read), NOW))
+            for _ in range(2)
+        ]
+        await asyncio.to_thread(read.begun.acquire)
+        for each in both:
+            each.cancel()
+        await asyncio.gather(*both, return_exceptions=True)
+        return await answers.work_out(question(Reader(b"new")), NOW)
+
+    assert asyncio.run(go()).answer.body == b"new"
+    assert read.asked == read.called_off == 1

@@ -1,0 +1,308 @@
+"""Lanes cannot block each other, and nobody waits long or works for nothing."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.domain.lanes import DEADLINES, Lane, Room, room_of
+from penstock.entrypoints.api import lanes as module
+from penstock.entrypoints.api.lanes import LONGEST_WAIT, WAITING_A_THREAD, Lanes
+from penstock.errors import Overloaded, StoreTooSlow
+from penstock.ports.tickets import CURRENT, Ticket
+from tests.e2e.workshop import wait_until
+
+BUSY = tuple(DEADLINES)
+
+
+def fill(room: Room, wanted: list[Lane]) -> dict[Lane, int]:
+    """Let those in who may come in, in the order of their coming."""
+    busy = dict.fromkeys(BUSY, 0)
+    for lane in wanted:
+        if room.admits(lane, busy):
+            busy[lane] += 1
+    return busy
+
+
+@given(st.integers(1, 64), st.lists(st.sampled_from(BUSY), max_size=200))
+def test_there_are_never_more_than_there_are_threads(threads, wanted):
+    busy = fill(room_of(threads), wanted)
+
+    assert sum(busy.values()) <= threads
+
+
+@given(st.integers(4, 64), st.lists(st.sampled_from(BUSY), max_size=200), st.data())
+def test_a_lane_always_has_a_thread_of_its_own(threads, wanted, data):
+    lane = data.draw(st.sampled_from(BUSY))
+    room = room_of(threads)
+    busy = fill(room, [each for each in wanted if each is not lane])
+
+    assert room.admits(lane, busy)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 8, 64])
+def test_a_lane_that_is_alone_has_most_threads(threads):
+    busy = fill(room_of(threads), [Lane.READS] * 100)
+
+    assert busy[Lane.READS] >= max(1, threads // 2)
+
+
+class Block:
+    """Work that lasts until it is let go, or called off."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.called_off = 0
+
+    def __call__(self) -> str:
+        ticket = CURRENT.get()
+        assert ticket is not None
+        with ticket.covering(self._call_off):
+            self.begun.release()
+            assert self.go.wait(20)
+        return "done"
+
+    def _call_off(self) -> None:
+        self.called_off += 1
+        self.go.set()
+
+
+@contextmanager
+def opened(threads: int, **how: int) -> Iterator[Lanes]:
+    lanes = Lanes(threads, **how)
+    try:
+        yield lanes
+    finally:
+        lanes.close()
+
+
+def test_a_flood_of_searches_leaves_room_for_reads_and_writes():
+    block = Block()
+
+    async def go(lanes: Lanes) -> list[str]:
+        flood = [
+            asyncio.ensure_future(lanes.run(Lane.SEARCH, block)) for _ in range(50)
+        ]
+        await asyncio.sleep(0.05)
+        assert lanes.busy[Lane.SEARCH] == 4
+        quick = [
+            await lanes.run(lane, lambda: "quick")
+            for lane in (Lane.READS, Lane.WRITES, Lane.FEEDS)
+        ]
+        block.go.set()
+        found = await asyncio.gather(*flood, return_exceptions=True)
+        assert found == ["done"] * 50
+        return quick
+
+    with opened(8) as lanes:
+        assert asyncio.run(go(lanes)) == ["quick"] * 3
+
+
+def test_whoever_finds_no_thread_is_refused_in_a_moment():
+    block = Block()
+
+    async def go(lanes: Lanes) -> float:
+        first = [asyncio.ensure_future(lanes.run(Lane.WRITES, block)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        begun = time.monotonic()
+        with pytest.raises(Overloaded, match="too many writes at once"):
+            await lanes.run(Lane.WRITES, block)
+        took = time.monotonic() - begun
+        block.go.set()
+        assert await asyncio.gather(*first) == ["done"] * 2
+        return took
+
+    with opened(4) as lanes:
+        took = asyncio.run(go(lanes))
+        assert LONGEST_WAIT <= took < LONGEST_WAIT + 1
+        assert lanes.refused[Lane.WRITES] == 1
+        assert lanes.busy == dict.fromkeys(BUSY, 0)
+
+
+def test_a_queue_that_is_full_refuses_at_once():
+    block = Block()
+
+    async def go(lanes: Lanes) -> float:
+        room = 4 * WAITING_A_THREAD
+        waiting = [
+            asyncio.ensure_future(lanes.run(Lane.WRITES, block))
+            for _ in range(room + 2)
+        ]
+        await asyncio.sleep(0.05)
+        assert lanes.waiting[Lane.WRITES] == room
+        begun = time.monotonic()
+        with pytest.raises(Overloaded):
+            await lanes.run(Lane.WRITES, block)
+        took = time.monotonic() - begun
+        block.go.set()
+        assert await asyncio.gather(*waiting) == ["done"] * (room + 2)
+        return took
+
+    with opened(4) as lanes:
+        assert asyncio.run(go(lanes)) < LONGEST_WAIT / 2
+
+
+def test_first_come_first_served():
+    block = Block()
+    served: list[int] = []
+
+    async def go(lanes: Lanes) -> None:
+        first = asyncio.ensure_future(lanes.run(Lane.READS, block))
+        await asyncio.sleep(0.05)
+        waiting = [
+            asyncio.ensure_future(lanes.run(Lane.READS, partial(served.append, number)))
+            for number in range(10)
+        ]
+        await asyncio.sleep(0.05)
+        block.go.set()
+        await asyncio.gather(first, *waiting)
+
+    with opened(1) as lanes:
+        asyncio.run(go(lanes))
+        assert served == [*range(10)]
+
+
+def test_who_leaves_calls_off_what_was_asked_for_it_and_frees_the_thread():
+    block = Block()
+
+    async def go(lanes: Lanes) -> None:
+        asked = asyncio.ensure_future(lanes.run(Lane.READS, block))
+        await asyncio.to_thread(block.begun.acquire)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert await lanes.run(Lane.READS, lambda: "next") == "next"
+
+    with opened(1) as lanes:
+        asyncio.run(go(lanes))
+        assert block.called_off == 1
+        assert lanes.called_off[Lane.READS] == 1
+        assert lanes.busy[Lane.READS] == 0
+
+
+def test_who_leaves_the_queue_takes_no_thread_along():
+    block = Block()
+
+    async def go(lanes: Lanes) -> None:
+        first = asyncio.ensure_future(lanes.run(Lane.READS, block))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.ensure_future(lanes.run(Lane.READS, block))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        block.go.set()
+        assert await first == "done"
+        assert await lanes.run(Lane.READS, lambda: "next") == "next"
+
+    with opened(1) as lanes:
+        asyncio.run(go(lanes))
+        assert lanes.busy[Lane.READS] == 0
+        assert block.called_off == 0
+
+
+def test_an_answer_that_takes_too_long_is_given_up_and_called_off(monkeypatch):
+    deadlines = {**DEADLINES, Lane.SEARCH: timedelta(milliseconds=100)}
+    monkeypatch.setattr(module, "DEADLINES", deadlines)
+    block = Block()
+
+    async def go(lanes: Lanes) -> None:
+        with pytest.raises(StoreTooSlow, match=r"longer than 0\.1 s"):
+            await lanes.run(Lane.SEARCH, block)
+
+    with opened(4) as lanes:
+        asyncio.run(go(lanes))
+        wait_until(lambda: block.called_off == 1)
+
+
+def test_a_thread_that_does_not_come_back_is_not_given_to_others(monkeypatch):
+    deadlines = {**DEADLINES, Lane.READS: timedelta(milliseconds=100)}
+    monkeypatch.setattr(module, "DEADLINES", deadlines)
+    stuck = threading.Event()
+
+    async def go(lanes: Lanes) -> None:
+        with pytest.raises(StoreTooSlow):
+            await lanes.run(Lane.READS, lambda: stuck.wait(20))
+        assert lanes.busy[Lane.READS] == 1
+        with pytest.raises(Overloaded):
+            await lanes.run(Lane.READS, lambda: "next")
+        stuck.set()
+        assert await lanes.run(Lane.READS, lambda: "next") == "next"
+
+    with opened(1) as lanes:
+        asyncio.run(go(lanes))
+
+
+def test_what_goes_wrong_in_a_thread_is_raised_to_who_waits():
+    def fail() -> None:
+        raise ValueError("so it is")
+
+    async def go(lanes: Lanes) -> None:
+        with pytest.raises(ValueError, match="so it is"):
+            await lanes.run(Lane.READS, fail)
+
+    with opened(1) as lanes:
+        asyncio.run(go(lanes))
+        assert lanes.busy[Lane.READS] == 0
+        assert lanes.called_off[Lane.READS] == 0
+
+
+def test_those_who_wait_for_news_are_bounded_by_themselves():
+    async def go(lanes: Lanes) -> None:
+        with lanes.follow(), lanes.follow():
+            assert lanes.feeds == 2
+            with pytest.raises(Overloaded, match="too many feeds"), lanes.follow():
+                pass
+            assert await lanes.run(Lane.FEEDS, lambda: "news") == "news"
+        with lanes.follow():
+            assert lanes.feeds == 1
+
+    with opened(1, most_feeds=2) as lanes:
+        asyncio.run(go(lanes))
+        assert lanes.refused[Lane.FEEDS] == 1
+
+
+def test_a_ticket_that_was_called_off_asks_nothing_more():
+    ticket, asked = Ticket(), []
+    ticket.call_off()
+
+    with pytest.raises(StoreTooSlow), ticket.covering(lambda: None):
+        asked.append("something")
+
+    assert asked == []
+
+
+def test_a_connection_is_held_as_long_as_it_is_being_called_off():
+    """Else its next user would be called off instead."""
+    ticket, order = Ticket(), []
+    calling, may_end = threading.Event(), threading.Event()
+
+    def call_off() -> None:
+        calling.set()
+        assert may_end.wait(20)
+        order.append("called off")
+
+    def ask() -> None:
+        with ticket.covering(call_off):
+            assert calling.wait(20)
+        order.append("given back")
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    leaving = threading.Thread(target=ticket.call_off)
+    leaving.start()
+    assert calling.wait(20)
+    time.sleep(0.05)
+    may_end.set()
+    asking.join()
+    leaving.join()
+
+    assert order == ["called off", "given back"]
