@@ -1,6 +1,5 @@
 """What every test shares: readable assertions, one Hypothesis profile, real servers."""
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -9,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.services.databases import new_database
 from tests.services.private import PrivatePostgres, PrivateRedis, PrivateStandby
 from tests.services.shared import AskedServers, OwnedServers, Servers
 
@@ -60,19 +60,8 @@ def postgres_url(pytestconfig: pytest.Config) -> str:
 @pytest.fixture
 def postgres_database(postgres_url: str) -> Iterator[str]:
     """Create an empty database for this test alone."""
-    # slow to import, and the unit tests need no driver
-    import psycopg
-    from psycopg import sql
-
-    name = f"penstock_test_{uuid.uuid4().hex}"
-    quoted = sql.Identifier(name)
-    with psycopg.connect(postgres_url, autocommit=True) as server:
-        # nobody can be connected to template0 and so be in the way; copying its files
-        # takes half as long as logging them
-        create = "create database {} template template0 strategy file_copy"
-        server.execute(sql.SQL(create).format(quoted))
-        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
-        server.execute(sql.SQL("drop database {} with (force)").format(quoted))
+    with new_database(postgres_url) as url:
+        yield url
 
 
 @pytest.fixture

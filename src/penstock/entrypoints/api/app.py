@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -108,7 +109,14 @@ def api_of(
     )
 
 
+class WholeKey(StringConvertor):
+    """The rest of an address, line breaks included: a key may hold anything."""
+
+    regex = "(?s:.*)"
+
+
 def app_of(api: Api) -> ASGIApp:
+    register_url_convertor("key", WholeKey())
     settings = api.penstock.settings
     gate = Gate(settings.api, verifier_of(settings), api.rates)
     api.metrics.tell_along(api.lanes, api.answers, api.rates)

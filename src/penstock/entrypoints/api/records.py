@@ -178,7 +178,7 @@ def key_of(api: Api, dataset: Dataset, raw_path: bytes) -> Key:
 
 def endpoints() -> Sequence[Endpoint]:
     records = "/api/v1/datasets/{dataset}/records"
-    one = records + "/{key:path}"
+    one = records + "/{key:key}"
     return [
         Endpoint(
             method="GET",
