@@ -236,7 +236,7 @@ class TestTables:
                 "where indrelid = %s::regclass and indisvalid",
                 child,
             )
-            assert told == [(3,)]
+            assert told == [(4,)]
 
     def test_search_indexes_of_partitions_are_tidied(self, stores: Stores, place):
         run(stores, SHOPS, last(shop(1, "north"), shop(2, "south")))
@@ -251,7 +251,7 @@ class TestTables:
             pages
             for (pages,) in place.ask(
                 "select (pgstatginindex(relid)).pending_pages "
-                "from pg_partition_tree('\"penstock:shops::search\"') where isleaf"
+                "from pg_partition_tree('\"penstock:shops::words\"') where isleaf"
             )
         } == {0}
 

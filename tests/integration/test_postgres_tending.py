@@ -35,7 +35,12 @@ FIELDS = (
     typed_field("lon", FieldType.FLOAT),
 )
 POI = dataset(fields=FIELDS, filter=("points",), search=("title",), geo=("lat", "lon"))
-SECONDARY = {"penstock:poi:points", "penstock:poi::search", "penstock:poi::place"}
+SECONDARY = {
+    "penstock:poi:points",
+    "penstock:poi::words",
+    "penstock:poi::sample",
+    "penstock:poi::place",
+}
 
 
 @pytest.fixture
@@ -86,7 +91,7 @@ class TestBuilding:
         stores.imports.close(POI, import_id, failed=None)
         built = stores.schema.tend(POI)
 
-        assert len(built) == 3
+        assert len(built) == 4
         assert valid_indexes(place) == SECONDARY
 
     def test_or_when_it_takes_long(self, stores: Stores, place):
@@ -118,7 +123,7 @@ class TestBuilding:
         stores.schema.tend(POI)
         place.ask(
             "update pg_index set indisvalid = false where indexrelid = to_regclass(%s)",
-            '"penstock:poi::search"',
+            '"penstock:poi::words"',
         )
         assert valid_indexes(place) != SECONDARY
 
@@ -132,7 +137,7 @@ class TestBuilding:
 
         told = in_processes(tend, [(place,)] * 4)
 
-        assert sorted(map(len, told)) == [0, 0, 0, 3]
+        assert sorted(map(len, told)) == [0, 0, 0, 4]
         assert valid_indexes(place) == SECONDARY
 
 
@@ -141,7 +146,7 @@ def tend(place: Place) -> list[str]:
         return list(stores.schema.tend(POI))
 
 
-def unsorted_pages(place: Place, index: str = "penstock:poi::search") -> int:
+def unsorted_pages(place: Place, index: str = "penstock:poi::words") -> int:
     place.ask("create extension if not exists pgstattuple with schema public")
     told = place.ask("select pending_pages from pgstatginindex(%s)", f'"{index}"')
     return int(told[0][0])
@@ -202,14 +207,14 @@ class TestTidying:
         """An index may be missing, or be another than we think."""
         plan(stores, searched, mode=Mode.DELTA)
         lease = claim(stores, searched)
-        place.ask('drop index "penstock:poi::search"')
+        place.ask('drop index "penstock:poi::words"')
 
         lease, counts = stores.ledger.commit_page(
             searched, lease, batch(*words(MANY, first=1000))
         )
 
         assert counts.inserted == MANY
-        place.ask('create index "penstock:poi::search" on poi using btree (title)')
+        place.ask('create index "penstock:poi::words" on poi using btree (title)')
         lease, counts = stores.ledger.commit_page(
             searched, lease, batch(*words(MANY, first=50_000))
         )

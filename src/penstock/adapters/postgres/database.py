@@ -23,6 +23,7 @@ from penstock.adapters.postgres.connections import (
     parameters,
 )
 from penstock.adapters.postgres.refusals import explained, refusal, unavailable
+from penstock.adapters.postgres.searching import SearchedTable
 from penstock.adapters.postgres.served import ServedTable
 from penstock.adapters.postgres.statements import CLOCK, NOW, statements
 from penstock.adapters.postgres.stored import StoredTable
@@ -121,6 +122,10 @@ class Transaction(sql.Transaction):
     @override
     def served(self, dataset: Dataset) -> ServedTable:
         return ServedTable(self.tables.of(dataset), self.connection)
+
+    @override
+    def searched(self, dataset: Dataset) -> SearchedTable:
+        return SearchedTable(self.tables.of(dataset), self.connection, self.statements)
 
     def _run(self, name: str, given: dict[str, Any]) -> psycopg.Cursor[DictRow]:
         known = storable_all(given)

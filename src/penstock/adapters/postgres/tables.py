@@ -6,6 +6,12 @@ Identifiers are quoted; values are always parameters. Nothing else composes SQL.
 from collections.abc import Mapping, Sequence
 
 from penstock.adapters.postgres.names import own_name
+from penstock.adapters.postgres.searched import (
+    has_place,
+    in_sample,
+    place_of,
+    words_of,
+)
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.memos import DIGEST, FIRST, LAST, RECORDS
 from penstock.domain.dataset import Dataset, Field, FieldType, Reference
@@ -49,7 +55,12 @@ class Table:
         self.grows = True
         self.create = creation(dataset)
         self.indexes = indexes(dataset)
-        self.search_index = own_name("penstock", dataset.name, "", "search")
+        self.old_indexes = [own_name("penstock", dataset.name, "", "search")]
+        self.words_index = own_name("penstock", dataset.name, "", "words")
+        self.sample_index = own_name("penstock", dataset.name, "", "sample")
+        self.place_index = own_name("penstock", dataset.name, "", "place")
+        # those that a search has found to be there
+        self.valid_indexes: set[str] = set()
         by_name = {field.name: field for field in dataset.fields}
         self._key = [quoted(name) for name in dataset.key]
         self._key_fields = [by_name[name] for name in dataset.key]
@@ -426,16 +437,16 @@ def indexes(dataset: Dataset) -> dict[str, str]:
                 f"{table} ({', '.join(map(quoted, columns))})"
             )
     if dataset.search:
-        searched = ", ".join(f"{quoted(name)} gin_trgm_ops" for name in dataset.search)
-        found[own_name("penstock", dataset.name, "", "search")] = (
-            f"{table} using gin ({searched}) "
-            f"with (fastupdate = on, gin_pending_list_limit = {PENDING})"
+        words = f"{table} using gin ({words_of(dataset)})"
+        found[own_name("penstock", dataset.name, "", "words")] = (
+            f"{words} with (fastupdate = on, gin_pending_list_limit = {PENDING})"
+        )
+        found[own_name("penstock", dataset.name, "", "sample")] = (
+            f"{words} with (fastupdate = off) where {in_sample(dataset)}"
         )
     if dataset.geo is not None:
-        lat, lon = map(quoted, dataset.geo)
         found[own_name("penstock", dataset.name, "", "place")] = (
-            f"{table} using gist (point({lon}, {lat})) "
-            f"where {lat} is not null and {lon} is not null"
+            f"{table} using gist ({place_of(dataset)}) where {has_place(dataset)}"
         )
     return found
 

@@ -14,6 +14,7 @@ from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.locks import lock_number
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.postgres.tidying import sort_in
+from penstock.adapters.postgres.vocabulary import learn
 from penstock.adapters.sql.keys import quoted
 from penstock.domain.dataset import Dataset
 from penstock.errors import PenstockError
@@ -26,13 +27,20 @@ class Tending:
         self._complete: dict[str, Dataset] = {}
 
     def __call__(self, dataset: Dataset) -> list[str]:
+        done: list[str] = []
         if self._complete.get(dataset.name) is not dataset:
             if self._missing(dataset):
-                is_due = not self._is_being_loaded(dataset)
-                return told(self._build(dataset)) if is_due else []
-            self._complete[dataset.name] = dataset
-        self._tidy(dataset)
-        return []
+                if self._is_being_loaded(dataset):
+                    return []
+                done = told(self._build(dataset))
+                if not done:
+                    return []
+            else:
+                self._complete[dataset.name] = dataset
+        if dataset.search:
+            self._tidy(dataset)
+            learn(self._database, dataset)
+        return done
 
     def due(self, dataset: Dataset) -> list[str]:
         missing = self._missing(dataset)
@@ -51,10 +59,9 @@ class Tending:
             if row is not None and row["is_at_rest"]:
                 sort_in(look.connection, look.table(dataset).of)
 
-        if dataset.search:
-            # whoever owns the index will do it, or the server itself
-            with suppress(PenstockError):
-                self._database.read(work)
+        # whoever owns the index will do it, or the server itself
+        with suppress(PenstockError):
+            self._database.read(work)
 
     def _is_being_loaded(self, dataset: Dataset) -> bool:
         def work(transaction: Transaction) -> bool:
@@ -106,5 +113,7 @@ def build(connection: Connection, table: Table) -> list[str]:
         connection.execute(
             f"create index {beside} {quoted(name)} on {table.indexes[name]}".encode()
         )
+    for name in table.old_indexes:
+        connection.execute(f"drop index {beside} if exists {quoted(name)}".encode())
     connection.execute(f"analyze {table.name}".encode())
     return missing

@@ -50,7 +50,7 @@ class Tidying:
         next one tries again.
         """
         for table, rows in changes.items():
-            if table.dataset.search and self._is_due(table.search_index, rows):
+            if table.dataset.search and self._is_due(table.words_index, rows):
                 with suppress(psycopg.Error), self._connections.one() as connection:
                     sort_in(connection, table)
 
@@ -64,4 +64,4 @@ class Tidying:
 
 
 def sort_in(connection: Connection, table: Table) -> None:
-    connection.execute(SORT_IN, (table.search_index,))
+    connection.execute(SORT_IN, (table.words_index,))

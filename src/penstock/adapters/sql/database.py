@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
+from penstock.adapters.sql.searched import SearchedTable
 from penstock.adapters.sql.served import ServedTable
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.page import Key, Memo, Record
@@ -142,6 +143,9 @@ class Transaction(Protocol):
 
     @abstractmethod
     def served(self, dataset: Dataset) -> ServedTable: ...
+
+    @abstractmethod
+    def searched(self, dataset: Dataset) -> SearchedTable: ...
 
 
 class Database(Protocol):

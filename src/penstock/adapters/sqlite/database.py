@@ -16,6 +16,7 @@ from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome, instant
 from penstock.adapters.sql.keys import plain_value
 from penstock.adapters.sql.statements import load
+from penstock.adapters.sqlite.searching import SearchedTable
 from penstock.adapters.sqlite.served import ServedTable
 from penstock.adapters.sqlite.stored import StoredTable
 from penstock.adapters.sqlite.tables import Tables, known_values
@@ -83,6 +84,11 @@ class Transaction(sql.Transaction):
     @override
     def served(self, dataset: Dataset) -> ServedTable:
         return ServedTable(self.tables.of(dataset), self.connection, self.now)
+
+    @override
+    def searched(self, dataset: Dataset) -> SearchedTable:
+        table = self.tables.of(dataset)
+        return SearchedTable(table, self.connection, self.statements)
 
     def _run(self, name: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
         # `:now` is this transaction's time in every statement

@@ -82,8 +82,24 @@ class SqliteSchema(Schema):
 
     @override
     def tend(self, dataset: Dataset) -> Sequence[str]:
-        """Nothing: SQLite keeps its indexes in order while it writes."""
+        """Let the index of words follow the rows, while no search waits for it.
+
+        Other indexes SQLite keeps in order while it writes.
+        """
+        while self._is_behind(dataset):
+            has_more = self._database.write(
+                lambda each: each.searched(dataset).catch_up()
+            )
+            # whoever imports waits for us: the rest comes later
+            if not has_more or not self._is_at_rest(dataset):
+                break
         return []
+
+    def _is_behind(self, dataset: Dataset) -> bool:
+        return self._database.read(lambda look: look.searched(dataset).is_behind())
+
+    def _is_at_rest(self, dataset: Dataset) -> bool:
+        return self._database.read(lambda look: look.searched(dataset).is_at_rest())
 
     @override
     def untended(self, dataset: Dataset) -> Sequence[str]:

@@ -82,6 +82,12 @@ class Table:
             for name in dataset.filter
             if [name] != list(dataset.key)
         }
+        if dataset.geo is not None:
+            place = f"penstock:{dataset.name}::place"
+            self.indexes[place] = (
+                f"create index if not exists {quoted(place)} "
+                f"on {table} ({', '.join(map(quoted, dataset.geo))})"
+            )
         rank = "_rank" if dataset.is_ranked else "0"
         self._known = (
             f"select {', '.join(key)}, _digest, _deleted_at is not null, _updated_at, "

@@ -6,8 +6,8 @@ of PostgreSQL are written once more in its migration; a test holds both together
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 # what changes a letter without being one: accents, points, joiners, directions
@@ -51,6 +51,8 @@ MARK = re.compile(f"[{MARKS}]+")
 GAP = re.compile(f"[{GAPS}]+")
 RUN = re.compile(f"([{UNSPACED}]+)")
 PLAIN_GAP = re.compile(r"[^a-z0-9]+")
+DIGIT = re.compile("[0-9]")
+NUMBER = re.compile("[0-9]+")
 # what people see as one word, in a text as it is stored
 SEEN = re.compile(f"[^{GAPS}]+")
 
@@ -58,6 +60,9 @@ LONG_TEXT = 500
 LONG = re.compile(f"([^ {UNSPACED}]{{200}})[^ {UNSPACED}]+")
 # shorter words differ from too many others in one letter
 SHORTEST_FORGIVEN = 5
+# letters of a word by which its neighbours are found
+SHAPED = 7
+LONGEST_SHAPED = 40
 
 
 def fold(text: str) -> str:
@@ -104,6 +109,24 @@ class Term:
     tokens: tuple[str, ...]
     # or one that begins so
     prefix: str | None = None
+    # or one of these words instead, which are a letter away
+    variants: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> "Term":
+        """The same word, finished as it stands."""
+        return replace(self, prefix=None) if self.tokens else self
+
+    def is_in(self, text: Collection[str]) -> bool:
+        """Say whether the tokens of a text are those that it wants."""
+        return (
+            (bool(self.tokens) and all(each in text for each in self.tokens))
+            or (self.prefix is not None and any(map(self._begins, text)))
+            or any(each in text for each in self.variants)
+        )
+
+    def _begins(self, token: str) -> bool:
+        return self.prefix is not None and token.startswith(self.prefix)
 
 
 @dataclass(frozen=True)
@@ -139,17 +162,38 @@ def is_forgiven(word: str) -> bool:
     return (
         len(word) >= SHORTEST_FORGIVEN
         and not is_unspaced(word)
-        and not any(sign.isdigit() for sign in word)
+        and DIGIT.search(word) is None
     )
 
 
-def shapes(word: str) -> set[str]:
-    """Return a word, and the word without each of its letters.
+def is_known(word: str) -> bool:
+    """Say whether a token belongs to the words that are suggested."""
+    return not is_unspaced(word) and NUMBER.fullmatch(word) is None
 
-    Two words of which one comes from the other by one letter that is wrong, missing,
-    too many, or swapped with its neighbour, have one of these in common.
+
+def is_shaped(word: str) -> bool:
+    """Say whether a known word may be what somebody meant who mistyped it."""
+    return (
+        SHORTEST_FORGIVEN - 1 <= len(word) <= LONGEST_SHAPED
+        and DIGIT.search(word) is None
+    )
+
+
+def shapes(word: str, letters: int) -> set[str]:
+    """Return what a word of so many letters has in common with those next to it.
+
+    These are its beginning, and that without each of its letters. Two words of which
+    one comes from the other by one letter that is wrong, missing, too many, or swapped
+    with its neighbour, have one of them in common, if the letters are counted alike.
     """
-    return {word, *(word[:at] + word[at + 1 :] for at in range(len(word)))}
+    start = word[:SHAPED]
+    return {f"{letters}{start[:at]}{start[at + 1 :]}" for at in range(len(start) + 1)}
+
+
+def near_shapes(word: str) -> set[str]:
+    """Return the shapes of which words next to this one have some."""
+    lengths = range(len(word) - 1, len(word) + 2)
+    return {shape for letters in lengths for shape in shapes(word, letters)}
 
 
 def is_one_edit_away(one: str, other: str) -> bool:

@@ -1,0 +1,38 @@
+"""Ask so that no plan is chosen which looks cheap and reads the whole table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.rows import tuple_row
+
+from penstock.adapters.postgres.connections import Connection
+
+# a plan that is forbidden counts as so expensive that it would be compiled; lists of
+# rows have to stay exact, since a row of a vague one has to be folded to be judged
+ALWAYS = {"enable_seqscan": "off", "jit": "off", "work_mem": "32MB"}
+# with words, an index of something else that gives rows one by one, to be judged until
+# there are enough, looks cheap, and may have to give all of them
+BY_WORDS = {**ALWAYS, "enable_indexscan": "off", "enable_indexonlyscan": "off"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    connection: Connection
+
+    def __call__(
+        self,
+        statement: str,
+        given: Mapping[str, Any],
+        *,
+        settings: Mapping[str, str] = ALWAYS,
+    ) -> Sequence[tuple[Any, ...]]:
+        chosen = ", ".join(
+            f"set_config('{name}', '{value}', true)" for name, value in settings.items()
+        )
+        with (
+            self.connection.transaction(),
+            self.connection.cursor(row_factory=tuple_row) as cursor,
+        ):
+            cursor.execute(f"select {chosen}".encode())
+            return cursor.execute(statement.encode(), given).fetchall()
