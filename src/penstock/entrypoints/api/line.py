@@ -48,10 +48,10 @@ class Line(HttpToolsProtocol):
             if self.head_since is None:
                 self.head_since = self.loop.time()
             self.head_bytes += len(data)
-            if self.head_bytes > LARGEST_HEAD:
-                self.send_away(TOO_LARGE)
-                return
         super().data_received(data)
+        # its end may have come with some of the body
+        if self.awaits_head and self.head_bytes > LARGEST_HEAD:
+            self.send_away(TOO_LARGE)
 
     @override
     def on_headers_complete(self) -> None:

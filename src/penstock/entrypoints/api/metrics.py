@@ -4,6 +4,7 @@ Routes are named as they are declared, never as they are called: a label for eve
 would be a series for every record.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ from penstock.entrypoints.api.answers import Answers
 from penstock.entrypoints.api.lanes import Lanes
 from penstock.entrypoints.api.rates import Rates
 
+# how a part of a path is read, which is no part of its name
+CONVERTER = re.compile(r":\w+\}")
 # of a request that matches nothing
 NO_ROUTE = "none"
 # by the hundreds of their status; 0 is a client that left, and 1xx is never sent
@@ -85,7 +88,7 @@ class Metrics:
         self.nowhere = self.meter(NO_ROUTE, "any", Lane.HEALTH)
 
     def meter(self, path: str, method: str, lane: Lane) -> Meter:
-        route = path.replace(":path}", "}")
+        route = CONVERTER.sub("}", path)
 
         def bind(status: str) -> Callable[[], None]:
             return self._requests.labels(route, method, status).inc

@@ -103,13 +103,13 @@ class Rates:
         """
         while True:
             now = self._clock()
-            if now < self._rests_until:
-                return 0.0
             if account.credit > 0 and now < account.credit_until:
                 account.credit -= 1
                 return 0.0
             if now < account.refused_until:
                 return account.refused_until - now
+            if now < self._rests_until:
+                return 0.0
             await self._take(client, account)
 
     async def _take(self, client: str, account: Account) -> None:

@@ -1,0 +1,736 @@
+"""Who may come in, how often, how many at a time, and what nobody may send."""
+
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from penstock.domain.access import Scope
+from penstock.domain.lanes import DEADLINES, Lane
+from penstock.entrypoints.api.app import all_endpoints
+from penstock.entrypoints.api.endpoints import Endpoint
+from tests.conftest import StartRedis
+from tests.e2e.workshop import wait_until
+from tests.integration.gated import (
+    AUTH,
+    POI,
+    RECORDS,
+    Client,
+    Folder,
+    received,
+)
+
+SQLITE = '[penstock]\ndatabase = "sqlite:///penstock.db"\n'
+# whoever may ask without a token: nothing here depends on what is stored
+OPEN = {
+    "/api/health",
+    "/api/ready",
+    "/api/problems/{code}",
+    "/openapi.json",
+    "/docs",
+    "/docs/{file}",
+}
+GUARDED = [each for each in all_endpoints() if each.scope is not None]
+
+
+def called(endpoint: Endpoint) -> str:
+    """Write an address in which every part is something that is not there."""
+    return re.sub(r"\{[^}]*\}", "1", endpoint.path)
+
+
+def named(endpoint: Endpoint) -> str:
+    return f"{endpoint.method} {endpoint.path}"
+
+
+def test_every_endpoint_says_on_purpose_who_may_call_it():
+    undecided = [
+        named(each)
+        for each in all_endpoints()
+        if (each.scope is None) != (each.path in OPEN)
+    ]
+    assert undecided == []
+
+
+def test_whatever_changes_something_needs_more_than_to_read():
+    wrong = [
+        named(each)
+        for each in GUARDED
+        if each.method != "GET" and each.scope is Scope.READ
+    ]
+    assert wrong == []
+
+
+def test_every_endpoint_that_waits_for_a_store_has_a_lane():
+    wrong = [
+        named(each)
+        for each in GUARDED
+        if each.lane is Lane.HEALTH and each.path != "/metrics"
+    ]
+    assert wrong == []
+
+
+class Tokens:
+    def __init__(self, folder: Folder) -> None:
+        self.none = folder.token()
+        self.read = folder.token(Scope.READ)
+        self.write = folder.token(Scope.WRITE)
+        self.operate = folder.token(Scope.OPERATE)
+
+    def lacking(self, scope: Scope) -> list[str]:
+        """Return tokens that are good, but not for this."""
+        others = {
+            Scope.READ: [],
+            Scope.WRITE: [self.read, self.operate],
+            Scope.OPERATE: [self.read, self.write],
+        }
+        return [self.none, *others[scope]]
+
+
+@pytest.fixture(scope="module")
+def guarded_folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    rate = '[api]\nrate = "10000/s"\n'
+    return Folder(tmp_path_factory.mktemp("guarded"), SQLITE + POI + AUTH + rate)
+
+
+@pytest.fixture(scope="module")
+def tokens(guarded_folder: Folder) -> Tokens:
+    return Tokens(guarded_folder)
+
+
+@pytest.fixture(scope="module")
+def guarded(guarded_folder: Folder, tokens: Tokens) -> Iterator[Client]:
+    """Serve with [auth]."""
+    with guarded_folder.serve() as client:
+        client.store(1, 2, 3, token=tokens.write)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def local_folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    api = '[api]\nbody = "1MiB"\ncors = ["https://app.example.org"]\n'
+    return Folder(tmp_path_factory.mktemp("local"), SQLITE + POI + api)
+
+
+@pytest.fixture(scope="module")
+def local(local_folder: Folder) -> Iterator[Client]:
+    """Serve this machine only."""
+    with local_folder.serve() as client:
+        client.store(1, 2, 3)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def limited_folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    api = '[api]\nrate = "60/h"\nburst = 3\nproxies = ["127.0.0.1"]\n'
+    return Folder(tmp_path_factory.mktemp("limited"), SQLITE + POI + AUTH + api)
+
+
+@pytest.fixture(scope="module")
+def limited(limited_folder: Folder) -> Iterator[Client]:
+    """Serve who asks three times, and then once a minute."""
+    with limited_folder.serve() as client:
+        yield client
+
+
+class TestTokens:
+    @pytest.mark.parametrize("endpoint", GUARDED, ids=named)
+    def test_nobody_comes_in_without_one(self, guarded: Client, endpoint: Endpoint):
+        told = guarded.ask(endpoint.method, called(endpoint))
+
+        assert told.status == 401
+        assert told.code == "unauthenticated"
+        assert told.headers["www-authenticate"] == 'Bearer realm="penstock"'
+
+    @pytest.mark.parametrize("endpoint", GUARDED, ids=named)
+    def test_nobody_comes_in_with_one_that_is_no_token(
+        self, guarded: Client, endpoint: Endpoint
+    ):
+        told = guarded.ask(endpoint.method, called(endpoint), token="abc.def.ghi")
+
+        assert told.status == 401
+        assert 'error="invalid_token"' in told.headers["www-authenticate"]
+        assert b"abc.def" not in told.body
+
+    @pytest.mark.parametrize("endpoint", GUARDED, ids=named)
+    def test_nobody_comes_in_with_one_for_something_else(
+        self, guarded: Client, tokens: Tokens, endpoint: Endpoint
+    ):
+        assert endpoint.scope is not None
+        for token in tokens.lacking(endpoint.scope):
+            told = guarded.ask(endpoint.method, called(endpoint), token=token)
+
+            assert told.status == 403
+            assert told.code == "forbidden"
+            assert repr(endpoint.scope.value) in told.json["detail"]
+            challenge = told.headers["www-authenticate"]
+            assert f'scope="{endpoint.scope}"' in challenge
+
+    @pytest.mark.parametrize("path", ["/api/health", "/api/ready", "/openapi.json"])
+    def test_some_things_are_for_all(self, guarded: Client, path: str):
+        assert guarded.get(path).status == 200
+
+    @pytest.mark.parametrize(
+        "given",
+        ["Basic YW5uOmFubg==", "Bearer", "Bearer ", "bearer\tx", "Bearer \xff\xfe", ""],
+    )
+    def test_what_is_no_bearer_token_is_refused(self, guarded: Client, given: str):
+        with guarded.open() as line:
+            head = f"GET {RECORDS} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            line.sendall(f"{head}Authorization: {given}\r\n\r\n".encode("latin-1"))
+            assert received(line).startswith(b"HTTP/1.1 401 ")
+
+    def test_the_scheme_is_written_as_one_likes(self, guarded: Client, tokens: Tokens):
+        told = guarded.get(RECORDS, authorization=f"bEARER   {tokens.read}")
+
+        assert told.status == 200
+
+    def test_two_of_them_are_refused(self, guarded: Client, tokens: Tokens):
+        with guarded.open() as line:
+            head = f"GET {RECORDS} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            both = f"Authorization: Bearer {tokens.read}\r\n" * 2
+            line.sendall(f"{head}{both}\r\n".encode())
+            assert received(line).startswith(b"HTTP/1.1 400 ")
+
+    def test_what_is_kept_is_not_given_to_those_who_may_not_ask(
+        self, guarded: Client, tokens: Tokens
+    ):
+        target = f"{RECORDS}?limit=2"
+        first = guarded.get(target, token=tokens.read)
+        again = guarded.get(target, token=tokens.read)
+        assert first.status == again.status == 200
+        hits = guarded.get("/metrics", token=tokens.operate).body.decode()
+        assert re.search(r'cache_answers_total\{found="hit"\} [1-9]', hits)
+
+        for given in ({}, {"token": tokens.none}, {"token": "x.y.z"}):
+            told = guarded.get(target, **given)
+            assert told.status in {401, 403}
+            assert b"title 1" not in told.body
+            # nor does it say that somebody has asked before
+            known = guarded.get(target, if_none_match=first.headers["etag"], **given)
+            assert known.status in {401, 403}
+
+    def test_a_method_that_is_not_there_tells_nothing_else(self, guarded: Client):
+        told = guarded.ask("PATCH", RECORDS)
+
+        assert told.status == 405
+        assert told.headers["allow"] == "GET, HEAD, POST"
+
+
+class TestOneMachineOnly:
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "localhost",
+            "localhost:80",
+            "LOCALHOST.",
+            "127.0.0.1:1",
+            "127.9.9.9",
+            "[::1]:8",
+        ],
+    )
+    def test_it_is_served_by_its_own_names(self, local: Client, host: str):
+        assert local.get(RECORDS, host=host).status == 200
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            *("evil.example", "localhost.evil.example", "127.0.0.1.evil.example"),
+            *("10.0.0.1", "[2001:db8::1]", "evil.example:8000", "0.0.0.0"),
+        ],
+    )
+    def test_a_page_whose_name_points_here_learns_nothing(
+        self, local: Client, host: str
+    ):
+        for path in (RECORDS, "/api/health", "/metrics"):
+            told = local.get(path, host=host)
+            assert told.status == 421
+            assert told.code == "misdirected"
+            assert "127.0.0.1" in told.json["detail"]
+
+    @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://[bad"])
+    def test_a_page_of_another_site_changes_nothing(self, local: Client, origin: str):
+        body = b'[{"id": 77, "title": "planted"}]'
+        told = local.ask("POST", RECORDS, body=body, origin=origin)
+
+        assert told.status == 403
+        assert local.get(f"{RECORDS}/77").status == 404
+
+    def test_a_page_of_this_machine_may(self, local: Client):
+        for origin in ("http://localhost:3000", "https://app.example.org", local.url):
+            told = local.ask("POST", RECORDS, body=b'[{"id": 1}]', origin=origin)
+            assert told.status == 200, told.body
+
+
+class TestOtherOrigins:
+    ORIGIN = "https://app.example.org"
+
+    def test_a_page_that_is_named_may_ask(self, local: Client):
+        told = local.get(RECORDS, origin=self.ORIGIN)
+
+        assert told.headers["access-control-allow-origin"] == self.ORIGIN
+        assert "origin" in told.headers["vary"]
+        exposed = told.headers["access-control-expose-headers"].split(", ")
+        assert {"ETag", "Link", "RateLimit", "Retry-After"} <= {*exposed}
+        assert "X-Consistency-Token" in exposed
+        assert "access-control-allow-credentials" not in told.headers
+
+    def test_it_may_ask_beforehand(self, local: Client):
+        told = local.ask(
+            "OPTIONS",
+            RECORDS,
+            origin=self.ORIGIN,
+            access_control_request_method="PUT",
+            access_control_request_headers="authorization, if-match",
+        )
+
+        assert told.status == 204
+        assert "PUT" in told.headers["access-control-allow-methods"]
+        allowed = told.headers["access-control-allow-headers"].lower().split(", ")
+        assert {"authorization", "if-match", "content-type"} <= {*allowed}
+
+    def test_errors_can_be_read_by_it(self, local: Client):
+        told = local.get(f"{RECORDS}/nothing", origin=self.ORIGIN)
+
+        assert told.status == 400
+        assert told.headers["access-control-allow-origin"] == self.ORIGIN
+
+    def test_others_may_not(self, local: Client):
+        for origin in ("https://evil.example", "https://app.example.org.evil.example"):
+            told = local.get(RECORDS, origin=origin)
+            assert "access-control-allow-origin" not in told.headers
+            asked = local.ask(
+                "OPTIONS",
+                RECORDS,
+                origin=origin,
+                access_control_request_method="GET",
+            )
+            assert asked.status == 405
+
+    def test_without_a_name_nothing_is_said(self, guarded: Client):
+        told = guarded.get("/api/health", origin=self.ORIGIN)
+
+        assert [each for each in told.headers if each.startswith("access-con")] == []
+
+
+class TestRates:
+    def test_who_asks_too_often_is_told_how_long_to_wait(
+        self, limited: Client, limited_folder: Folder
+    ):
+        token = limited_folder.token(Scope.READ, subject="often")
+        # the first is charged to the address: nobody knows the token yet
+        found = [limited.get(RECORDS, token=token) for _ in range(6)]
+
+        assert [each.status for each in found] == [200, 200, 200, 429, 429, 429]
+        left = [each.headers["ratelimit"] for each in found[:3]]
+        assert left[0].startswith('"client";r=2;t=')
+        assert left[2].startswith('"client";r=0;t=')
+        assert found[0].headers["ratelimit-policy"] == '"client";q=3;w=180'
+        refused = found[-1]
+        assert refused.code == "rate-limited"
+        assert 50 <= int(refused.headers["retry-after"]) <= 60
+        assert refused.headers["ratelimit"].startswith('"client";r=0;t=')
+
+    def test_others_are_not_stopped_by_that(
+        self, limited: Client, limited_folder: Folder
+    ):
+        token = limited_folder.token(Scope.READ, subject="seldom")
+        told = limited.get(RECORDS, token=token, x_forwarded_for="198.51.100.1")
+
+        assert told.status == 200
+
+    def test_health_is_never_limited(self, limited: Client):
+        found = {limited.get("/api/health").status for _ in range(20)}
+        ready = {limited.get("/api/ready").status for _ in range(20)}
+
+        assert found == ready == {200}
+
+    def test_who_tries_tokens_is_stopped_by_its_address(self, limited: Client):
+        client = {"x_forwarded_for": "203.0.113.7"}
+        found = [limited.get(RECORDS, token=f"a.b.{n}", **client) for n in range(5)]
+
+        assert [each.status for each in found] == [401, 401, 401, 429, 429]
+
+    def test_a_proxy_that_is_trusted_says_for_whom_it_asks(self, limited: Client):
+        # what stands before the last stranger is whatever the stranger wrote
+        for number in range(3):
+            said = f"10.0.0.{number}, 203.0.113.8, 127.0.0.1"
+            assert limited.get(RECORDS, x_forwarded_for=said).status == 401
+        said = "8.8.8.8, 203.0.113.8"
+        assert limited.get(RECORDS, x_forwarded_for=said).status == 429
+
+    def test_an_ipv6_client_is_known_by_its_network(self, limited: Client):
+        for number in range(3):
+            said = f"2001:db8:1:2::{number}"
+            assert limited.get(RECORDS, x_forwarded_for=said).status == 401
+        assert limited.get(RECORDS, x_forwarded_for="2001:db8:1:2:9::").status == 429
+        assert limited.get(RECORDS, x_forwarded_for="2001:db8:1:3::").status == 401
+
+    def test_others_are_not_believed(self, tmp_path: Path):
+        api = '[api]\nrate = "60/h"\nburst = 2\n'
+        with Folder(tmp_path, SQLITE + POI + api).serve() as client:
+            found = [
+                client.get(RECORDS, x_forwarded_for=f"203.0.113.{number}").status
+                for number in range(4)
+            ]
+            assert client.metric("penstock_http_rate_limited_total") == 2
+
+        assert found == [200, 200, 429, 429]
+
+    def test_processes_count_together_and_go_on_without_redis(
+        self, tmp_path: Path, own_redis: StartRedis
+    ):
+        redis = own_redis()
+        api = '[api]\nrate = "60/h"\nburst = 40\nproxies = ["127.0.0.1"]\n'
+        folder = Folder(tmp_path, f'{SQLITE}redis = "{redis.url}"\n{POI}{api}')
+        with folder.serve() as one, folder.serve() as other:
+            both = [one, other] * 30
+            found = [each.get(RECORDS).status for each in both]
+            assert found.count(200) == 40
+            redis.kill()
+            begun = time.monotonic()
+            ben = {"x_forwarded_for": "203.0.113.9"}
+            found = [each.get(RECORDS, **ben).status for each in both]
+            # each by its own count
+            assert found.count(200) == 60
+            assert time.monotonic() - begun < 5
+            # who was refused by all is not let in by that
+            assert one.get(RECORDS).status == 429
+
+
+class TestLanes:
+    """On PostgreSQL, where a lock makes every question as slow as a test likes."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path, postgres_database: str) -> Folder:
+        config = f'[penstock]\ndatabase = "{postgres_database}"\n{POI}'
+        folder = Folder(tmp_path, config)
+        assert folder.penstock("migrate").returncode == 0
+        return folder
+
+    @pytest.fixture
+    def locked(self, postgres_database: str) -> Iterator[psycopg.Connection]:
+        """Hold the table of the dataset until the test is over."""
+        with psycopg.connect(postgres_database) as connection:
+            connection.execute("lock table penstock.poi in access exclusive mode")
+            yield connection
+            connection.rollback()
+
+    def waiting(self, database: str) -> int:
+        with psycopg.connect(database, autocommit=True) as server:
+            found = server.execute(
+                "select count(*) from pg_stat_activity where state = 'active' "
+                "and wait_event_type = 'Lock' and datname = current_database()"
+            ).fetchone()
+        assert found is not None
+        return int(found[0])
+
+    def test_who_leaves_leaves_nothing_behind_in_the_database(
+        self, folder: Folder, postgres_database: str, locked: psycopg.Connection
+    ):
+        with folder.serve() as client:
+            begun = time.monotonic()
+            client.leave(f"{RECORDS}?limit=7", after=0.5)
+            client.leave(f"{RECORDS}/1", after=0.5)
+            wait_until(lambda: self.waiting(postgres_database) == 0, within=10)
+            # by itself each would have waited for five seconds
+            assert time.monotonic() - begun < 4
+            assert client.metric("penstock_http_called_off_total") == 2
+            assert client.metric("penstock_http_requests_total", status="left") == 2
+            wait_until(lambda: client.metric("penstock_http_threads_busy") == 0)
+
+    def test_the_last_who_leaves_ends_what_several_asked_for(
+        self, folder: Folder, postgres_database: str, locked: psycopg.Connection
+    ):
+        with folder.serve() as client, ThreadPoolExecutor(1) as other:
+            patient = other.submit(client.get, f"{RECORDS}?limit=7")
+            wait_until(lambda: self.waiting(postgres_database) == 1)
+            client.leave(f"{RECORDS}?limit=7", after=0.5)
+            assert self.waiting(postgres_database) == 1
+            locked.rollback()
+            assert patient.result().status == 200
+
+    def test_a_change_goes_on_without_its_client(
+        self, folder: Folder, postgres_database: str, locked: psycopg.Connection
+    ):
+        with folder.serve() as client:
+            body = b'{"title": "kept"}'
+            head = (
+                f"PUT {RECORDS}/5 HTTP/1.1\r\nHost: localhost\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            )
+            with client.open() as line:
+                line.sendall(head.encode() + body)
+                wait_until(lambda: self.waiting(postgres_database) == 1)
+            time.sleep(0.3)
+            locked.rollback()
+            wait_until(lambda: client.get(f"{RECORDS}/5").status == 200)
+
+    def test_an_answer_that_takes_too_long_is_told_in_time(
+        self, folder: Folder, postgres_database: str, locked: psycopg.Connection
+    ):
+        with folder.serve() as client:
+            for lane, target in (
+                (Lane.SEARCH, "/api/v1/datasets/poi/facets?by=points"),
+                (Lane.READS, RECORDS),
+            ):
+                begun = time.monotonic()
+                told = client.get(target)
+                took = time.monotonic() - begun
+                assert told.status == 504
+                assert told.code == "took-too-long"
+                longest = DEADLINES[lane].total_seconds()
+                assert longest - 0.1 <= took < longest + 1
+            wait_until(lambda: self.waiting(postgres_database) == 0, within=1)
+        stood_out = [
+            each for each in folder.log if each["event"] == "request_stood_out"
+        ]
+        assert {each["status"] for each in stood_out} == {504}
+        assert all("?" not in each["route"] for each in stood_out)
+
+    def test_a_flood_is_refused_early_and_stops_nobody_else(
+        self, folder: Folder, postgres_database: str, locked: psycopg.Connection
+    ):
+        with folder.serve("--threads", "4") as client, ThreadPoolExecutor(80) as many:
+            flood = [
+                many.submit(client.get, f"/api/v1/datasets/poi/search?q=word{number}")
+                for number in range(80)
+            ]
+            time.sleep(1)
+            begun = time.monotonic()
+            assert client.get("/api/health").status == 200
+            assert client.get("/api/ready").status == 200
+            assert client.get("/api/v1/datasets").status == 200
+            assert time.monotonic() - begun < 2
+            assert self.waiting(postgres_database) <= 2
+            found = [each.result() for each in flood]
+        refused = [each for each in found if each.status == 503]
+        assert {each.status for each in found} == {503, 504}
+        assert len(refused) >= 70
+        assert {each.code for each in refused} == {"overloaded"}
+        assert {each.headers["retry-after"] for each in refused} == {"1"}
+
+    def test_those_who_wait_for_news_hold_no_thread(self, folder: Folder):
+        target = "/api/v1/datasets/poi/changes?after=999&wait=5"
+        with folder.serve("--threads", "4") as client, ThreadPoolExecutor(40) as many:
+            waiting = [many.submit(client.get, target) for _ in range(40)]
+            wait_until(lambda: client.metric("penstock_http_feeds") == 40)
+            wait_until(lambda: client.metric("penstock_http_threads_busy") == 0)
+            assert client.metric("penstock_http_feeds") == 40
+            assert client.get(RECORDS).status == 200
+            assert {each.result().status for each in waiting} == {200}
+            assert client.metric("penstock_http_feeds") == 0
+
+
+def test_who_leaves_leaves_nothing_behind_in_sqlite(tmp_path: Path):
+    folder = Folder(tmp_path, SQLITE + POI)
+    with folder.serve() as client:
+        client.store(1)
+        with closing(sqlite3.connect(tmp_path / "penstock.db")) as file:
+            file.execute("alter table poi rename to poi_kept")
+            file.execute(
+                "create view poi as select * from poi_kept where 0 < ("
+                "with recursive n (i) as (select 1 union all "
+                "select i + 1 from n where i < 1000000000) select count(*) from n)"
+            )
+        client.leave(f"{RECORDS}?limit=7", after=1)
+        wait_until(lambda: client.metric("penstock_http_called_off_total") == 1)
+        begun = time.monotonic()
+        wait_until(lambda: client.metric("penstock_http_threads_busy") == 0)
+        assert time.monotonic() - begun < 2
+
+        begun = time.monotonic()
+        told = client.get(f"{RECORDS}?limit=8")
+        assert told.status == 504
+        assert 4.9 <= time.monotonic() - begun < 7
+        wait_until(lambda: client.metric("penstock_http_threads_busy") == 0, within=2)
+
+
+class TestWhatNobodyMaySend:
+    def send(self, client: Client, request: bytes) -> bytes:
+        with client.open() as line:
+            line.sendall(request)
+            return received(line)
+
+    def test_an_address_that_is_too_long(self, local: Client):
+        told = local.get(f"{RECORDS}?sort={'a' * 8_200}")
+
+        assert told.status == 414
+        assert told.code == "uri-too-long"
+
+    def test_headers_that_are_too_large(self, local: Client):
+        assert local.get(RECORDS, x_large="a" * 16_400).code == "headers-too-large"
+
+    def test_headers_that_are_too_many(self, local: Client):
+        many = "".join(f"X-{number}: 1\r\n" for number in range(101))
+        head = f"GET /api/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{many}\r\n"
+
+        assert self.send(local, head.encode()).startswith(b"HTTP/1.1 431 ")
+
+    def test_a_head_without_end(self, local: Client):
+        with local.open() as line:
+            line.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n")
+            try:
+                for _ in range(40):
+                    line.sendall(b"X-More: " + b"a" * 4_000 + b"\r\n")
+                    time.sleep(0.002)
+            except OSError:
+                # hung up on, as it should be
+                return
+            assert received(line).startswith(b"HTTP/1.1 431 ")
+
+    @pytest.mark.parametrize("part", [b"", b"GET /api/he", b"\r\n"], ids=repr)
+    def test_a_head_that_does_not_come(self, local: Client, part: bytes):
+        with local.open() as line:
+            if part:
+                line.sendall(part)
+            begun = time.monotonic()
+            told = received(line)
+
+        assert told.startswith(b"HTTP/1.1 408 ")
+        assert 9 < time.monotonic() - begun < 15
+
+    def test_a_body_that_is_too_large(self, local: Client):
+        told = local.ask("POST", RECORDS, body=b"[" + b" " * (1024 * 1024) + b"]")
+
+        assert told.status == 413
+        assert "1,048,576" in told.json["detail"]
+
+    def test_a_body_that_is_larger_than_it_says(self, local: Client):
+        pieces = b"".join(b"10000\r\n" + b" " * 65_536 + b"\r\n" for _ in range(17))
+        head = (
+            f"POST {RECORDS} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+
+        told = self.send(local, head.encode() + pieces + b"0\r\n\r\n")
+        assert told.startswith(b"HTTP/1.1 413 ")
+
+    def test_a_body_that_is_nested_without_end(self, local: Client):
+        told = local.ask("POST", RECORDS, body=b"[" * 100_000 + b"]" * 100_000)
+
+        assert told.status == 400
+        assert told.code == "bad-request"
+
+    @pytest.mark.parametrize(
+        "target",
+        [
+            "/api/v1/datasets/poi/records/%00",
+            "/%2e%2e/%2e%2e/etc/passwd",
+            "//",
+            "/a%0d%0ab",
+        ],
+    )
+    def test_addresses_of_nothing(self, local: Client, target: str):
+        assert local.get(target).status in {400, 404}
+
+    def test_what_is_no_http(self, local: Client):
+        assert self.send(local, b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n").startswith(
+            b"HTTP/1.1 400 "
+        )
+
+    @pytest.mark.parametrize(
+        "both",
+        [
+            "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n",
+            "Content-Length: 4\r\nContent-Length: 5\r\n",
+            "Host: evil.example\r\n",
+        ],
+    )
+    def test_what_two_servers_would_read_differently(self, local: Client, both: str):
+        head = f"POST {RECORDS} HTTP/1.1\r\nHost: localhost\r\n{both}\r\nabcd"
+
+        told = self.send(local, head.encode().replace(b"\r\nabcd", b"\r\n\r\nabcd"))
+        assert told.startswith(b"HTTP/1.1 400 ")
+
+    def test_it_lives_on(self, local: Client, local_folder: Folder):
+        assert local.get("/api/health").status == 200
+        assert [
+            each for each in local_folder.log if each["event"] == "request_failed"
+        ] == []
+
+
+class TestHeaders:
+    def test_every_answer_guards_its_reader(self, local: Client):
+        for path in (RECORDS, "/api/health", "/nowhere", f"{RECORDS}?limit=0"):
+            told = local.get(path).headers
+            assert told["x-content-type-options"] == "nosniff"
+            assert told["x-frame-options"] == "DENY"
+            assert "frame-ancestors 'none'" in told["content-security-policy"]
+            assert told["referrer-policy"] == "no-referrer"
+            assert re.fullmatch("[0-9a-f]{32}", told["x-trace-id"])
+            assert "date" in told
+            assert "server" not in told
+
+    def test_trace_ids_never_come_twice(self, local: Client):
+        found = {local.get("/api/health").headers["x-trace-id"] for _ in range(20)}
+
+        assert len(found) == 20
+
+    def test_a_trace_goes_on(self, local: Client):
+        told = local.get("/api/health", traceparent=f"00-{'ab' * 16}-{'cd' * 8}-01")
+
+        assert told.headers["x-trace-id"] == "ab" * 16
+
+
+class TestMetrics:
+    def test_routes_are_told_as_they_are_declared(self, local: Client):
+        for number in range(3):
+            assert local.get(f"{RECORDS}/{number + 1}").status == 200
+        assert local.get("/no/such/secret-path").status == 404
+        told = local.get("/metrics").body.decode()
+
+        route = "/api/v1/datasets/{dataset}/records/{key}"
+        found = f'requests_total{{method="GET",route="{route}",status="2xx"}} '
+        assert float(told.partition(found)[2].partition("\n")[0]) >= 3
+        assert 'route="none",status="4xx"' in told
+        assert "secret-path" not in told
+        assert "records/1" not in told
+
+    def test_everything_is_counted(self, local: Client):
+        local.get(RECORDS)
+        told = local.get("/metrics").body.decode()
+
+        for name in (
+            "penstock_http_request_seconds_bucket",
+            "penstock_http_in_flight",
+            "penstock_http_refused_total",
+            "penstock_http_waiting",
+            "penstock_http_threads_busy",
+            "penstock_http_rate_limited_total",
+            "penstock_http_called_off_total",
+            "penstock_http_cache_answers_total",
+            "penstock_http_cache_bytes",
+            "penstock_info",
+            "process_cpu_seconds_total",
+            "process_open_fds",
+        ):
+            assert f"\n{name}" in told, name
+        assert "_created" not in told
+
+    def test_in_flight_is_nothing_when_nobody_asks(self, local: Client):
+        assert local.metric("penstock_http_in_flight", lane="reads") == 0
+        # the one who asks
+        assert local.metric("penstock_http_in_flight", lane="health") == 1
+
+
+def test_the_log_tells_of_errors_and_not_of_what_was_asked(tmp_path: Path):
+    folder = Folder(tmp_path, SQLITE + POI)
+    with folder.serve() as client:
+        assert client.get(f"{RECORDS}?points=eq.7").status == 200
+        with closing(sqlite3.connect(tmp_path / "penstock.db")) as file:
+            file.execute("drop table poi")
+        told = client.get(f"{RECORDS}?points=eq.123456789&limit=9")
+        assert told.status >= 500
+        assert b"sqlite" not in told.body.lower()
+        assert client.get("/api/health").status == 200
+    events = {each["event"]: each for each in folder.log}
+    assert events["request_stood_out"]["route"] == "/api/v1/datasets/{dataset}/records"
+    assert events["request_stood_out"]["trace_id"] == told.headers["x-trace-id"]
+    assert "123456789" not in json.dumps(folder.log)
