@@ -39,8 +39,8 @@ class Endpoint:
     parameters: Sequence[Mapping[str, Any]] = ()
     body: Mapping[str, Any] | None = None
     answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    # all of that, where it is another for each dataset
-    describe: Callable[[Dataset], "Described"] | None = None
+    # all of that, where it is another for each dataset; None of those that have no such
+    describe: Callable[[Dataset], "Described | None"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

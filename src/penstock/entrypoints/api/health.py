@@ -9,6 +9,7 @@ from starlette.responses import Response
 from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.problems import TITLES, Problem
+from penstock.entrypoints.api.record_shapes import shape
 from penstock.entrypoints.api.service import Api
 from penstock.errors import PenstockError
 
@@ -53,6 +54,28 @@ async def explain(api: Api, request: Request) -> Response:
     return json_response({"code": code, "status": status, "title": title})
 
 
+READY = shape(
+    {
+        "status": {"enum": ["ready", "degraded"]},
+        "degraded": {"type": "array", "items": {"type": "string"}},
+        "at": {"type": "integer", "description": "Seconds since 1970."},
+    }
+)
+CODE = {
+    "name": "code",
+    "in": "path",
+    "required": True,
+    "schema": {"type": "string", "enum": [*TITLES]},
+}
+EXPLAINED = shape(
+    {
+        "code": {"enum": [*TITLES]},
+        "status": {"type": "integer"},
+        "title": {"type": "string"},
+    }
+)
+
+
 def endpoints() -> Sequence[Endpoint]:
     return [
         Endpoint(
@@ -62,6 +85,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.HEALTH,
             summary="Say whether the process lives",
             handle=health,
+            answers={200: shape({"status": {"const": "alive"}})},
         ),
         Endpoint(
             method="GET",
@@ -70,6 +94,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.HEALTH,
             summary="Say whether the process should be asked",
             handle=ready,
+            answers={200: READY, 503: READY},
         ),
         Endpoint(
             method="GET",
@@ -78,5 +103,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.HEALTH,
             summary="Explain a type of problem",
             handle=explain,
+            parameters=[CODE],
+            answers={200: EXPLAINED},
         ),
     ]

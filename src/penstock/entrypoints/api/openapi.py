@@ -81,9 +81,12 @@ def document(endpoints: Iterable[Endpoint], settings: Settings) -> Schema:
     paths: dict[str, dict[str, Any]] = {}
     is_guarded = settings.auth is not None
     for endpoint, dataset in expanded(endpoints, settings):
-        told = operation(endpoint, dataset, is_guarded=is_guarded)
-        path = paths.setdefault(address(endpoint, dataset), {})
-        path[endpoint.method.lower()] = told
+        told = described(endpoint, dataset)
+        if told is not None:
+            path = paths.setdefault(address(endpoint, dataset), {})
+            path[endpoint.method.lower()] = operation(
+                endpoint, dataset, told, is_guarded=is_guarded
+            )
     return {
         "openapi": "3.1.0",
         "info": {"title": "Penstock", "version": __version__, "description": ABOUT},
@@ -121,9 +124,8 @@ def address(endpoint: Endpoint, dataset: Dataset | None) -> str:
 
 
 def operation(
-    endpoint: Endpoint, dataset: Dataset | None, *, is_guarded: bool
+    endpoint: Endpoint, dataset: Dataset | None, told: Described, *, is_guarded: bool
 ) -> dict[str, Any]:
-    told = described(endpoint, dataset)
     drawn: dict[str, Any] = {
         "operationId": operation_name(endpoint, dataset),
         "summary": endpoint.summary,
@@ -144,7 +146,7 @@ def operation(
     return drawn
 
 
-def described(endpoint: Endpoint, dataset: Dataset | None) -> Described:
+def described(endpoint: Endpoint, dataset: Dataset | None) -> Described | None:
     if dataset is not None and endpoint.describe is not None:
         return endpoint.describe(dataset)
     return Described(

@@ -166,10 +166,12 @@ def links(
     yield f"delete{name}", {"operationId": f"delete{name}", "parameters": guarded}
 
 
-def conditions(dataset: Dataset) -> Iterator[Schema]:
+def conditions(
+    dataset: Dataset, *, reserved: frozenset[str] = RESERVED
+) -> Iterator[Schema]:
     for name, field in filterable(dataset).items():
         yield {
-            "name": f"{PREFIX}{name}" if name in RESERVED else name,
+            "name": f"{PREFIX}{name}" if name in reserved else name,
             "in": "query",
             "description": "Conditions, all of which must hold.",
             "schema": {

@@ -9,6 +9,11 @@ from penstock.domain.access import Scope
 from penstock.entrypoints.api.answers import Answer, Asked
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.links import links
+from penstock.entrypoints.api.search_shapes import (
+    described_facets,
+    described_search,
+    described_suggest,
+)
 from penstock.entrypoints.api.service import Api
 from penstock.ports.searching import Facet, Match
 
@@ -80,19 +85,35 @@ def described(facet: Facet) -> Mapping[str, Any]:
 
 def endpoints() -> Sequence[Endpoint]:
     of = "/api/v1/datasets/{dataset}"
-    reads = {
-        "search": (search_records, "Find records by words, or near a place"),
-        "suggest": (suggest_words, "Complete what is being typed"),
-        "facets": (count_by_fields, "Count records by the values of fields"),
-    }
     return [
         Endpoint(
             method="GET",
-            path=f"{of}/{name}",
+            path=f"{of}/search",
             scope=Scope.READ,
             lane=Lane.SEARCH,
-            summary=summary,
-            read=read,
-        )
-        for name, (read, summary) in reads.items()
+            summary="Find records by words, or near a place",
+            read=search_records,
+            operation="search{}",
+            describe=described_search,
+        ),
+        Endpoint(
+            method="GET",
+            path=f"{of}/suggest",
+            scope=Scope.READ,
+            lane=Lane.SEARCH,
+            summary="Complete what is being typed",
+            read=suggest_words,
+            operation="suggest{}",
+            describe=described_suggest,
+        ),
+        Endpoint(
+            method="GET",
+            path=f"{of}/facets",
+            scope=Scope.READ,
+            lane=Lane.SEARCH,
+            summary="Count records by the values of fields",
+            read=count_by_fields,
+            operation="count{}",
+            describe=described_facets,
+        ),
     ]
