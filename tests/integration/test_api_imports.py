@@ -1,0 +1,478 @@
+"""Clients start imports, once however often they ask, and see what becomes of them."""
+
+import csv
+import dataclasses
+import io
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from penstock.domain.job import ImportId, ImportStatus, Mode, WorkerId
+from penstock.domain.page import Proof, Reason, Rejection
+from penstock.domain.scope import Scope
+from penstock.entrypoints.api.import_shapes import MOST_IMPORTS
+from penstock.entrypoints.api.starting import digest_of
+from penstock.ports.idempotency import Ask, Claim, Wanted
+from tests.api import OF, Told
+from tests.builders import batch
+from tests.integration.api_server import SECRET, Running, running_api
+
+POI = f"{OF}/poi/imports"
+NEWS = f"{OF}/news/imports"
+SHOPS = f"{OF}/shops/imports"
+IMPORTS = "/api/v1/imports"
+
+
+def start(running: Running, path: str = POI, key: str = "", **asked: str) -> Told:
+    headers = {"Idempotency-Key": key} if key else {}
+    return running.client.ask("POST", path, document=asked, headers=headers)
+
+
+def started(running: Running, path: str = POI, **asked: str) -> int:
+    told = start(running, path, **asked)
+    assert told.status == 202, told.body
+    import_id = told.json["import_id"]
+    running.wait_for(import_id, ImportStatus.RUNNING)
+    return int(import_id)
+
+
+def newest(running: Running) -> int:
+    found = running.client.get(IMPORTS, {"limit": 1}).items
+    return int(found[0]["import_id"]) if found else 0
+
+
+class TestStarting:
+    def test_an_import_is_planned_after_the_answer(self, running: Running):
+        told = start(running)
+
+        assert told.status == 202
+        assert told.json["dataset"] == "poi"
+        assert (told.json["mode"], told.json["resumed"]) == ("full", False)
+        assert told.headers["location"] == f"{IMPORTS}/{told.json['import_id']}"
+        assert "idempotency-replayed" not in told.headers
+        running.wait_for(told.json["import_id"], ImportStatus.RUNNING)
+        known = running.client.get(told.headers["location"]).json
+        assert known["shards"]["pending"] == 3
+
+    def test_an_unfinished_one_is_taken_up(self, running: Running):
+        first = started(running)
+
+        told = start(running)
+
+        assert (told.json["import_id"], told.json["resumed"]) == (first, True)
+
+    def test_a_part_of_time_is_imported(self, running: Running):
+        bounds = {"from": "2026-02-01T00:00:00Z", "until": "2026-02-04T00:00:00+00:00"}
+
+        told = start(running, NEWS, mode="backfill", **bounds)
+
+        assert told.status == 202, told.body
+        assert told.json["since"] == "2026-02-01T00:00:00Z"
+        assert told.json["until"] == "2026-02-04T00:00:00Z"
+        running.wait_for(told.json["import_id"], ImportStatus.RUNNING)
+        _, shards = running.stores.imports.get(told.json["import_id"])
+        assert shards.total == 3
+
+    def test_an_unfinished_one_of_other_bounds_is_in_the_way(self, running: Running):
+        start(running, NEWS, mode="delta", **{"from": "2026-02-01T00:00:00Z"})
+
+        told = start(running, NEWS, mode="delta", **{"from": "2026-02-02T00:00:00Z"})
+
+        assert told.status == 409
+        assert "is unfinished and covers" in told.json["detail"]
+
+    def test_what_cannot_be_asked_now_is_refused_in_words_of_the_api(
+        self, running: Running
+    ):
+        told = start(running, POI, mode="delta")
+
+        assert told.status == 409
+        assert "use mode full" in told.json["detail"]
+
+    def test_what_cannot_be_planned_is_cancelled_and_says_why(self, running: Running):
+        told = start(running, SHOPS)
+
+        assert told.status == 202
+        running.wait_for(told.json["import_id"], ImportStatus.CANCELLED)
+        known = running.client.get(told.headers["location"]).json
+        assert "no file matches shops-*.csv" in known["note"]
+
+    @pytest.mark.parametrize(
+        ("document", "flaws"),
+        [
+            ({"mod": "full"}, {"/mod": "unknown"}),
+            ({"mode": "fast"}, {"/mode": "choice"}),
+            ({"mode": ["full"]}, {"/mode": "choice"}),
+            ({"mode": "delta", "from": "2026-02-01"}, {"/from": "type"}),
+            ({"mode": "delta", "from": 7}, {"/from": "type"}),
+            ({"mode": "delta", "from": "9999-01-01T00:00:00Z"}, {"/from": "type"}),
+            ({"from": "2026-02-01T00:00:00Z"}, {"/from": "misplaced"}),
+            ({"until": "2026-02-01T00:00:00Z"}, {"/until": "misplaced"}),
+            ({"mode": "backfill"}, {"/from": "missing"}),
+            ([], {"/": "type"}),
+            ("full", {"/": "type"}),
+        ],
+    )
+    def test_flaws_are_named_by_their_place(self, running: Running, document, flaws):
+        told = running.client.post(NEWS, document)
+
+        assert told.status == 422
+        assert told.flaws == flaws
+
+    def test_a_backfill_ends_after_it_begins(self, running: Running):
+        at = "2026-02-01T00:00:00Z"
+
+        told = start(running, NEWS, mode="backfill", until=at, **{"from": at})
+
+        assert told.flaws == {"/until": "range"}
+
+    @pytest.mark.parametrize(
+        ("headers", "body", "status"),
+        [
+            ({"Content-Type": "text/csv"}, b"uid\n1\n", 415),
+            ({"Content-Type": ""}, b"", 415),
+            ({"Content-Type": "application/json"}, b"{", 400),
+            ({"Content-Type": "application/json"}, b"", 400),
+            ({"Content-Type": "application/json"}, b"[" * 100_000, 413),
+        ],
+        ids=["another type", "no type", "no JSON", "nothing", "too much"],
+    )
+    def test_what_is_no_body_of_ours_is_refused(
+        self, running: Running, headers, body, status
+    ):
+        told = running.client.ask("POST", POI, body=body, headers=headers)
+
+        assert told.status == status
+
+    def test_addresses_are_held_against_what_there_is(self, running: Running):
+        assert start(running, f"{OF}/nothing/imports").status == 404
+        told = running.client.ask("POST", POI, document={}, query={"mode": "full"})
+        assert told.flaws == {"?mode": "unknown-parameter"}
+        assert running.client.get(POI).status == 405
+
+
+class TestAskingAgain:
+    def test_the_same_request_has_the_same_answer(self, running: Running):
+        first = start(running, key="one")
+        again = start(running, key="one")
+
+        assert (first.status, again.status) == (202, 202)
+        assert again.body == first.body
+        assert again.headers["location"] == first.headers["location"]
+        assert again.headers["idempotency-replayed"] == "true"
+        assert newest(running) == first.json["import_id"]
+
+    def test_it_has_even_after_the_import_has_ended(self, running: Running):
+        first = start(running, key="two")
+        running.stores.imports.cancel(first.json["import_id"], reason="enough")
+
+        again = start(running, key="two")
+
+        assert again.body == first.body
+        assert newest(running) == first.json["import_id"]
+
+    def test_another_request_with_the_same_key_is_refused(self, running: Running):
+        start(running, NEWS, key="three", mode="full")
+
+        told = start(running, NEWS, key="three", mode="delta")
+
+        assert told.status == 422
+        assert told.json["code"] == "key-reused"
+
+    def test_keys_of_one_dataset_are_none_of_another(self, running: Running):
+        first = start(running, POI, key="four")
+        other = start(running, NEWS, key="four")
+
+        assert first.json["dataset"] == "poi"
+        assert other.json["dataset"] == "news"
+        assert "idempotency-replayed" not in other.headers
+
+    def test_while_the_first_is_worked_on_others_wait(self, running: Running):
+        # somebody has taken it up, and has not answered yet
+        digest = digest_of(Scope(mode=Mode.FULL))
+        held = running.stores.requests.claim(
+            Ask(scope=" imports poi", key="six", digest=digest)
+        )
+
+        told = start(running, key="six")
+
+        assert told.status == 409
+        assert told.headers["retry-after"] == "1"
+        assert isinstance(held, Claim)
+        running.stores.requests.give_up(held)
+        assert start(running, key="six").status == 202
+
+    def test_of_many_at_once_one_makes_an_import(self, running: Running):
+        before = newest(running)
+        with ThreadPoolExecutor(8) as pool:
+            told = [*pool.map(lambda _: start(running, key="seven"), range(16))]
+
+        assert {each.status for each in told} <= {202, 409}
+        answered = {each.body for each in told if each.status == 202}
+        assert len(answered) == 1
+        fresh = [
+            each
+            for each in told
+            if each.status == 202 and "idempotency-replayed" not in each.headers
+        ]
+        assert len(fresh) == 1
+        assert newest(running) == before + 1
+
+    def test_a_request_that_was_refused_can_be_mended(self, running: Running):
+        assert start(running, NEWS, key="eight", mode="delta").status == 409
+        assert start(running, NEWS, key="eight", mode="full").status == 202
+
+    @pytest.mark.parametrize("key", ["", " ", "two words", "k" * 256, "schlüssel"])
+    def test_a_key_has_visible_characters(self, running: Running, key):
+        headers = {"Idempotency-Key": key.encode().decode("latin-1")}
+
+        told = running.client.ask("POST", POI, document={}, headers=headers)
+
+        assert told.status == 400
+        assert told.flaws == {"#Idempotency-Key": "value"}
+
+    @pytest.mark.parametrize("key", ["a", "k" * 255, '"8e03978e-40d5"', "!~"])
+    def test_any_other_key_is_taken(self, running: Running, key):
+        assert start(running, key=key).status == 202
+        assert start(running, key=key).headers["idempotency-replayed"] == "true"
+
+
+class TestLooking:
+    def test_imports_come_page_by_page_the_newest_first(self, running: Running):
+        ids = []
+        for _ in range(5):
+            ids.append(started(running))
+            running.stores.imports.cancel(ImportId(ids[-1]), reason="enough")
+        asked = {"dataset": "poi", "limit": 2}
+
+        first = running.client.get(IMPORTS, asked)
+        second = running.client.get(first.headers["link"].split(">")[0].strip("<"))
+
+        assert [each["import_id"] for each in first.items] == [ids[4], ids[3]]
+        assert first.json["page"] == {"next": ids[3], "has_more": True, "limit": 2}
+        assert first.headers["link"] == (
+            f'<{IMPORTS}?dataset=poi&limit=2&before={ids[3]}>; rel="next"'
+        )
+        assert [each["import_id"] for each in second.items] == [ids[2], ids[1]]
+        last = running.client.get(IMPORTS, {"limit": 1, "before": 1})
+        assert last.items == []
+        assert last.json["page"]["next"] is None
+        assert "link" not in last.headers
+
+    def test_imports_are_found_by_dataset_and_state(self, running: Running):
+        poi, news = started(running), started(running, NEWS)
+
+        def found(**asked: str) -> list[int]:
+            told = running.client.get(IMPORTS, asked)
+            return [each["import_id"] for each in told.items]
+
+        assert found(status="running") == [news, poi]
+        assert found(status="running", dataset="poi") == [poi]
+        assert found(status="planning") == []
+        assert found(dataset="nothing") == []
+
+    def test_an_import_is_told_as_the_command_line_tells_it(self, running: Running):
+        import_id = started(running)
+
+        told = running.client.get(f"{IMPORTS}/{import_id}").json
+        listed = running.client.get(IMPORTS, {"limit": 1}).items[0]
+
+        progress = told.pop("progress")
+        assert told == listed
+        assert told == running.api.gauges.told(
+            *running.stores.imports.get(ImportId(import_id))
+        )
+        assert (progress["unit"], progress["done"], progress["total"]) == (
+            "shards",
+            0,
+            3,
+        )
+        assert (progress["share"], progress["seconds_left"]) == (0.0, None)
+
+    def test_progress_tells_pace_and_what_is_left(self, running: Running):
+        import_id = started(running)
+        work_one(running, rows=500)
+        told = running.client.get(f"{IMPORTS}/{import_id}").json["progress"]
+
+        assert (told["done"], told["share"]) == (1, 0.3333)
+        assert told["rows_per_second"] > 0
+        assert told["requests_per_second"] > 0
+        assert told["seconds_left"] >= 0
+
+    @pytest.mark.parametrize(
+        ("asked", "flaws"),
+        [
+            ({"limit": MOST_IMPORTS + 1}, {"?limit": "range"}),
+            ({"limit": 0}, {"?limit": "range"}),
+            ({"limit": "ten"}, {"?limit": "range"}),
+            ({"before": 0}, {"?before": "range"}),
+            ({"before": 2**63}, {"?before": "range"}),
+            ({"status": "lost"}, {"?status": "choice"}),
+            ({"stat": "done"}, {"?stat": "unknown-parameter"}),
+            ({"limit": [1, 2]}, {"?limit": "repeated"}),
+        ],
+    )
+    def test_wrong_parameters_are_named(self, running: Running, asked, flaws):
+        told = running.client.get(IMPORTS, asked)
+
+        assert told.status == 400
+        assert told.flaws == flaws
+
+    @pytest.mark.parametrize("wrong", ["0", "-1", "x", "1.0", str(2**63), "9" * 400])
+    @pytest.mark.parametrize("rest", ["", "/events", "/errors.csv"])
+    def test_there_is_nothing_at_other_addresses(self, running: Running, wrong, rest):
+        assert running.client.get(f"{IMPORTS}/{wrong}{rest}").status == 404
+
+    def test_an_import_that_is_not_there_is_not_found(self, running: Running):
+        missing = f"{IMPORTS}/{2**63 - 1}"
+        for path in ("", "/events", "/errors.csv"):
+            assert running.client.get(missing + path).status == 404
+        assert running.client.ask("POST", f"{missing}/cancel").status == 404
+
+
+class TestCancelling:
+    def test_an_import_is_cancelled_with_its_jobs(self, running: Running):
+        import_id = started(running)
+
+        told = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
+
+        assert told.status == 200
+        assert (told.json["import_id"], told.json["status"]) == (import_id, "cancelled")
+        assert told.json["shards"]["cancelled"] == 3
+
+    def test_again_it_is_the_same(self, running: Running):
+        path = f"{IMPORTS}/{started(running)}/cancel"
+
+        first = running.client.ask("POST", path)
+
+        assert running.client.ask("POST", path, document={}).body == first.body
+
+    def test_one_that_has_ended_is_left_alone(self, running: Running):
+        import_id = started(running)
+        for _ in range(3):
+            work_one(running)
+        running.api.penstock.finish(running.api.dataset("poi"), ImportId(import_id))
+
+        told = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
+
+        assert told.status == 409
+        assert told.json["detail"] == f"import {import_id} is done already"
+
+    def test_nothing_else_is_read(self, running: Running):
+        path = f"{IMPORTS}/{started(running)}/cancel"
+
+        assert running.client.post(path, {"why": "so"}).status == 422
+        assert running.client.get(path).status == 405
+
+
+class TestBadRows:
+    def test_they_come_as_csv_that_is_safe_in_a_spreadsheet(self, running: Running):
+        import_id = with_bad_rows(running, ["=1+1", "plain", 'a "b", c'])
+
+        told = running.client.get(f"{IMPORTS}/{import_id}/errors.csv")
+
+        assert told.headers["content-type"] == "text/csv; charset=utf-8"
+        assert told.headers["content-disposition"] == (
+            f'attachment; filename="import-{import_id}-errors.csv"'
+        )
+        rows = [*csv.DictReader(io.StringIO(told.body.decode()))]
+        assert [each["value"] for each in rows] == ["'=1+1", "plain", 'a "b", c']
+        assert {each["reason"] for each in rows} == {"pattern"}
+        assert [*rows[0]][:4] == ["file", "line", "offset", "field"]
+
+    def test_raw_ones_are_as_they_were(self, running: Running):
+        import_id = with_bad_rows(running, ["=1+1"])
+
+        path = f"{IMPORTS}/{import_id}/errors.csv"
+        told = running.client.get(path, {"raw": "true"})
+
+        (row,) = csv.DictReader(io.StringIO(told.body.decode()))
+        assert row["value"] == "=1+1"
+        assert running.client.get(path, {"raw": "yes"}).flaws == {"?raw": "type"}
+
+    def test_many_come_in_their_order(self, running: Running):
+        values = [f"v{number:04}" for number in range(1234)]
+        import_id = with_bad_rows(running, values)
+
+        told = running.client.get(f"{IMPORTS}/{import_id}/errors.csv")
+
+        rows = csv.DictReader(io.StringIO(told.body.decode()))
+        assert [each["value"] for each in rows] == values
+
+    def test_without_any_there_is_a_header(self, running: Running):
+        path = f"{IMPORTS}/{started(running)}/errors.csv"
+
+        assert running.client.get(path).body.count(b"\r\n") == 1
+        assert running.client.ask("HEAD", path).status == 200
+
+
+class TestSecrets:
+    def test_no_answer_shows_one(self, running: Running):
+        import_id = started(running)
+        told = f"the provider said {SECRET}"
+        running.stores.imports.cancel(ImportId(import_id), reason=told)
+        running.stores.budgets.stop("practice", reason=told)
+
+        for path in (IMPORTS, f"{IMPORTS}/{import_id}", "/api/v1/budgets"):
+            body = running.client.get(path).body
+            assert b"the provider said ${CANARY}" in body
+            assert SECRET.encode() not in body
+        running.stores.budgets.open("practice")
+
+
+def test_a_plan_that_was_broken_off_goes_on_with_the_next_process(tmp_path):
+    told = 'database = "sqlite:///penstock.db"'
+    ask = Ask(scope=" imports poi", key="k", digest=b"d")
+    with running_api(tmp_path, told) as first:
+        poi = first.api.dataset("poi")
+        wanted = Wanted(
+            scope=Scope(mode=Mode.FULL),
+            declaration=first.api.penstock.declaration(poi),
+            approve=lambda *_: None,
+        )
+        claim = first.stores.requests.claim(ask)
+        assert isinstance(claim, Claim)
+        begun = first.stores.requests.begin(claim, poi, wanted).begun
+        assert begun.status is ImportStatus.PLANNING
+
+    with running_api(tmp_path, told) as second:
+        second.wait_for(begun.id, ImportStatus.RUNNING)
+
+        _, shards = second.stores.imports.get(begun.id)
+        assert shards.total == 3
+
+
+def work_one(running: Running, *, rows: int = 1) -> None:
+    """Work the next job of `poi` to its end."""
+    poi = running.api.dataset("poi")
+    declarations = running.api.penstock.declarations(["poi"])
+    ledger = running.stores.ledger
+    (lease,) = ledger.claim(WorkerId("ann"), declarations=declarations, region=None)
+    page = batch(proof=Proof.EMPTY_PAGE, seen=rows, dropped=rows)
+    ledger.commit_page(poi, dataclasses.replace(lease, sent=2), page)
+
+
+def with_bad_rows(running: Running, values: list[str]) -> int:
+    """Import these, none of which is good."""
+    import_id = started(running)
+    poi = running.api.dataset("poi")
+    rejections = [
+        Rejection(
+            position=position,
+            reason=Reason.PATTERN,
+            detail="does not match",
+            raw=b'{"ID": 1, "Title": %s}' % json_text(value),
+            field="title",
+        )
+        for position, value in enumerate(values)
+    ]
+    declarations = running.api.penstock.declarations(["poi"])
+    ledger = running.stores.ledger
+    (lease,) = ledger.claim(WorkerId("ann"), declarations=declarations, region=None)
+    ledger.commit_page(poi, lease, batch(rejections=rejections, proof=Proof.EMPTY_PAGE))
+    return import_id
+
+
+def json_text(text: str) -> bytes:
+    return json.dumps(text).encode()

@@ -1,0 +1,290 @@
+"""Clients look at jobs and budgets, and set going what has come to a halt."""
+
+from datetime import timedelta
+
+import pytest
+
+from penstock.domain.job import (
+    Fault,
+    ImportId,
+    ImportStatus,
+    JobId,
+    Lease,
+    Mode,
+    WorkerId,
+)
+from penstock.entrypoints.api import jobs as api_jobs
+from penstock.entrypoints.api.import_shapes import MOST_JOBS
+from tests.api import OF
+from tests.builders import batch
+from tests.integration.api_server import SECRET, Running
+
+JOBS = "/api/v1/jobs"
+BUDGETS = "/api/v1/budgets"
+
+
+@pytest.fixture
+def import_id(running: Running) -> int:
+    """Start an import of three shards."""
+    told = running.client.post(f"{OF}/poi/imports", {})
+    running.wait_for(told.json["import_id"], ImportStatus.RUNNING)
+    return int(told.json["import_id"])
+
+
+def claim(running: Running) -> Lease:
+    declarations = running.api.penstock.declarations(["poi"])
+    (lease,) = running.stores.ledger.claim(
+        WorkerId("ann"), declarations=declarations, region=None
+    )
+    return lease
+
+
+def fail(running: Running, *, message: str = "gone") -> Lease:
+    lease = claim(running)
+    running.stores.ledger.fail(lease, Fault(code="rejected", message=message))
+    return lease
+
+
+def end(running: Running, import_id: int) -> None:
+    running.api.penstock.finish(running.api.dataset("poi"), ImportId(import_id))
+
+
+class TestLooking:
+    def test_jobs_come_page_by_page(self, running: Running, import_id: int):
+        asked = {"import": import_id, "limit": 2}
+
+        first = running.client.get(JOBS, asked)
+        second = running.client.get(first.headers["link"].split(">")[0].strip("<"))
+
+        ids = [each["job_id"] for each in first.items]
+        assert first.json["page"] == {"next": ids[-1], "has_more": True, "limit": 2}
+        ids += [each["job_id"] for each in second.items]
+        assert ids == sorted(ids)
+        assert len(ids) == 3
+        assert second.json["page"] == {"next": None, "has_more": False, "limit": 2}
+
+    def test_jobs_are_found_by_what_they_are(self, running: Running, import_id: int):
+        failed = fail(running)
+        leased = claim(running)
+
+        def found(**asked: object) -> list[int]:
+            told = running.client.get(JOBS, {"import": import_id, **asked})
+            return [each["job_id"] for each in told.items]
+
+        assert found(status="failed") == [failed.job]
+        assert found(status="leased") == [leased.job]
+        assert len(found(dataset="poi")) == 3
+        assert found(dataset="news") == []
+        assert found(after=leased.job, status="pending") != []
+
+    def test_a_job_is_told_with_its_lease_cursor_and_errors(
+        self, running: Running, import_id: int
+    ):
+        poi = running.api.dataset("poi")
+        lease, _ = running.stores.ledger.commit_page(
+            poi, claim(running), batch(seen=7, dropped=7, cursor="c1")
+        )
+        running.stores.ledger.postpone(
+            lease,
+            Fault(code="source_unavailable", message=f"key {SECRET} timed out"),
+            delay=timedelta(),
+            blame=True,
+        )
+        # it comes behind those that nobody has begun
+        lease = [claim(running) for _ in range(3)][-1]
+
+        told = running.client.get(f"{JOBS}/{lease.job}").json
+
+        assert (told["status"], told["lease_owner"]) == ("leased", "ann")
+        assert (told["pages"], told["records"]["seen"]) == (1, 7)
+        assert told["lease_until"] > told["created_at"]
+        assert (told["cursor"], told["attempts"], told["fence"]) == ("c1", 1, 2)
+        (error,) = told["errors"]
+        assert error == told["last_error"]
+        assert (error["code"], error["cursor"]) == ("source_unavailable", "c1")
+        assert error["message"] == "key ${CANARY} timed out"
+
+    @pytest.mark.parametrize(
+        ("asked", "flaws"),
+        [
+            ({"limit": MOST_JOBS + 1}, {"?limit": "range"}),
+            ({"after": -1}, {"?after": "range"}),
+            ({"import": "x"}, {"?import": "range"}),
+            ({"status": "planning"}, {"?status": "choice"}),
+            ({"job": 1}, {"?job": "unknown-parameter"}),
+        ],
+    )
+    def test_wrong_parameters_are_named(self, running: Running, asked, flaws):
+        assert running.client.get(JOBS, asked).flaws == flaws
+
+    @pytest.mark.parametrize("wrong", ["0", "x", str(2**63), str(2**63 - 1)])
+    def test_there_is_nothing_at_other_addresses(self, running: Running, wrong):
+        assert running.client.get(f"{JOBS}/{wrong}").status == 404
+        assert running.client.ask("POST", f"{JOBS}/{wrong}/retry").status == 404
+
+
+class TestRetrying:
+    def test_a_failed_job_goes_on_from_its_cursor(
+        self, running: Running, import_id: int
+    ):
+        poi = running.api.dataset("poi")
+        lease, _ = running.stores.ledger.commit_page(
+            poi, claim(running), batch(cursor="c1")
+        )
+        fault = Fault(code="rejected", message="gone")
+        running.stores.ledger.fail(lease, fault)
+
+        told = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
+
+        assert told.status == 200
+        assert (told.json["status"], told.json["cursor"]) == ("pending", "c1")
+
+    def test_its_import_runs_again(self, running: Running, import_id: int):
+        leases = [fail(running) for _ in range(3)]
+        end(running, import_id)
+        known = running.stores.imports.peek(ImportId(import_id))
+        assert known.status is ImportStatus.FAILED
+
+        told = running.client.ask("POST", f"{JOBS}/{leases[0].job}/retry")
+
+        assert told.status == 200
+        running.wait_for(import_id, ImportStatus.RUNNING)
+
+    def test_a_job_that_has_not_failed_is_left_alone(
+        self, running: Running, import_id: int
+    ):
+        lease = claim(running)
+
+        told = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
+
+        assert told.status == 409
+        assert "is leased" in told.json["detail"]
+        assert running.stores.jobs.get(JobId(lease.job)).fence == lease.fence
+
+    def test_a_newer_import_of_the_kind_is_in_the_way(
+        self, running: Running, import_id: int
+    ):
+        lease, *_ = [fail(running) for _ in range(3)]
+        end(running, import_id)
+        assert running.client.post(f"{OF}/poi/imports", {}).status == 202
+
+        told = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
+
+        assert told.status == 409
+        assert "newer import" in told.json["detail"]
+
+    def test_all_failed_jobs_of_an_import_are_retried(
+        self, running: Running, import_id: int
+    ):
+        for _ in range(2):
+            fail(running)
+
+        told = running.client.post(f"{JOBS}/retry", {"import_id": import_id})
+
+        assert told.status == 200
+        wanted = {"import_id": import_id, "retried": 2, "has_more": False}
+        assert told.json == wanted
+        _, shards = running.stores.imports.get(ImportId(import_id))
+        assert (shards.failed, shards.pending) == (0, 3)
+
+    def test_only_so_many_at_a_time(
+        self, running: Running, import_id: int, monkeypatch
+    ):
+        monkeypatch.setattr(api_jobs, "MOST_RETRIED", 2)
+        for _ in range(3):
+            fail(running)
+
+        told = [
+            running.client.post(f"{JOBS}/retry", {"import_id": import_id}).json
+            for _ in range(2)
+        ]
+
+        assert [each["retried"] for each in told] == [2, 1]
+        assert [each["has_more"] for each in told] == [True, False]
+
+    @pytest.mark.parametrize(
+        ("document", "flaws"),
+        [
+            ({}, {"/import_id": "missing"}),
+            ([], {"/import_id": "missing"}),
+            ({"import_id": "1"}, {"/import_id": "type"}),
+            ({"import_id": True}, {"/import_id": "type"}),
+            ({"import_id": 0}, {"/import_id": "type"}),
+            ({"import_id": 1, "all": 1}, {"/all": "unknown"}),
+        ],
+    )
+    def test_flaws_are_named_by_their_place(self, running: Running, document, flaws):
+        told = running.client.post(f"{JOBS}/retry", document)
+
+        assert told.status == 422
+        assert told.flaws == flaws
+
+    def test_jobs_of_no_import_are_not_found(self, running: Running):
+        told = running.client.post(f"{JOBS}/retry", {"import_id": 2**60})
+
+        assert told.status == 404
+
+
+class TestBudgets:
+    def test_all_are_told_with_what_is_left(self, running: Running):
+        told = running.client.get(BUDGETS).items
+
+        assert [each["name"] for each in told] == [
+            "dataset:news",
+            "dataset:shops",
+            "practice",
+        ]
+        assert told[2]["state"] == "open"
+        assert told[2]["limits"] == [{"rate": "5/s", "remaining": 1}]
+        assert told[2]["reason"] is None
+
+    def test_a_closed_one_says_why_and_how_long(self, running: Running):
+        running.stores.budgets.close(
+            "practice", wait=timedelta(minutes=5), reason="429"
+        )
+
+        told = running.client.get(BUDGETS).items[2]
+
+        assert (told["state"], told["reason"]) == ("closed", "429")
+        assert 200 < told["closed_seconds"] <= 300
+        running.stores.budgets.open("practice")
+
+    def test_a_stopped_one_is_opened(self, running: Running):
+        running.stores.budgets.stop("practice", reason=f"401 {SECRET}")
+        before = running.client.get(BUDGETS).items[2]
+
+        told = running.client.ask("POST", f"{BUDGETS}/practice/open")
+
+        assert (before["state"], before["reason"]) == ("stopped", "401 ${CANARY}")
+        assert told.status == 200
+        assert (told.json["state"], told.json["reason"]) == ("open", None)
+
+    def test_one_that_is_not_there_is_not_found(self, running: Running):
+        told = running.client.ask("POST", f"{BUDGETS}/ocm/open")
+
+        assert told.status == 404
+        assert "there are: dataset:news, dataset:shops, practice" in told.json["detail"]
+        assert running.client.get(f"{BUDGETS}/practice/open").status == 405
+        assert running.client.get(BUDGETS, {"name": "x"}).status == 400
+
+
+def test_a_job_that_no_worker_would_take_is_not_retried(running: Running):
+    imports, ledger = running.stores.imports, running.stores.ledger
+    other, _ = imports.begin(
+        running.api.dataset("poi"),
+        Mode.DELTA,
+        declaration="another",
+        since=None,
+        until=None,
+    )
+    imports.add_jobs(other.id, ["a"])
+    imports.start(other.id)
+    (lease,) = ledger.claim(
+        WorkerId("ann"), declarations={"poi": "another"}, region=None
+    )
+    ledger.fail(lease, Fault(code="rejected", message="gone"))
+
+    told = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
+
+    assert told.status == 409
+    assert "another declaration" in told.json["detail"]

@@ -1,0 +1,319 @@
+"""Clients send files: whole ones are imported, of others nothing is left."""
+
+import gzip
+import itertools
+import socket
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from penstock.domain.job import ImportStatus
+from penstock.entrypoints.api import uploads
+from penstock.entrypoints.api.errands import Errands
+from tests.api import OF, Told
+from tests.e2e.workshop import wait_until
+from tests.integration.api_server import FORM, Running, form
+
+SHOPS = f"{OF}/shops/imports"
+GOOD = b"uid,name,points\na,Ann,1\nb,Ben,2\n"
+OTHER = b"uid,name,points\nc,Cee,3\n"
+
+
+def send(running: Running, body: bytes, **headers: str) -> Told:
+    given = {**FORM, **{name.replace("_", "-"): text for name, text in headers.items()}}
+    return running.client.ask("POST", SHOPS, body=body, headers=given)
+
+
+def send_file(running: Running, content: bytes = GOOD, *, key: str = "") -> Told:
+    headers = {"Idempotency-Key": key} if key else {}
+    return send(running, form(("file", "list.csv", content)), **headers)
+
+
+def rows(running: Running) -> list[tuple[object, ...]]:
+    return [*running.stores.records.rows(running.api.dataset("shops"))]
+
+
+class TestImporting:
+    def test_the_rows_of_a_file_are_stored(self, running: Running):
+        told = send_file(running)
+
+        assert told.status == 202, told.body
+        assert (told.json["mode"], told.json["resumed"]) == ("backfill", False)
+        running.work()
+        running.wait_for(told.json["import_id"], ImportStatus.DONE)
+        assert ("a", "Ann", 1) in rows(running)
+        known = running.client.get(told.headers["location"]).json
+        assert known["records"]["seen"] == 2
+        assert known["progress"]["unit"] == "bytes"
+        assert known["progress"]["share"] == 1
+
+    def test_what_it_lacks_is_not_missing(self, running: Running):
+        for content in (GOOD, OTHER):
+            assert send_file(running, content).status == 202
+            running.work()
+
+        assert {each[0] for each in rows(running)} >= {"a", "b", "c"}
+
+    def test_a_packed_file_is_taken_as_it_is(self, running: Running):
+        packed = gzip.compress(b"uid,name,points\np,Packed,7\n")
+
+        told = send(running, form(("file", "list.csv.gz", packed)))
+
+        assert told.status == 202
+        running.work()
+        assert ("p", "Packed", 7) in rows(running)
+
+    @pytest.mark.parametrize(
+        "name",
+        ["../../../etc/passwd", "C:\\\\lists\\\\shops.csv", "/abs.csv", "", "ü" * 100],
+    )
+    def test_no_name_leads_out_of_the_spool(self, running: Running, name):
+        assert send(running, form(("file", name, GOOD))).status == 202
+
+        (file,) = running.spooled()
+        assert file.parent == running.folder / "spool" / "shops" / "uploads"
+
+    def test_bad_rows_are_told_with_their_line(self, running: Running):
+        told = send_file(running, b"uid,name,points\na,Ann,1\nb,,2\n")
+        running.work()
+
+        bad = running.client.get(f"{told.headers['location']}/errors.csv").body
+
+        assert b",3,24,name,,missing," in bad
+
+
+class TestAskingAgain:
+    def test_the_same_file_under_the_same_key_is_one_import(self, running: Running):
+        first = send_file(running, key="one")
+        again = send_file(running, key="one")
+
+        assert (first.status, again.status) == (202, 202)
+        assert again.body == first.body
+        assert again.headers["idempotency-replayed"] == "true"
+        assert len(running.spooled()) == 1
+
+    def test_another_file_under_the_same_key_is_refused(self, running: Running):
+        send_file(running, key="two")
+
+        told = send_file(running, OTHER, key="two")
+
+        assert told.status == 422
+        assert told.json["code"] == "key-reused"
+        assert len(running.spooled()) == 1
+
+    def test_of_many_at_once_one_makes_an_import(self, running: Running):
+        with ThreadPoolExecutor(4) as pool:
+            told = [*pool.map(lambda _: send_file(running, key="three"), range(8))]
+
+        assert {each.status for each in told} <= {202, 409, 503}
+        assert len({each.body for each in told if each.status == 202}) == 1
+        assert len(running.spooled()) == 1
+
+    def test_the_same_file_without_a_key_goes_on_with_its_import(
+        self, running: Running
+    ):
+        first = send_file(running)
+        again = send(running, form(("file", "another-name.csv", GOOD)))
+
+        assert again.json["import_id"] == first.json["import_id"]
+        assert again.json["resumed"]
+        assert len(running.spooled()) == 1
+        running.work()
+        running.wait_for(first.json["import_id"], ImportStatus.DONE)
+
+    def test_another_file_waits_until_the_first_is_done(self, running: Running):
+        first = send_file(running)
+
+        told = send_file(running, OTHER)
+
+        assert told.status == 409
+        assert f"import {first.json['import_id']} " in told.json["detail"]
+        assert len(running.spooled()) == 1
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("body", "flaws"),
+        [
+            (form(("list", "a.csv", GOOD)), {"/list": "unknown"}),
+            (form(("file", "a.csv", GOOD), ("mode", None, b"x")), {"/mode": "unknown"}),
+            (
+                form(("file", "a.csv", GOOD), ("file", "b.csv", OTHER)),
+                {"/file": "repeated"},
+            ),
+            (form(("file", None, GOOD)), {"/file": "type"}),
+            (form(("file", "a.csv", b"")), {"/file": "empty"}),
+            (form(), {"/file": "missing"}),
+            (form(("file", "a.csv", b"uid,name,points\n")), {"/file": "unfit"}),
+            (form(("file", "a.csv", b"uid,name\n1,2\n")), {"/file": "unfit"}),
+            (form(("file", "a.gz", gzip.compress(GOOD)[:-9])), {"/file": "unfit"}),
+        ],
+        ids=[
+            "another part",
+            "one more part",
+            "two files",
+            "a text",
+            "empty",
+            "no part",
+            "no rows",
+            "other columns",
+            "cut off gzip",
+        ],
+    )
+    def test_flaws_are_named_and_nothing_is_left(self, running: Running, body, flaws):
+        before = running.client.get("/api/v1/imports", {"limit": 1}).body
+
+        told = send(running, body)
+
+        assert told.status == 422, told.body
+        assert told.flaws == flaws
+        assert running.spooled() == []
+        assert running.client.get("/api/v1/imports", {"limit": 1}).body == before
+
+    def test_a_file_that_does_not_fit_is_called_by_its_own_name(self, running: Running):
+        told = send_file(running, b"uid,name\n1,2\n")
+
+        assert told.json["errors"][0]["detail"] == (
+            "list.csv: column 'points' is missing"
+        )
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            form(("file", "a.csv", GOOD), end=False),
+            form(("file", "a.csv", GOOD))[:-4],
+            b"uid,name,points\n",
+            b"",
+            b"--edge\r\nContent-Type: text/csv\r\n\r\nuid\r\n--edge--\r\n",
+            b"--edge\r\n" + b"X: " + b"y" * 10_000 + b"\r\n\r\n\r\n--edge--\r\n",
+            b"--edge\r\n" + b"X: y\r\n" * 100 + b"\r\n\r\n--edge--\r\n",
+        ],
+        ids=[
+            "without end",
+            "half an end",
+            "no form",
+            "nothing",
+            "no name",
+            "a long header",
+            "many headers",
+        ],
+    )
+    def test_what_is_no_form_is_refused(self, running: Running, body):
+        told = send(running, body)
+
+        assert told.status == 400, told.body
+        assert told.json["code"] == "bad-request"
+        assert running.spooled() == []
+
+    @pytest.mark.parametrize(
+        "media",
+        [
+            "multipart/form-data",
+            "multipart/form-data; boundary=",
+            f"multipart/form-data; boundary={'x' * 300}",
+        ],
+    )
+    def test_a_form_has_a_boundary(self, running: Running, media):
+        told = send(running, form(("file", "a.csv", GOOD)), Content_Type=media)
+
+        assert told.status == 400
+        assert running.spooled() == []
+
+    def test_a_provider_sends_its_own_rows(self, running: Running):
+        told = running.client.ask(
+            "POST", f"{OF}/poi/imports", body=form(("file", "a", GOOD)), headers=FORM
+        )
+
+        assert told.status == 415
+        assert "send application/json" in told.json["detail"]
+
+
+class TestSize:
+    def test_a_file_of_the_largest_size_is_taken(self, running: Running):
+        content = GOOD + b"\n" * (1024 * 1024 - len(GOOD))
+
+        assert send_file(running, content).status == 202
+
+    def test_more_is_refused_by_what_it_says_of_itself(self, running: Running):
+        size = 1024 * 1024 + uploads.AROUND + 1
+        head = head_of(f"Content-Length: {size}")
+
+        # before anything of it has come
+        told = running.client.raw(head)
+
+        assert told.status == 413
+        assert "1,048,576 bytes" in told.json["detail"]
+        assert running.spooled() == []
+
+    def test_more_is_refused_as_it_comes(self, running: Running):
+        told = send_file(running, GOOD + b"\n" * (1024 * 1024))
+
+        assert told.status == 413
+        assert running.spooled() == []
+
+    def test_what_never_ends_is_refused_as_it_comes(self, running: Running):
+        """Nothing says how long it is: only what has come so far can be counted."""
+        first = form(("file", "a.csv", b""), end=False)[:-2]
+        pieces = itertools.chain([first], itertools.repeat(b"x,y,1\n" * 10_000))
+        with connected(running) as line:
+            line.sendall(head_of("Transfer-Encoding: chunked"))
+            with pytest.raises(OSError, match=r"reset|[Bb]roken"):
+                send_all(line, itertools.islice(pieces, 1_000))
+
+        wait_until(lambda: running.spooled() == [])
+
+
+def head_of(length: str) -> bytes:
+    return (
+        f"POST {SHOPS} HTTP/1.1\r\nHost: 127.0.0.1\r\n{length}\r\n"
+        "Content-Type: multipart/form-data; boundary=edge\r\n\r\n"
+    ).encode()
+
+
+def connected(running: Running) -> socket.socket:
+    address = (running.client.host, running.client.port)
+    return socket.create_connection(address, timeout=30)
+
+
+def send_all(line: socket.socket, pieces: Iterable[bytes]) -> None:
+    for piece in pieces:
+        line.sendall(b"%x\r\n%s\r\n" % (len(piece), piece))
+
+
+class TestBrokenLines:
+    def test_a_client_that_leaves_leaves_nothing(self, running: Running):
+        body = form(("file", "a.csv", GOOD * 10_000))
+        with connected(running) as line:
+            line.sendall(head_of(f"Content-Length: {len(body)}") + body[:200_000])
+            wait_until(running.spooled)
+
+        wait_until(lambda: running.spooled() == [])
+
+    def test_a_client_that_says_nothing_is_not_waited_for(
+        self, running: Running, monkeypatch
+    ):
+        monkeypatch.setattr(uploads, "SILENCE", 0.2)
+        told = running.client.raw(head_of("Content-Length: 1000") + b"--edge\r\n")
+
+        assert told.status == 408
+        assert running.spooled() == []
+
+    def test_more_at_a_time_than_there_is_room_for_are_sent_away(
+        self, running: Running
+    ):
+        with all_places_taken(running.api.errands):
+            told = send_file(running)
+
+        assert told.status == 503
+        assert told.headers["retry-after"] == "1"
+        assert send_file(running).status == 202
+
+
+@contextmanager
+def all_places_taken(errands: Errands) -> Iterator[None]:
+    with ExitStack() as stack:
+        for _ in range(uploads.MOST_AT_ONCE):
+            stack.enter_context(errands.place("uploads", most=uploads.MOST_AT_ONCE))
+        yield

@@ -1,0 +1,217 @@
+"""An import that a client asks for begins once, and leaves nothing behind."""
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.adapters.csv.survey import FileSurvey
+from penstock.adapters.csv.uploads import SpooledUploads
+from penstock.adapters.sqlite.database import Database
+from penstock.domain.axes import FileAxis, ListAxis, ValuesFrom
+from penstock.domain.dataset import Dataset
+from penstock.domain.job import ImportId, ImportStatus, Mode
+from penstock.domain.scope import Scope
+from penstock.domain.source import CsvSource
+from penstock.errors import Conflict, Rejected, StoreUnavailable
+from penstock.flow.plan import Plan
+from penstock.flow.start_import import StartImport
+from penstock.ports import Stores
+from penstock.ports.idempotency import Ask, Requests
+from tests.builders import Clock, dataset, int_field, jobs_of, sqlite_stores, text_field
+
+FULL = Scope(mode=Mode.FULL)
+POI = dataset(axes=(ListAxis(name="country", values=("de", "fr")),))
+# of which nothing is known yet
+PARENT = ListAxis(name="shop", values=ValuesFrom(dataset="shops", field="id"))
+ORPHAN = dataset("orphan", axes=(PARENT,))
+ASK = Ask(scope="ann imports poi", key="k1", digest=b"full")
+ROWS = b"id,title\n1,one\n2,two\n"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def stores(tmp_path: Path, clock: Clock) -> Stores:
+    opened = sqlite_stores(Database(tmp_path / "penstock.db", clock=clock))
+    opened.schema.migrate()
+    return opened
+
+
+@pytest.fixture
+def shops(tmp_path: Path) -> Dataset:
+    source = CsvSource(
+        files=("shops-*.csv",), folder=str(tmp_path), spool=str(tmp_path / "spool")
+    )
+    fields = (int_field("id", required=True), text_field("title"))
+    return dataset("shops", fields=fields, source=source, axes=(FileAxis(),))
+
+
+@pytest.fixture
+def start(stores: Stores, shops: Dataset) -> StartImport:
+    datasets: dict[str, Dataset] = {each.name: each for each in (POI, ORPHAN, shops)}
+    for each in datasets.values():
+        stores.schema.prepare(each)
+    plan = Plan(
+        datasets=datasets,
+        imports=stores.imports,
+        records=stores.records,
+        survey=FileSurvey(print),
+        emit=print,
+    )
+    return StartImport(
+        plan=plan,
+        stores=stores,
+        uploads=SpooledUploads(),
+        datasets=datasets,
+        declaration=lambda _: "d1",
+        redact=lambda text: text.replace("hush", "${SECRET}"),
+    )
+
+
+def status(stores: Stores, import_id: ImportId) -> ImportStatus:
+    return stores.imports.peek(import_id).status
+
+
+class TestPlanning:
+    def test_what_has_begun_is_planned_later(self, start: StartImport, stores: Stores):
+        begun = start.of_source(POI, FULL, ASK).begun
+        assert status(stores, begun.id) is ImportStatus.PLANNING
+
+        start.go_on(begun.id, threading.Event())
+
+        assert status(stores, begun.id) is ImportStatus.RUNNING
+        assert len(jobs_of(stores, begun.id)) == 2
+
+    def test_what_can_be_refused_at_once_is(self, start: StartImport, stores: Stores):
+        with pytest.raises(Conflict, match="has no 'id' yet"):
+            start.of_source(ORPHAN, FULL, ASK)
+
+        assert stores.imports.recent(limit=9) == []
+        assert not start.of_source(POI, FULL, ASK).replayed
+
+    def test_what_cannot_be_planned_is_cancelled(
+        self, start: StartImport, stores: Stores, shops: Dataset
+    ):
+        named = replace(shops, source=replace(shops.csv, files=("hush-*.csv",)))
+        renamed = replace(start, datasets={"shops": named})
+        begun = renamed.of_source(named, FULL, ASK).begun
+
+        renamed.go_on(begun.id, threading.Event())
+
+        known = stores.imports.peek(begun.id)
+        assert known.status is ImportStatus.CANCELLED
+        assert "no file matches ${SECRET}-*.csv" in str(known.note)
+
+    def test_asked_to_stop_it_leaves_the_rest_to_others(
+        self, start: StartImport, stores: Stores
+    ):
+        begun = start.of_source(POI, FULL, ASK).begun
+        halt = threading.Event()
+        halt.set()
+
+        start.go_on(begun.id, halt)
+
+        assert status(stores, begun.id) is ImportStatus.PLANNING
+        assert [*stores.requests.unplanned()] == [begun.id]
+
+    def test_what_was_planned_under_another_declaration_is_left_alone(
+        self, start: StartImport, stores: Stores
+    ):
+        begun = start.of_source(POI, FULL, ASK).begun
+
+        replace(start, declaration=lambda _: "d2").go_on(begun.id, threading.Event())
+
+        assert status(stores, begun.id) is ImportStatus.PLANNING
+
+
+class TestFiles:
+    def send(self, start: StartImport, shops: Dataset, content: bytes = ROWS) -> str:
+        return start.uploads.save(shops, [content], label="../list.csv")
+
+    def test_a_file_lies_where_workers_find_it(
+        self, start: StartImport, shops: Dataset, tmp_path: Path
+    ):
+        file = self.send(start, shops)
+
+        assert file.startswith("spool/shops/uploads/")
+        assert file.endswith("-list.csv")
+        assert (tmp_path / file).read_bytes() == ROWS
+        assert self.send(start, shops) != file
+
+    def test_a_spool_elsewhere_is_named_in_full(
+        self, start: StartImport, shops: Dataset, tmp_path: Path
+    ):
+        folder = str(tmp_path / "settings")
+        elsewhere = replace(shops, source=replace(shops.csv, folder=folder))
+
+        file = self.send(start, elsewhere)
+
+        assert Path(file).is_absolute()
+        start.uploads.remove(elsewhere, file)
+        assert not Path(file).exists()
+
+    def test_no_other_file_is_removed(
+        self, start: StartImport, shops: Dataset, tmp_path: Path
+    ):
+        (tmp_path / "shops-1.csv").touch()
+
+        start.uploads.remove(shops, "shops-1.csv")
+        start.uploads.remove(shops, "spool/shops/uploads/../../../shops-1.csv")
+
+        assert (tmp_path / "shops-1.csv").exists()
+
+    def test_too_large_a_file_is_refused(self, start: StartImport, shops: Dataset):
+        small = replace(shops, source=replace(shops.csv, max_bytes=10))
+
+        with pytest.raises(Rejected, match="more than 10 bytes"):
+            self.send(start, small)
+
+    def test_a_store_that_is_away_costs_no_file(
+        self, start: StartImport, shops: Dataset, tmp_path: Path, stores: Stores
+    ):
+        """Perhaps the import was stored, and only the answer was lost."""
+
+        class Away:
+            def __getattr__(self, name: str) -> object:
+                return getattr(stores.requests, name)
+
+            def begin(self, *_: object) -> None:
+                raise StoreUnavailable("away")
+
+        file = self.send(start, shops)
+        away: Requests = Away()  # type: ignore[assignment]
+        broken = replace(start, stores=replace(stores, requests=away))
+
+        with pytest.raises(StoreUnavailable):
+            broken.of_file(shops, file, replace(ASK, file=file))
+
+        assert (tmp_path / file).exists()
+
+    @pytest.mark.parametrize("is_needed", [True, False])
+    def test_a_file_is_removed_when_nobody_needs_it(
+        self,
+        start: StartImport,
+        shops: Dataset,
+        stores: Stores,
+        clock: Clock,
+        tmp_path: Path,
+        is_needed,
+    ):
+        file = self.send(start, shops)
+        begun = start.of_file(shops, file, replace(ASK, file=file)).begun
+        if not is_needed:
+            stores.imports.cancel(begun.id, reason="enough")
+        clock.pass_time(timedelta(hours=23))
+        start.forget()
+        assert (tmp_path / file).exists()
+
+        clock.pass_time(timedelta(hours=2))
+        start.forget()
+
+        assert (tmp_path / file).exists() == is_needed
