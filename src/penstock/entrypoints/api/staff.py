@@ -122,7 +122,8 @@ def stop_with_input() -> None:
     """Stop when standard input closes, as whoever has started us has ended."""
 
     def listen() -> None:
-        while sys.stdin.buffer.read(1024):
+        # not by the buffer of `sys.stdin`, which nobody may hold when Python ends
+        while os.read(sys.stdin.fileno(), 1024):
             continue
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -1,0 +1,300 @@
+"""`penstock serve` says where, stops without hurting anyone, replaces its dead."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.e2e.workshop import PENSTOCK, happens, wait_until
+from tests.integration.gated import AUTH, POI, RECORDS, Client, Folder
+
+SQLITE = '[penstock]\ndatabase = "sqlite:///penstock.db"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path, SQLITE + POI)
+
+
+@pytest.fixture
+def on_postgres(tmp_path: Path, postgres_database: str) -> Folder:
+    config = f'[penstock]\ndatabase = "{postgres_database}"\n{POI}'
+    folder = Folder(tmp_path, config)
+    assert folder.penstock("migrate").returncode == 0
+    return folder
+
+
+@pytest.fixture
+def locked(postgres_database: str) -> Iterator[psycopg.Connection]:
+    """Hold the table of the dataset, so that whoever asks for a row waits."""
+    with psycopg.connect(postgres_database) as connection:
+        connection.execute("lock table penstock.poi in access exclusive mode")
+        yield connection
+        connection.rollback()
+
+
+class TestTheAddress:
+    def test_it_is_told_in_one_line(self, folder: Folder):
+        process = folder.start()
+        assert process.stdout is not None
+        told = process.stdout.readline().decode()
+        process.terminate()
+        process.terminate()
+        rest = process.stdout.read()
+        process.stdout.close()
+
+        pattern = r"Serving 1 dataset at http://127\.0\.0\.1:\d+ \(Ctrl-C stops\)\n"
+        assert re.fullmatch(pattern, told)
+        assert rest == b""
+        assert process.wait(20) == 0
+
+    def test_it_may_be_ipv6(self, folder: Folder):
+        with folder.serve("--host", "::1") as client:
+            assert client.url.startswith("http://[::1]:")
+            assert client.get("/api/health").status == 200
+
+    def test_one_that_is_taken_is_told_in_a_sentence(self, folder: Folder):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            done = folder.penstock("serve", "--port", str(port))
+
+        assert done.returncode == 2
+        assert done.stderr == (
+            f"penstock: 127.0.0.1:{port}: somebody listens there already; "
+            "choose another --port, or 0\n"
+        )
+
+    def test_one_of_another_machine_is_told_in_a_sentence(self, tmp_path: Path):
+        folder = Folder(tmp_path, SQLITE + POI + AUTH)
+        done = folder.penstock("serve", "--host", "192.0.2.1")
+
+        assert done.returncode == 2
+        assert done.stderr.startswith("penstock: 192.0.2.1:8000: this machine has no")
+
+    @pytest.mark.parametrize("host", ["no such host", "a..b", "x" * 300])
+    def test_what_is_no_address_is_told_in_a_sentence(self, folder: Folder, host: str):
+        done = folder.penstock("serve", "--host", host)
+
+        assert done.returncode == 2
+        assert "this is no address of this machine" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+    @pytest.mark.parametrize("workers", ["1", "2"])
+    def test_without_auth_only_this_machine_may_ask(
+        self, folder: Folder, host: str, workers: str
+    ):
+        done = folder.penstock("serve", "--host", host, "--workers", workers)
+
+        assert done.returncode == 2
+        assert "without [auth] only this machine may ask" in done.stderr
+
+    def test_with_auth_all_may(self, tmp_path: Path):
+        folder = Folder(tmp_path, SQLITE + POI + AUTH)
+        with folder.serve("--host", "0.0.0.0") as client:
+            assert client.get("/api/health", host="any.example").status == 200
+
+
+class TestStopping:
+    @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT], ids=str)
+    def test_it_says_so_first_and_finishes_what_is_under_way(
+        self, on_postgres: Folder, locked: psycopg.Connection, sign: signal.Signals
+    ):
+        process = on_postgres.start("--json", "--grace", "2")
+        assert process.stdout is not None
+        client = Client(json_url(process), process)
+        with ThreadPoolExecutor(1) as other:
+            slow = other.submit(client.get, RECORDS)
+            wait_until(lambda: client.metric("penstock_http_threads_busy") == 1)
+            begun = time.monotonic()
+            process.send_signal(sign)
+            wait_until(lambda: client.get("/api/ready").status == 503, within=1)
+            told = client.get("/api/ready")
+            assert told.json["degraded"] == ["stopping"]
+            assert told.headers["connection"] == "close"
+            # others are served as long as they may not have heard of it
+            assert client.get("/api/v1/datasets").status == 200
+            assert happens(lambda: is_deaf(client), within=3)
+            assert time.monotonic() - begun > 1.5
+            # and what was under way still is
+            assert not slow.done()
+            locked.rollback()
+            assert slow.result().status == 200
+        assert process.wait(20) == 0
+        process.stdout.close()
+        assert "Traceback" not in on_postgres.errors
+
+    def test_asked_twice_it_does_not_wait(self, folder: Folder):
+        process = folder.start("--json", "--grace", "60")
+        assert process.stdout is not None
+        client = Client(json_url(process), process)
+        process.terminate()
+        wait_until(lambda: client.get("/api/ready").status == 503)
+        process.terminate()
+
+        assert process.wait(10) == 0
+        process.stdout.close()
+        assert folder.errors == ""
+
+    def test_those_who_wait_for_news_are_sent_away(self, folder: Folder):
+        target = "/api/v1/datasets/poi/changes?after=99&wait=30"
+        with ThreadPoolExecutor(5) as many:
+            with folder.serve() as client:
+                waiting = [many.submit(client.get, target) for _ in range(5)]
+                wait_until(lambda: client.metric("penstock_http_feeds") == 5)
+                begun = time.monotonic()
+            found = [each.result() for each in waiting]
+
+        assert time.monotonic() - begun < 5
+        assert {each.status for each in found} == {200}
+        assert all(each.json["items"] == [] for each in found)
+
+    def test_a_connection_that_asks_nothing_holds_nobody_up(self, folder: Folder):
+        with folder.serve() as client, client.open() as line:
+            line.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert line.recv(100).startswith(b"HTTP/1.1 200 ")
+            with client.open() as silent:
+                begun = time.monotonic()
+                client.process.terminate()
+                assert client.process.wait(20) == 0
+                assert silent.recv(1) == b""
+        assert time.monotonic() - begun < 5
+
+    def test_a_client_that_never_takes_its_answer_does_not_hold_it_up_for_ever(
+        self, folder: Folder
+    ):
+        """It is bounded, and there is no traceback when the bound is reached."""
+        with folder.serve() as client, client.open() as line:
+            body = b'[{"id": 1}]'
+            head = (
+                f"POST {RECORDS} HTTP/1.1\r\nHost: localhost\r\n"
+                f"Content-Type: application/json\r\nContent-Length: 9999\r\n\r\n"
+            )
+            line.sendall(head.encode() + body)
+            time.sleep(0.3)
+            begun = time.monotonic()
+            client.process.terminate()
+            assert client.process.wait(40) == 0
+            assert time.monotonic() - begun < 25
+
+
+class TestWorkers:
+    def children(self, client: Client) -> set[int]:
+        told = Path(f"/proc/{client.process.pid}/task/{client.process.pid}/children")
+        return {*map(int, told.read_text("utf-8").split())}
+
+    def processes(self, client: Client) -> set[str]:
+        told = client.get("/metrics").body.decode()
+        return {*re.findall(r'penstock_info\{process="(\d+)"', told)}
+
+    def test_they_serve_one_address_and_count_together(self, folder: Folder):
+        with folder.serve("--workers", "3") as client:
+            assert len(self.children(client)) == 3
+            for _ in range(60):
+                assert client.get("/api/v1/datasets").status == 200
+            wait_until(lambda: self.processes(client) == {"0", "1", "2"})
+            route = "/api/v1/datasets"
+            total = "penstock_http_requests_total"
+            wait_until(lambda: client.metric(total, route=route) == 60, within=5)
+
+    def test_one_that_dies_is_replaced(self, folder: Folder):
+        with folder.serve("--workers", "2") as client:
+            before = self.children(client)
+            time.sleep(1)
+            victim = min(before)
+            os.kill(victim, signal.SIGKILL)
+            wait_until(lambda: len(self.children(client) - before) == 1)
+            for _ in range(20):
+                assert client.get("/api/health").status == 200
+            wait_until(lambda: self.processes(client) == {"0", "1"})
+        told = [each for each in folder.log if each["event"] == "server_replaced"]
+        assert [(each["process"], each["status"]) for each in told] == [(victim, -9)]
+
+    def test_all_finish_what_is_under_way(
+        self, on_postgres: Folder, locked: psycopg.Connection
+    ):
+        with (
+            on_postgres.serve("--workers", "2", grace=1) as client,
+            ThreadPoolExecutor(6) as many,
+        ):
+            children = self.children(client)
+            slow = [
+                many.submit(client.get, f"{RECORDS}?limit={number + 1}")
+                for number in range(6)
+            ]
+            busy = "penstock_http_threads_busy"
+            wait_until(lambda: client.metric(busy) == 6, within=10)
+            client.process.terminate()
+            wait_until(lambda: client.get("/api/ready").status == 503, within=2)
+            time.sleep(1.5)
+            locked.rollback()
+            assert {each.result().status for each in slow} == {200}
+            assert client.process.wait(20) == 0
+        assert not any(map(is_alive, children))
+
+    def test_ctrl_c_reaches_them_once(self, folder: Folder):
+        """A terminal sends it to all; a second one would end the grace."""
+        process = subprocess.Popen(
+            [*PENSTOCK, "serve", "--port", "0", "--workers", "2", "--json"],
+            cwd=folder.path,
+            env=folder.environ,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        client = Client(json_url(process), process)
+        begun = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)
+        wait_until(lambda: client.get("/api/ready").status == 503, within=1)
+        assert process.wait(20) == 0
+        process.stdout.close()
+        assert time.monotonic() - begun >= 5
+
+    def test_they_do_not_outlive_who_started_them(self, folder: Folder):
+        process = folder.start("--workers", "2", "--json", "--grace", "0")
+        assert process.stdout is not None
+        client = Client(json_url(process), process)
+        children = self.children(client)
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+        wait_until(lambda: not any(map(is_alive, children)), within=20)
+
+    def test_what_is_wrong_is_told_once(self, tmp_path: Path):
+        folder = Folder(tmp_path, SQLITE + POI + '[api]\nrate = "often"\n')
+        done = folder.penstock("serve", "--workers", "2")
+
+        assert done.returncode == 2
+        assert done.stderr.count("api.rate") == 1
+
+
+def json_url(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    return str(json.loads(process.stdout.readline())["url"])
+
+
+def is_deaf(client: Client) -> bool:
+    with suppress(ConnectionError), client.open():
+        return False
+    return True
+
+
+def is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    # one that nobody has waited for yet is dead all the same
+    status = Path(f"/proc/{process}/stat").read_text("utf-8")
+    return status.rpartition(")")[2].split()[0] != "Z"
