@@ -105,11 +105,11 @@ class Running:
 
 
 @contextmanager
-def running_api(folder: Path, told: str, **environ: str) -> Iterator[Running]:
+def running_api(folder: Path, told: str, *, more: str = "") -> Iterator[Running]:
     """Serve the datasets above, kept as these settings tell."""
     config = folder / "penstock.toml"
-    config.write_text(f"[penstock]\n{told}\n{DATASETS}", encoding="utf-8")
-    settings = load(config, {"CANARY": SECRET, **environ})
+    config.write_text(f"[penstock]\n{told}\n{DATASETS}{more}", encoding="utf-8")
+    settings = load(config, {"CANARY": SECRET})
     with ExitStack() as stack:
         penstock = stack.enter_context(opened(settings, print, threads=8))
         penstock.stores.schema.migrate()

@@ -5,15 +5,18 @@ import dataclasses
 import io
 import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 
+from penstock.domain.access import Scope as Access
 from penstock.domain.job import ImportId, ImportStatus, Mode, WorkerId
 from penstock.domain.page import Proof, Reason, Rejection
 from penstock.domain.scope import Scope
 from penstock.entrypoints.api.import_shapes import MOST_IMPORTS
 from penstock.entrypoints.api.starting import digest_of
 from penstock.ports.idempotency import Ask, Claim, Wanted
+from penstock.wiring import signer_of
 from tests.api import OF, Told
 from tests.builders import batch
 from tests.integration.api_server import SECRET, Running, running_api
@@ -125,7 +128,8 @@ class TestStarting:
 
         told = start(running, NEWS, mode="backfill", until=at, **{"from": at})
 
-        assert told.flaws == {"/until": "range"}
+        assert told.status == 409
+        assert told.json["detail"] == "until must be later than from"
 
     @pytest.mark.parametrize(
         ("headers", "body", "status"),
@@ -419,6 +423,40 @@ class TestSecrets:
             assert b"the provider said ${CANARY}" in body
             assert SECRET.encode() not in body
         running.stores.budgets.open("practice")
+
+
+AUTH = """
+[auth]
+issuer = "penstock"
+audience = "penstock"
+secret = "a secret of more than thirty-two bytes, yes"
+"""
+
+
+def test_keys_of_one_client_are_none_of_another(tmp_path):
+    told = 'database = "sqlite:///penstock.db"'
+    with running_api(tmp_path, told, more=AUTH) as running:
+        signer = signer_of(running.api.penstock.settings)
+
+        def ask(subject: str, *scopes: Access) -> Told:
+            signed = signer.sign(subject, scopes, lifetime=timedelta(minutes=1))
+            headers = {
+                "Authorization": f"Bearer {signed.token}",
+                "Idempotency-Key": "same",
+            }
+            return running.client.ask("POST", POI, document={}, headers=headers)
+
+        first = ask("ann", Access.OPERATE)
+        other = ask("ben", Access.OPERATE)
+        # with another token of hers
+        again = ask("ann", Access.OPERATE, Access.WRITE)
+
+        assert (first.status, other.status) == (202, 202)
+        assert "idempotency-replayed" not in other.headers
+        assert again.headers["idempotency-replayed"] == "true"
+        assert again.body == first.body
+        assert ask("ann", Access.READ, Access.WRITE).status == 403
+        assert start(running).status == 401
 
 
 def test_a_plan_that_was_broken_off_goes_on_with_the_next_process(tmp_path):

@@ -179,7 +179,7 @@ class TestRetrying:
         for _ in range(2):
             fail(running)
 
-        told = running.client.post(f"{JOBS}/retry", {"import_id": import_id})
+        told = running.client.post(f"{JOBS}/retry", {"import_id": float(import_id)})
 
         assert told.status == 200
         wanted = {"import_id": import_id, "retried": 2, "has_more": False}
@@ -210,6 +210,8 @@ class TestRetrying:
             ({"import_id": "1"}, {"/import_id": "type"}),
             ({"import_id": True}, {"/import_id": "type"}),
             ({"import_id": 0}, {"/import_id": "type"}),
+            ({"import_id": 1.5}, {"/import_id": "type"}),
+            ({"import_id": None}, {"/import_id": "type"}),
             ({"import_id": 1, "all": 1}, {"/all": "unknown"}),
         ],
     )

@@ -175,9 +175,8 @@ class TestRefusals:
     def test_a_file_that_does_not_fit_is_called_by_its_own_name(self, running: Running):
         told = send_file(running, b"uid,name\n1,2\n")
 
-        assert told.json["errors"][0]["detail"] == (
-            "list.csv: column 'points' is missing"
-        )
+        (error,) = told.json["errors"]
+        assert error["detail"] == "list.csv: column 'points' is missing"
 
     @pytest.mark.parametrize(
         "body",

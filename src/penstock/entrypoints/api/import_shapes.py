@@ -39,6 +39,14 @@ def refusal(description: str) -> Schema:
     return {"description": description, "content": PROBLEM}
 
 
+def links(*operations: str) -> Mapping[str, Any]:
+    """Say what can be asked next of an import that was started."""
+    parameters = {"import": "$response.body#/import_id"}
+    return {
+        each: {"operationId": each, "parameters": parameters} for each in operations
+    }
+
+
 def query(name: str, description: str, schema: Schema) -> Schema:
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
@@ -185,26 +193,44 @@ KEY: Schema = {
         "maxLength": LONGEST_KEY,
     },
 }
-BOUND: Schema = {
-    "type": ["string", "null"],
+INSTANT_TO_READ: Schema = {
+    "type": "string",
     "format": "date-time",
-    "pattern": f"^{WHOLE_INSTANT}$",
+    # beyond these years, no provider has data and no calendar has room
+    "pattern": f"^(?![09]){WHOLE_INSTANT}$",
+}
+
+
+def asked(mode: Mode, *, needed: Sequence[str] = (), **bounds: Schema) -> Schema:
+    """Say how an import of one mode is asked for."""
+    properties = {"mode": {"const": mode}, **bounds}
+    return {
+        "type": "object",
+        "properties": {name.rstrip("_"): each for name, each in properties.items()},
+        "required": list(needed),
+        "additionalProperties": False,
+    }
+
+
+FROM: Schema = {**INSTANT_TO_READ, "description": "Where it begins."}
+UNTIL: Schema = {
+    **INSTANT_TO_READ,
+    "description": "Where it ends, which is later; without it, now.",
 }
 ASKED: Schema = {
-    "type": "object",
-    "properties": {
-        "mode": {"enum": [*Mode], "default": Mode.FULL},
-        "from": {**BOUND, "description": "Where a delta or a backfill begins."},
-        "until": {**BOUND, "description": "Where a backfill ends."},
-    },
-    "additionalProperties": False,
+    "description": "What to import; without a mode, all.",
+    "anyOf": [
+        asked(Mode.FULL),
+        asked(Mode.DELTA, needed=["mode"], from_=FROM),
+        asked(Mode.BACKFILL, needed=["mode", "from"], from_=FROM, until=UNTIL),
+    ],
 }
 FORM: Schema = {
     "type": "object",
     "properties": {
         "file": {
             "type": "string",
-            "contentMediaType": "text/csv",
+            "format": "binary",
             "description": "Rows that are added; what it lacks is not missing.",
         }
     },
@@ -228,6 +254,7 @@ BEGUN: Schema = shape(
 STARTED: Mapping[int, Schema] = {
     202: {
         **answer("The import, which goes on by itself.", BEGUN),
+        "links": links("getImport", "listBadRows", "cancelImport"),
         "headers": {
             "Location": {
                 "description": "The address of the import.",

@@ -159,14 +159,22 @@ def read_import(document: object) -> ImportId:
         Flaw(pointer=f"/{name}", code="unknown", detail="use import_id")
         for name in document.keys() - {"import_id"}
     ]
-    number = document["import_id"]
-    is_whole = isinstance(number, int) and not isinstance(number, bool)
-    if not is_whole or not 1 <= number <= LARGEST_ID:
+    number = whole_number(document["import_id"])
+    if number is None or not 1 <= number <= LARGEST_ID:
         told = "must be the number of an import"
         flaws.append(Flaw(pointer="/import_id", code="type", detail=told))
-    if flaws:
+    if flaws or number is None:
         raise BadRequest(*flaws)
     return ImportId(number)
+
+
+def whole_number(value: object) -> int | None:
+    """Read what JSON takes for one: 7.0 is, and true is not."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return None
 
 
 def all_retried(api: Api, import_id: ImportId) -> Mapping[str, Any]:
