@@ -15,6 +15,7 @@ from penstock.domain.queries.parameters import (
 from penstock.domain.queries.query import field_named, filterable
 from penstock.entrypoints.api.endpoints import Described
 from penstock.entrypoints.api.schemas import (
+    FILTERS_TOLD,
     TYPES,
     Schema,
     filter_name,
@@ -173,7 +174,7 @@ def conditions(
         yield {
             "name": f"{PREFIX}{name}" if name in reserved else name,
             "in": "query",
-            "description": "Conditions, all of which must hold.",
+            "description": f"All must hold. {FILTERS_TOLD[field.type]}",
             "schema": {
                 "type": "array",
                 "items": ref(filter_name(field.type)),
@@ -329,7 +330,6 @@ PREFER: Schema = {
         "`count=none` does neither."
     ),
     "schema": {"type": "string"},
-    "example": f"count={CountKind.PLANNED}",
 }
 TOKEN: Schema = {
     "name": "X-Consistency-Token",
@@ -348,7 +348,6 @@ MATCH: Schema = {
     "in": "header",
     "description": "Versions that the change is meant for, as ETag has them, or *.",
     "schema": {"type": "string"},
-    "example": "*",
 }
 MUST_BE_NEW: Schema = {
     "name": "If-None-Match",

@@ -116,6 +116,7 @@ def field_schema(field: Field) -> Schema:
             told["enum"] = [*told["enum"], None]
     if field.default is not None:
         told["default"] = plain(field.default)
+    told.update(example_of(field))
     if remarks := ". ".join(remarks_on(field)):
         told["description"] = f"{remarks}."
     return told
@@ -190,6 +191,28 @@ def is_ecma(pattern: str) -> bool:
     return FOREIGN.search(bare) is None
 
 
+def example_of(field: Field) -> Schema:
+    """Show a value where what a program makes up of the rules is hard to read."""
+    if field.choices is not None or field.pattern is not None:
+        return {}
+    match field.type:
+        case FieldType.TEXT:
+            return {"examples": [field.name[: field.max_length]]}
+        case FieldType.INT:
+            return {"examples": [round(within(field, 1))]}
+        case FieldType.FLOAT:
+            return {"examples": [within(field, 0.5)]}
+        case FieldType.TIMESTAMP:
+            return {"examples": ["2026-01-31T12:00:00Z"]}
+        case FieldType.DATE | FieldType.BOOL | FieldType.JSON:
+            return {}
+
+
+def within(field: Field, value: float) -> float:
+    at_least = value if field.min is None else max(value, field.min)
+    return at_least if field.max is None else min(at_least, field.max)
+
+
 def remarks_on(field: Field) -> Iterator[str]:
     if field.local:
         yield "Edited here alone, never touched by an import"
@@ -252,15 +275,19 @@ def filter_schemas() -> Iterator[tuple[str, Schema]]:
         yield (
             filter_name(kind),
             {
-                "type": "string",
                 "description": FILTERS_TOLD[kind],
                 "anyOf": [
                     {
+                        "type": "string",
                         "pattern": rf"^(?:{ops})\.{value}$",
                         "maxLength": LONGEST_CONDITION,
                     },
-                    {"pattern": rf"^in\.{choices}$", "maxLength": LONGEST_CHOICES},
-                    {"enum": ["isnull.true", "isnull.false"]},
+                    {
+                        "type": "string",
+                        "pattern": rf"^in\.{choices}$",
+                        "maxLength": LONGEST_CHOICES,
+                    },
+                    {"type": "string", "enum": ["isnull.true", "isnull.false"]},
                 ],
             },
         )

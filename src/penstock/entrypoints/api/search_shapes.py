@@ -184,7 +184,10 @@ def words(*, required: bool) -> Schema:
 NEAR: Schema = {
     "name": "near",
     "in": "query",
-    "description": "Latitude and longitude in degrees; the nearest come first.",
+    "description": (
+        "Latitude and longitude in degrees, such as `52.52,13.40`; the nearest come "
+        "first."
+    ),
     "schema": {
         "type": "string",
         "pattern": (
@@ -192,12 +195,10 @@ NEAR: Schema = {
             r"-?(?:180(?:\.0+)?|(?:1[0-7][0-9]|[1-9]?[0-9])(?:\.[0-9]+)?)$"
         ),
     },
-    "example": "52.52,13.40",
 }
 WITHIN: Schema = {
     "name": "within",
     "in": "query",
     "description": "With `near`: no farther away than so many kilometres.",
     "schema": {"type": "number", "exclusiveMinimum": 0},
-    "example": 2.5,
 }
