@@ -26,6 +26,7 @@ from tests.integration.gated import (
     Folder,
     received,
 )
+from tests.integration.issuer import AUDIENCE, ISSUER, rsa_key, signed
 
 SQLITE = '[penstock]\ndatabase = "sqlite:///penstock.db"\n'
 # whoever may ask without a token: nothing here depends on what is stored
@@ -221,6 +222,24 @@ class TestTokens:
 
         assert told.status == 405
         assert told.headers["allow"] == "GET, HEAD, POST"
+
+    def test_without_keys_nobody_is_let_in_and_nobody_is_to_blame(self, tmp_path: Path):
+        auth = f"""
+[auth]
+issuer = "{ISSUER}"
+audience = "{AUDIENCE}"
+jwks = "http://127.0.0.1:1/jwks.json"
+"""
+        with Folder(tmp_path, SQLITE + POI + auth).serve() as client:
+            assert client.get("/api/ready").json["degraded"] == []
+            told = client.get(RECORDS, token=signed(rsa_key("ours")))
+            assert told.status == 503
+            assert told.code == "unavailable"
+            assert int(told.headers["retry-after"]) >= 1
+            ready = client.get("/api/ready")
+            assert ready.json["degraded"] == ["keys"]
+            # whoever is known is still served
+            assert ready.status == 200
 
 
 class TestOneMachineOnly:

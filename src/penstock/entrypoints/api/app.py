@@ -102,6 +102,7 @@ def api_of(
         watch=Watch(served.reads, looking, on_new=answers.warm),
         lanes=lanes,
         rates=Rates(penstock.settings.api.rate, rates),
+        verifier=verifier_of(penstock.settings),
         metrics=metrics,
         colleagues=Alone(metrics),
         errands=Errands(penstock.emit),
@@ -117,8 +118,7 @@ class WholeKey(StringConvertor):
 
 def app_of(api: Api) -> ASGIApp:
     register_url_convertor("key", WholeKey())
-    settings = api.penstock.settings
-    gate = Gate(settings.api, verifier_of(settings), api.rates)
+    gate = Gate(api.penstock.settings.api, api.verifier, api.rates)
     api.metrics.tell_along(api.lanes, api.answers, api.rates)
     routes = [
         Route(path, Dispatch(api, gate, {each.method: each for each in some}))

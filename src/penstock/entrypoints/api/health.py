@@ -1,5 +1,6 @@
 """Whether the process lives, and whether it should be asked."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.problems import TITLES, Problem
 from penstock.entrypoints.api.record_shapes import shape
 from penstock.entrypoints.api.service import Api
+from penstock.entrypoints.api.watch import LONGEST_LOOK
 from penstock.errors import PenstockError
 
 NEVER = {"cache-control": "no-store"}
@@ -30,16 +32,19 @@ async def ready(api: Api, request: Request) -> Response:
         degraded.append("stopping")
     if not api.watch.is_fresh:
         try:
-            await api.watch.look()
-        except PenstockError:
+            await asyncio.wait_for(api.watch.look(), LONGEST_LOOK)
+        except (PenstockError, TimeoutError):
             degraded.append("database")
     status = 503 if degraded else 200
+    headers = {**NEVER, **({"retry-after": "1"} if degraded else {})}
+    # tokens that are known, or whose keys are, are still believed
+    if api.verifier is not None and api.verifier.trouble() is not None:
+        degraded.append("keys")
     document = {
         "status": "degraded" if degraded else "ready",
         "degraded": degraded,
         "at": int(time.time()),
     }
-    headers = {**NEVER, **({"retry-after": "1"} if degraded else {})}
     return json_response(document, status=status, headers=headers)
 
 

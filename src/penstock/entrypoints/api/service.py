@@ -21,7 +21,7 @@ from penstock.entrypoints.api.watch import Watch
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.search_records import SearchRecords
 from penstock.flow.serve_records import ServeRecords
-from penstock.ports import Served
+from penstock.ports import Served, Verifier
 from penstock.wiring import Penstock
 
 Outcome = TypeVar("Outcome")
@@ -41,6 +41,8 @@ class Api:
     watch: Watch
     lanes: Lanes
     rates: Rates
+    # None where everybody here may ask
+    verifier: Verifier | None
     metrics: Metrics
     colleagues: Alone
     errands: Errands
