@@ -94,7 +94,7 @@ class Folder:
         signer = signer_of(load(self.path / "penstock.toml", self.environ))
         return signer.sign(subject, scopes, lifetime=timedelta(hours=1)).token
 
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
+    def start(self, *more: str, **how: Any) -> subprocess.Popen[bytes]:
         with (self.path / f"{len(self.running)}.err").open("wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "penstock", "serve", "--port", "0", *more],
@@ -102,6 +102,7 @@ class Folder:
                 env=self.environ,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                **how,
             )
         self.running.append(process)
         return process

@@ -3,13 +3,14 @@
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psycopg
@@ -103,6 +104,30 @@ class TestTheAddress:
         folder = Folder(tmp_path, SQLITE + POI + AUTH)
         with folder.serve("--host", "0.0.0.0") as client:
             assert client.get("/api/health", host="any.example").status == 200
+
+
+def test_health_answers_when_there_are_too_many_connections(folder: Folder):
+    def allow_few_files() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 320))
+
+    process = folder.start("--json", "--grace", "0", preexec_fn=allow_few_files)
+    assert process.stdout is not None
+    client = Client(json_url(process), process)
+    with ExitStack() as opened:
+        # of the 320 files there are 20 for connections
+        for _ in range(20):
+            opened.enter_context(client.open())
+        wait_until(lambda: client.get(RECORDS).status == 503)
+        assert client.get("/api/health").status == 200
+        assert client.get("/api/ready").status == 200
+        for _ in range(100):
+            opened.enter_context(client.open())
+        assert not is_deaf(client)
+    wait_until(lambda: client.get(RECORDS).status == 200)
+    process.terminate()
+    assert process.wait(20) == 0
+    process.stdout.close()
+    assert folder.errors == ""
 
 
 class TestStopping:
