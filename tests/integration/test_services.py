@@ -17,7 +17,12 @@ import redis
 from tests.e2e.workshop import happens
 from tests.proxy import Proxy
 from tests.services import keeper
-from tests.services.find import ServerMissing, find_postgres, find_redis
+from tests.services.find import (
+    ServerMissing,
+    find_chromium,
+    find_postgres,
+    find_redis,
+)
 from tests.services.private import PrivatePostgres, PrivateRedis, ServerFailed
 from tests.services.shared import AskedServers, OwnedServers
 
@@ -56,6 +61,16 @@ def test_a_missing_redis_is_told_in_one_sentence(tmp_path: Path):
         "the tests need redis-server: install it "
         "(on Debian: apt-get install redis-server), "
         "or name a server of your own in PENSTOCK_TEST_REDIS_URL"
+    )
+
+
+def test_a_missing_browser_is_told_in_one_sentence(tmp_path: Path):
+    with pytest.raises(ServerMissing) as missing:
+        find_chromium(path=str(tmp_path))
+
+    assert str(missing.value) == (
+        "the tests need a browser, Chromium: install it "
+        "(on Debian: apt-get install chromium)"
     )
 
 

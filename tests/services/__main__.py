@@ -7,6 +7,7 @@ from tests.services.find import (
     POSTGRES_URL,
     REDIS_URL,
     ServerMissing,
+    provide_chromium,
     provide_nginx,
     provide_postgres,
     provide_redis,
@@ -19,6 +20,7 @@ def main() -> None:
     if not os.environ.get(REDIS_URL):
         provide_redis()
     provide_nginx()
+    provide_chromium()
 
 
 if __name__ == "__main__":

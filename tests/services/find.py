@@ -1,4 +1,4 @@
-"""Find the programs of PostgreSQL, Redis and nginx, or install them where we may."""
+"""Find PostgreSQL, Redis, nginx and Chromium, or install them where we may."""
 
 import fcntl
 import os
@@ -17,6 +17,7 @@ OLDEST_POSTGRES = 15
 POSTGRES_PACKAGES = ("postgresql", "postgresql-contrib")
 REDIS_PACKAGES = ("redis-server",)
 NGINX_PACKAGES = ("nginx-light",)
+CHROMIUM_PACKAGES = ("chromium",)
 
 # where distributions hide the programs that Debian keeps off the PATH
 POSTGRES_FOLDERS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
@@ -51,6 +52,11 @@ def provide_nginx() -> Path:
     return _find_or_install(find_nginx, NGINX_PACKAGES)
 
 
+def provide_chromium() -> Path:
+    """Return its program."""
+    return _find_or_install(find_chromium, CHROMIUM_PACKAGES)
+
+
 def find_postgres(path: str | None = None, root: Path = Path("/")) -> Path:
     """Return the folder of the newest usable one, on the PATH or under a root."""
     on_path = shutil.which("postgres", path=path)
@@ -79,6 +85,14 @@ def find_nginx(path: str | None = None) -> Path:
     if program is None:
         raise ServerMissing("nginx", NGINX_PACKAGES)
     return Path(program)
+
+
+def find_chromium(path: str | None = None) -> Path:
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        program = shutil.which(name, path=path)
+        if program is not None:
+            return Path(program)
+    raise ServerMissing("a browser, Chromium", CHROMIUM_PACKAGES)
 
 
 def _version(folder: Path) -> int:
