@@ -1,9 +1,12 @@
 import gzip
 import re
 import tracemalloc
+from copy import copy
 from pathlib import PosixPath
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from penstock.adapters.csv import Declared, Dialect, Range, cut, read_head
 from penstock.adapters.csv.content import Hashing
@@ -175,3 +178,29 @@ def test_the_walk_passes_all_text_at_once_as_it_does_by_signs():
 
     assert (walk.is_quoted, walk.line, walk.opened_on) == (True, 3, 3)
     assert (slow.is_quoted, slow.line, slow.opened_on) == (True, 3, 3)
+
+
+class Pedestrian(Walk):
+    """One that never leaps."""
+
+    def _leap(self, signs, quote):
+        return False
+
+
+@given(st.lists(st.text('",\r\nab', max_size=12), max_size=6))
+@settings(max_examples=1_000)
+@example(['a"', '""', '"\n', '"'])
+@example(['"a\n"', '"', "b"])
+@example([',""', '"\n', '"'])
+@example(['\r""\n"'])
+def test_a_leap_leads_where_every_step_leads(stretches):
+    leaping, going = (kind(Dialect(), line=1) for kind in (Walk, Pedestrian))
+    for signs in stretches:
+        for walk in (leaping, going):
+            walk.pass_by(signs, 0, len(signs))
+
+        assert (leaping.line, leaping.is_quoted) == (going.line, going.is_quoted)
+        if going.is_quoted:
+            assert leaping.opened_on == going.opened_on
+        ends = [copy(walk).find_end("b\n,c\n", 0) for walk in (leaping, going)]
+        assert ends[0] == ends[1]

@@ -4,12 +4,16 @@ The rules are those of Python's `csv` module: a quote opens a field only at its 
 start, two quotes within are one, and what follows the closing quote is plain text up to
 the next delimiter. So `5" pipe` opens nothing, and newlines within quotes end nothing.
 
-One regular expression passes any number of well-formed fields; Python itself acts on
-quotes in plain text only, and at the ends of what it is given.
+So a pair of quotes changes nothing for what follows it, wherever it stands, and can be
+left out. Where all other quotes stand around fields, they open and close by turns, and
+splitting the text at them is enough. Where some stand in plain text, one regular
+expression passes any number of well-formed fields, and Python itself acts on the rest.
 """
 
 import re
+from collections.abc import Iterator
 from enum import Enum, auto
+from itertools import islice
 
 from penstock.adapters.csv.coding import Coding
 from penstock.adapters.csv.dialect import Dialect
@@ -40,14 +44,15 @@ class Walk:
         self._before = Before.SEPARATOR
         self._quote = dialect.quote_sign
         self._separators = f"{dialect.delimiter_sign}\r\n"
+        self._separating = set(self._separators)
         self._quoted, self._text, self._record = patterns(self._quote, self._separators)
 
     def pass_by(self, signs: str, start: int, stop: int) -> None:
         """Go on from start to stop, over any number of records."""
-        has_quotes = self._quote and signs.find(self._quote, start, stop) >= 0
-        if has_quotes or self.is_quoted:
-            self._go(self._text, signs, start, stop)
-        elif start < stop:
+        if self._quote and signs.find(self._quote, start, stop) >= 0:
+            if not self._leap(signs[start:stop], self._quote):
+                self._go(self._text, signs, start, stop)
+        elif start < stop and not self.is_quoted:
             self._before = self._kind(signs[stop - 1])
         self.line += count_lines(signs, start, stop)
 
@@ -65,6 +70,36 @@ class Walk:
         self.line += count_lines(signs, start, end)
         self._before = Before.SEPARATOR
         return end
+
+    def _leap(self, signs: str, quote: str) -> bool:
+        """Go on at once if all quotes stand around fields; else say no, and stay."""
+        # outside of quotes and inside by turns, and no two quotes meet
+        parts = signs.replace(2 * quote, "").split(quote)
+        is_quoted = (len(parts) - 1 + self.is_quoted) % 2 == 1
+        opened = parts[self.is_quoted : None if is_quoted else -1 : 2]
+        if opened and not opened[0] and self._before is not Before.TEXT:
+            # a quote at the very start
+            del opened[0]
+        if not all(opened) or not {part[-1] for part in opened} <= self._separating:
+            return False
+        last = parts[-1]
+        is_closing = not is_quoted and not last and len(parts) > 1
+        if is_quoted or is_closing:
+            self._note_opening(signs, quote, last=2 if is_closing else 1)
+        if is_closing:
+            self._before = Before.CLOSING_QUOTE
+        elif last and not is_quoted:
+            self._before = self._kind(last[-1])
+        self.is_quoted = is_quoted
+        return True
+
+    def _note_opening(self, signs: str, quote: str, *, last: int) -> None:
+        """Note the line of one of the last quotes that stand around fields."""
+        at = next(islice(odd_runs(signs, quote), last - 1, None), None)
+        # the second of two, at the very start, goes on with a field
+        is_second = at == 0 and self._before is Before.CLOSING_QUOTE
+        if at is not None and not is_second:
+            self.opened_on = self.line + count_lines(signs, 0, at)
 
     def _go(self, passing: re.Pattern[str], signs: str, start: int, stop: int) -> int:
         at = start + self._enter(signs, start, stop)
@@ -142,6 +177,18 @@ def patterns(
 def end_of(pattern: re.Pattern[str], signs: str, start: int, stop: int) -> int:
     found = pattern.match(signs, start, stop)
     return start if found is None else found.end()
+
+
+def odd_runs(signs: str, quote: str) -> Iterator[int]:
+    """Yield where quotes stand that are not all in pairs, from the end on."""
+    end = len(signs)
+    while (start := signs.rfind(quote, 0, end)) >= 0:
+        end = start + 1
+        while start and signs[start - 1] == quote:
+            start -= 1
+        if (end - start) % 2:
+            yield start
+        end = start
 
 
 def count_lines(signs: str, start: int, stop: int) -> int:
