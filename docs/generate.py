@@ -26,6 +26,12 @@ from penstock.adapters.sqlite import schema as sqlite
 from penstock.adapters.sqlite.tables import OURS
 from penstock.adapters.telemetry.log import name_of
 from penstock.domain import events
+from penstock.domain.dataset import Dataset, DatasetName, Field, FieldType
+from penstock.domain.source import CsvSource
+from penstock.entrypoints.api import openapi
+from penstock.entrypoints.api.app import all_endpoints
+from penstock.entrypoints.api.endpoints import Described, Endpoint
+from penstock.entrypoints.api.problems import TITLES
 from penstock.entrypoints.cli.app import app
 from penstock.settings.declared import BudgetTable, PenstockTable
 from penstock.settings.declared_api import ApiTable
@@ -385,12 +391,100 @@ def schema_page() -> str:
     return "\n".join(parts)
 
 
+# a dataset with all that one can have, to show what is asked of any
+SHOWN = Dataset(
+    name=DatasetName("DATASET"),
+    fields=(
+        Field(name="KEY", type=FieldType.INT, required=True),
+        Field(name="FIELD"),
+        Field(name="lat", type=FieldType.FLOAT),
+        Field(name="lon", type=FieldType.FLOAT),
+    ),
+    key=("KEY",),
+    source=CsvSource(files=("files",)),
+    search=("FIELD",),
+    geo=("lat", "lon"),
+    filter=("FIELD",),
+)
+
+
+def api_page() -> str:
+    """Show every endpoint by the table that makes the routes."""
+    parts = [
+        "# HTTP API\n",
+        (
+            "`penstock serve` answers these; `/openapi.json` says the same to "
+            "machines, with the fields of the datasets, and `/docs` to people."
+        ),
+        (
+            "Here `DATASET` is any dataset, `KEY` the fields of its key with commas "
+            "between them, `FIELD` any field of its key or of `filter`.\n"
+        ),
+        "A scope is needed where `[auth]` is declared.\n",
+        "| | scope | |",
+        "|---|---|---|",
+    ]
+    endpoints = all_endpoints()
+    for each in endpoints:
+        scope = "none" if each.scope is None else f"`{each.scope}`"
+        parts.append(
+            f"| `{each.method} {shown_path(each)}` | {scope} | {each.summary} |"
+        )
+    parts.append("")
+    for each in endpoints:
+        told = openapi.described(each, SHOWN if "{dataset}" in each.path else None)
+        if told is not None and each.path.startswith(openapi.PREFIX):
+            parts += endpoint_parts(each, told)
+    return "\n".join([*parts, *problem_parts()])
+
+
+def shown_path(endpoint: Endpoint) -> str:
+    return openapi.address(endpoint, SHOWN if "{dataset}" in endpoint.path else None)
+
+
+def endpoint_parts(endpoint: Endpoint, told: Described) -> Iterator[str]:
+    yield f"## `{endpoint.method} {shown_path(endpoint)}`\n"
+    yield f"{endpoint.summary}.\n"
+    if told.parameters:
+        yield "| parameter | in | meaning |\n|---|---|---|"
+        for each in told.parameters:
+            meant = each.get("description", "Part of the key.").replace("|", "\\|")
+            yield f"| `{each['name']}` | {each['in']} | {meant} |"
+        yield ""
+    answered = openapi.responses(endpoint, told, is_guarded=True)
+    for status, response in sorted(answered.items()):
+        if "description" in response:
+            yield f"- {status}: {response['description']}"
+    problems = [
+        str(status) for status, each in sorted(answered.items()) if "$ref" in each
+    ]
+    yield f"- Problems: {', '.join(problems)}.\n"
+
+
+def problem_parts() -> Iterator[str]:
+    yield "## Problems\n"
+    yield (
+        "Errors are `application/problem+json` (RFC 9457) with `type`, `title`, "
+        "`status`, `detail`, `instance`, `code`, `trace_id` and, where something sent "
+        "has flaws, `errors` with `pointer`, `code` and `detail` of each."
+    )
+    yield (
+        "A pointer `?name` is a parameter, `/name` a place in the body, `#Name` a "
+        "header, `{name}` a part of the address.\n"
+    )
+    yield "| code | status | meaning |\n|---|---|---|"
+    for code, (status, title) in sorted(TITLES.items(), key=lambda each: each[1]):
+        yield f"| `{code}` | {status} | {title} |"
+    yield ""
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "settings.md": settings_page,
     "events.md": events_page,
     "errors.md": errors_page,
     "schema.md": schema_page,
+    "api.md": api_page,
 }
 
 

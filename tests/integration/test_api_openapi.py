@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -352,6 +353,34 @@ def test_a_client_can_be_made_of_it(tried: Client):
     gone = client("deleteVisits", region="a,b/c", code=7)
     assert gone.status == 204
     assert client("getVisits", region="a,b/c", code=7).status == 404
+
+
+def test_the_examples_of_the_page_work(api: Client):
+    page = (Path(__file__).parents[2] / "docs/howto/ask-the-api.md").read_text("utf-8")
+    commands = re.findall(r"^curl .*$", page, re.MULTILINE)
+    assert len(commands) >= 7
+    for command in commands:
+        told = curl(api, command)
+        assert told.status < 300, (command, told.body)
+
+
+def curl(api: Client, command: str) -> Told:
+    """Ask as the command does, of this server."""
+    words = iter(shlex.split(command)[1:])
+    method, headers, body, target = "GET", {}, None, ""
+    for word in words:
+        match word:
+            case "-X":
+                method = next(words)
+            case "-H":
+                name, _, value = next(words).partition(": ")
+                headers[name] = value
+            case "-d":
+                body = next(words).encode()
+            case _:
+                target = word.removeprefix("http://127.0.0.1:8000")
+    assert target.startswith("/api/"), command
+    return api.ask(method, target, body=body, headers=headers)
 
 
 # what browsers see

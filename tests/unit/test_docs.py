@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from docs import generate
 
+from penstock.entrypoints.api.app import all_endpoints
+from penstock.entrypoints.api.problems import TITLES
 from penstock.settings import load
 from penstock.settings.declared import Declared
 from penstock.settings.declared_dataset import AnyDatasetTable, CsvDatasetTable
@@ -101,6 +103,14 @@ def test_every_event_and_error_is_in_the_reference():
         assert f"Class `{event.__name__}`" in events
     for error in generate.error_classes():
         assert f"| `{error.__name__}` | `{error.code}` |" in errors
+
+
+def test_every_endpoint_and_problem_is_in_the_reference():
+    page = reference("api.md")
+    for endpoint in all_endpoints():
+        assert f"| `{endpoint.method} {generate.shown_path(endpoint)}` |" in page
+    for code in TITLES:
+        assert f"| `{code}` |" in page
 
 
 def test_every_test_that_the_readme_names_exists():

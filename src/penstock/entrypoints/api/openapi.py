@@ -196,7 +196,7 @@ def responses(
 
 def statuses(endpoint: Endpoint, told: Described, *, is_guarded: bool) -> Iterator[int]:
     """Yield what may happen to those who ask."""
-    yield from (400, 414, 431, 500, 503, 504)
+    yield from (400, 414, 421, 431, 500, 503, 504)
     if endpoint.scope is not None:
         yield 429
         if is_guarded:
@@ -204,7 +204,7 @@ def statuses(endpoint: Endpoint, told: Described, *, is_guarded: bool) -> Iterat
     if VARIABLE.search(endpoint.path.replace("{dataset}", "")):
         yield 404
     if told.body is not None:
-        yield from (413, 415, 422)
+        yield from (408, 413, 415, 422)
     if any(each["name"] == "If-Match" for each in told.parameters):
         yield 412
 
