@@ -23,14 +23,18 @@ class Database(Reads):
         self.asked = 0
         self.is_open = threading.Event()
         self.is_open.set()
+        self.is_asked = threading.Event()
         self.error: Exception | None = None
 
     def states(self) -> Mapping[str, State]:
         self.asked += 1
+        # as a transaction sees it: what comes later is not in it
+        generation = self.generation
+        self.is_asked.set()
         assert self.is_open.wait(10)
         if self.error is not None:
             raise self.error
-        return {"poi": State(generation=self.generation, change_seq=7)}
+        return {"poi": State(generation=generation, change_seq=7)}
 
     def page(self, query: Any) -> Any: ...
     def one(self, dataset: Any, key: Any, fields: Any) -> Any: ...
@@ -85,6 +89,35 @@ def test_who_knows_of_more_makes_it_look(watch, database):
         return await watch.state("poi", at_least=2)
 
     assert go(ask()).generation == 2
+
+
+def test_a_look_that_began_before_a_write_is_not_enough_for_who_knows_of_it(
+    watch, database
+):
+    async def ask() -> Any:
+        await watch.state("poi")
+        database.is_open.clear()
+        database.is_asked.clear()
+        under_way = asyncio.ensure_future(watch.look())
+        await asyncio.to_thread(database.is_asked.wait, 10)
+        database.generation = 2
+        asking = asyncio.ensure_future(watch.state("poi", at_least=2))
+        await asyncio.sleep(0.05)
+        database.is_open.set()
+        await under_way
+        return await asking
+
+    assert go(ask()).generation == 2
+
+
+def test_a_number_that_never_was_is_not_waited_for(watch, database):
+    """The database may have been put back to an older state."""
+
+    async def ask() -> Any:
+        return await watch.state("poi", at_least=99)
+
+    assert go(ask()).generation == 1
+    assert database.asked <= 2
 
 
 def test_all_who_want_to_know_wait_for_one_look(watch, database):

@@ -54,7 +54,11 @@ class Watch:
         if self.is_fresh and known.generation >= at_least:
             return known
         try:
-            await asyncio.wait_for(self.look(), LONGEST_LOOK)
+            async with asyncio.timeout(LONGEST_LOOK):
+                await self.look()
+                if self._states.get(dataset, UNKNOWN).generation < at_least:
+                    # that look may have begun before the client's write
+                    await self.look()
         except TimeoutError as error:
             raise StoreUnavailable("the database does not answer") from error
         return self._states.get(dataset, UNKNOWN)
