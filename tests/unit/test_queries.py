@@ -5,6 +5,8 @@ import string
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from operator import itemgetter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +21,7 @@ from penstock.domain.queries.parameters import (
     MOST_OF_A_FIELD,
     read_query,
 )
-from penstock.domain.queries.query import Op, Query
+from penstock.domain.queries.query import Op, Part, Query
 from penstock.entrypoints.api.schemas import filter_name, filter_schemas
 from penstock.errors import BadRequest
 from tests.builders import dataset, int_field, text_field, typed_field
@@ -379,6 +381,57 @@ def test_a_cursor_may_be_of_any_length_but_not_read_beyond_its_bound():
 
     with pytest.raises(BadRequest, match="cursor"):
         SEAL.read(asked(), body)
+
+
+def after(place: tuple[Any, ...] | None, part: Part, row: tuple[Any, ...]) -> bool:
+    """Say whether a row comes behind a place, as a database compares rows."""
+    if place is None:
+        return True
+    placed = row if part.nulls is not True else row[1:]
+    return placed < place if part.descending else placed > place
+
+
+def page_of(rows: list[tuple[Any, ...]], query: Query) -> list[tuple[Any, ...]]:
+    """Read a page part by part, as a database would."""
+    found: list[tuple[Any, ...]] = []
+    for part in query.parts():
+        some = [
+            row
+            for row in rows
+            if (part.nulls is None or (row[0] is None) is part.nulls)
+            and after(part.after, part, row)
+        ]
+        by = itemgetter(1) if part.nulls else lambda row: row
+        some.sort(key=by, reverse=part.descending)
+        found += some
+    page = found[: query.limit]
+    return page[::-1] if query.backward else page
+
+
+@given(
+    values=st.lists(st.none() | st.integers(0, 3), max_size=12),
+    limit=st.integers(1, 5),
+    down=st.booleans(),
+)
+def test_parts_give_the_whole_list_there_and_back(values, limit, down):
+    rows: list[tuple[Any, ...]] = [(value, key) for key, value in enumerate(values)]
+    full = sorted((row for row in rows if row[0] is not None), reverse=down)
+    empty = sorted(
+        (row for row in rows if row[0] is None), key=itemgetter(1), reverse=down
+    )
+    sort = "-limit" if down else "limit"
+    query = replace(asked(("sort", sort)), limit=limit)
+
+    there = page_of(rows, query)
+    while there and (more := page_of(rows, query.from_here(there[-1]))):
+        there += more
+    assert there == full + empty
+
+    if there:
+        back = there[-1:]
+        while more := page_of(rows, query.from_here(back[0], backward=True)):
+            back = more + back
+        assert back == there
 
 
 @given(value=st.dates() | st.dates(date(1999, 2, 26), date(2001, 3, 2)))
