@@ -67,6 +67,28 @@ class ThreadCrew(Crew):
         return None if self._error is None else str(self._error)
 
 
+class MixedCrew(Crew):
+    """Processes of their own, and threads in this one: it need not be started first."""
+
+    def __init__(self, *crews: Crew) -> None:
+        self._crews = crews
+
+    def start(self) -> None:
+        for crew in self._crews:
+            crew.start()
+
+    def is_alive(self) -> bool:
+        return any(crew.is_alive() for crew in self._crews)
+
+    def stop(self) -> None:
+        for crew in self._crews:
+            crew.stop()
+
+    def complaint(self) -> str | None:
+        told = (crew.complaint() for crew in self._crews)
+        return next(filter(None, told), None)
+
+
 class ProcessCrew(Crew):
     """Processes of their own, as they would run on other machines."""
 

@@ -32,7 +32,7 @@ from penstock.entrypoints.cli.shared import (
     session,
 )
 from penstock.entrypoints.cli.worker import Threads
-from penstock.entrypoints.crews import Crew, ProcessCrew, ThreadCrew
+from penstock.entrypoints.crews import Crew, MixedCrew, ProcessCrew, ThreadCrew
 from penstock.entrypoints.forms.bad_rows import page_by_page, write_bad_rows
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
@@ -51,7 +51,10 @@ def run(
     until: Until = None,
     files: Files = None,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=64, help="Worker processes.")
+        int,
+        typer.Option(
+            "--workers", min=1, max=64, help="Worker processes, this one included."
+        ),
     ] = 1,
     threads: Threads = 4,
     errors: Annotated[
@@ -129,9 +132,11 @@ def tend(penstock: Penstock, dataset: Dataset) -> None:
 def crew_for(
     penstock: Penstock, dataset: Dataset, config: Path, *, workers: int, threads: int
 ) -> Crew:
+    here = ThreadCrew(penstock, dataset, threads=threads)
     if workers == 1:
-        return ThreadCrew(penstock, dataset, threads=threads)
-    return ProcessCrew(config, dataset, workers=workers, threads=threads)
+        return here
+    beside = ProcessCrew(config, dataset, workers=workers - 1, threads=threads)
+    return MixedCrew(beside, here)
 
 
 def work(

@@ -1,0 +1,45 @@
+"""Workers in this process and beside it, as one crew."""
+
+from dataclasses import dataclass
+
+from penstock.entrypoints.crews import Crew, MixedCrew
+
+
+@dataclass
+class Hand(Crew):
+    told: str | None = None
+    runs: bool = False
+
+    def start(self) -> None:
+        self.runs = True
+
+    def is_alive(self) -> bool:
+        return self.runs
+
+    def stop(self) -> None:
+        self.runs = False
+
+    def complaint(self) -> str | None:
+        return self.told
+
+
+def test_all_are_started_and_stopped_together():
+    hands = [Hand(), Hand()]
+    crew = MixedCrew(*hands)
+
+    crew.start()
+    started = [hand.runs for hand in hands]
+    crew.stop()
+
+    assert started == [True, True]
+    assert [hand.runs for hand in hands] == [False, False]
+
+
+def test_a_crew_is_alive_as_long_as_one_of_it_is():
+    assert MixedCrew(Hand(runs=False), Hand(runs=True)).is_alive()
+    assert not MixedCrew(Hand(), Hand()).is_alive()
+
+
+def test_what_went_wrong_with_any_of_it_is_told():
+    assert MixedCrew(Hand(), Hand(told="no memory")).complaint() == "no memory"
+    assert MixedCrew(Hand(), Hand()).complaint() is None
