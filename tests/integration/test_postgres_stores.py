@@ -14,6 +14,7 @@ from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.schema import SchemaContract
+from tests.contracts.searching import SearchContract
 from tests.contracts.serving import ServingContract
 from tests.integration.postgres import Place, opened, own_schema
 
@@ -77,4 +78,8 @@ def served(place: Place) -> Iterator[Served]:
 
 
 class TestPostgresServing(ServingContract):
+    pass
+
+
+class TestPostgresSearch(SearchContract):
     pass

@@ -42,6 +42,7 @@ from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.schema import SchemaContract
+from tests.contracts.searching import SearchContract
 from tests.contracts.serving import ServingContract
 
 POI = dataset()
@@ -112,6 +113,10 @@ def served(path: Path, clock: Clock) -> Iterator[Served]:
 
 
 class TestSqliteServing(ServingContract):
+    pass
+
+
+class TestSqliteSearch(SearchContract):
     pass
 
 

@@ -8,12 +8,20 @@ from psycopg.rows import tuple_row
 
 from penstock.adapters.postgres.connections import Connection
 
-# a plan that is forbidden counts as so expensive that it would be compiled; lists of
-# rows have to stay exact, since a row of a vague one has to be folded to be judged
-ALWAYS = {"enable_seqscan": "off", "jit": "off", "work_mem": "32MB"}
+# a plan that is forbidden counts as so expensive that it would be compiled, and shared
+# among processes; lists of rows have to stay exact, since a row of a vague one has to
+# be folded to be judged
+ALWAYS = {
+    "enable_seqscan": "off",
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+    "work_mem": "32MB",
+}
 # with words, an index of something else that gives rows one by one, to be judged until
 # there are enough, looks cheap, and may have to give all of them
 BY_WORDS = {**ALWAYS, "enable_indexscan": "off", "enable_indexonlyscan": "off"}
+# without words, an index that is read to its end for the first few rows is as bad
+ONE_BY_ONE = {**ALWAYS, "enable_bitmapscan": "off"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ first looked for in the index of a sample. Only if that has too few rows, the wo
 rare enough to read its whole list.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from penstock.adapters.postgres.searched import (
@@ -15,8 +15,10 @@ from penstock.adapters.postgres.searched import (
     words_of,
 )
 from penstock.adapters.postgres.tables import Table
+from penstock.adapters.postgres.ways import Way, Ways
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.selects import Where
+from penstock.domain.dataset import Field
 from penstock.domain.queries.words import Term
 
 
@@ -27,8 +29,13 @@ class Pool:
     of: Table
     # what every candidate must fit, and the values of all parameters
     where: Where
-    # how many are enough
+    # how many rows it takes at most
     most: int
+    columns: Sequence[Field]
+    # how many of a sample are enough, so that the rest is not looked at
+    enough: int | None = None
+    # those of a table that are asked one by one for a sample
+    partitions: Sequence[str] = ()
     # by name, in the order of their definition
     tables: dict[str, str] = field(default_factory=dict)
     # whether there may be more rows than those in the pool
@@ -39,31 +46,62 @@ class Pool:
         told = (f"{name} as materialized ({text})" for name, text in every.items())
         return f"with {', '.join(told)}"
 
-    def take(self, *conditions: str) -> None:
-        """Take rows that fit, and these conditions."""
-        self.tables["every"] = self._rows(*conditions, limit=self.most + 1)
+    def take(self) -> None:
+        """Take rows that fit."""
+        self.tables["every"] = self._rows(limit=self.most + 1)
         self.capped = f"({counted('every')} > {self.most})"
 
-    def search(self, terms: Sequence[Term], *, partitions: Sequence[str] = ()) -> None:
+    def search(self, terms: Sequence[Term], ways: Ways) -> None:
         """Take rows that fit and have all words."""
-        begun = self.has(terms)
-        self.tables["sampled"] = self._sample(begun, partitions)
-        enough = f"{counted('sampled')} >= {self._enough(partitions)}"
-        self.take(begun, f"not ({enough})")
-        self.capped = f"({enough} or {self.capped})"
-        if is_begun(terms):
-            # too many have a word that begins so: those that have it whole come first
-            whole = self.has(terms, begun=False)
-            self.tables["sampled_whole"] = self._rows(
-                whole, self.capped, in_sample(self.of.dataset), limit=self.most
-            )
-            gate = f"{counted('sampled_whole')} < {self.most}"
-            self.tables["every_whole"] = self._rows(
-                whole, self.capped, gate, limit=self.most
-            )
+        self._search(terms, ways.begun if is_begun(terms) else ways.whole)
 
-    def has(self, terms: Sequence[Term], *, begun: bool = True) -> str:
-        query = self.where.mark(query_of(terms, begun=begun))
+    def search_whole_first(self, terms: Sequence[Term], ways: Ways) -> None:
+        """Take rows that have words as they were typed, before those of longer ones."""
+        if not is_begun(terms):
+            self.search(terms, ways)
+            return
+        self._search([each.whole for each in terms], ways.whole, suffix="_whole")
+        whole = self.capped
+        self._search(terms, ways.begun, gate=f"not {whole}")
+        self.capped = f"({whole} or {self.capped})"
+
+    def _search(
+        self, terms: Sequence[Term], way: Way, *, suffix: str = "", gate: str = "true"
+    ) -> None:
+        has_words = self.has(terms)
+        sampled, every = f"sampled{suffix}", f"every{suffix}"
+        sample = [gate, has_words, in_sample(self.of.dataset)]
+        enough = self.enough or self.most
+        self.tables[sampled] = self._rows(*sample, limit=self.most)
+        if self.partitions:
+            # all rows of the first would come before any of the second
+            share = max(2 * self.most // len(self.partitions), 20)
+            self.tables[sampled] = " union all ".join(
+                f"({self._rows(*sample, limit=share, source=quoted(name))})"
+                for name in self.partitions
+            )
+            enough = min(enough, self.most // 2)
+        if way is Way.NONE:
+            self.capped = "true"
+            return
+        is_enough = f"{counted(sampled)} >= {enough}"
+        self.tables[every] = self._rows(
+            gate, f"not ({is_enough})", *self._by(way, terms), limit=self.most + 1
+        )
+        self.capped = f"({is_enough} or {counted(every)} > {self.most})"
+
+    def _by(self, way: Way, terms: Sequence[Term]) -> Iterator[str]:
+        """Compose that rows have all words, so that the index is used in a way."""
+        if way is Way.LISTS:
+            yield self.has(terms)
+            return
+        if way is Way.FINISHED:
+            yield self.has(terms[:-1])
+        # no index is used for what is written like this
+        yield f"({self.has(terms)}) is true"
+
+    def has(self, terms: Sequence[Term]) -> str:
+        query = self.where.mark(query_of(terms))
         return f"{words_of(self.of.dataset)} @@ {query}::tsquery"
 
     def add(
@@ -72,23 +110,9 @@ class Pool:
         """Take rows for another reason, too."""
         self.tables[name] = self._rows(*conditions, limit=limit, source=source)
 
-    def _sample(self, has_words: str, partitions: Sequence[str]) -> str:
-        sample = in_sample(self.of.dataset)
-        if not partitions:
-            return self._rows(has_words, sample, limit=self.most)
-        # an append would give those of the first partitions only
-        share = max(2 * self.most // len(partitions), 20)
-        parts = [
-            self._rows(has_words, sample, limit=share, source=quoted(name))
-            for name in partitions
-        ]
-        return " union all ".join(f"({part})" for part in parts)
-
-    def _enough(self, partitions: Sequence[str]) -> int:
-        return self.most // 2 if partitions else self.most
-
     def _rows(self, *conditions: str, limit: int, source: str | None = None) -> str:
-        columns = ", ".join(quoted(each.name) for each in self.of.dataset.fields)
+        names = [*self.of.dataset.key, *(field.name for field in self.columns)]
+        columns = ", ".join(map(quoted, dict.fromkeys(names)))
         wanted = " and ".join([str(self.where), *conditions])
         return (
             f"select {columns} from {source or self.of.name} "

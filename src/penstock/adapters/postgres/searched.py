@@ -81,13 +81,13 @@ def kilometres(dataset: Dataset, spot: Spot, where: Where) -> str:
     )
 
 
-def query_of(terms: Sequence[Term], *, begun: bool = True) -> str:
-    """Write what is looked for as a tsquery; words may be taken as beginnings."""
-    return " & ".join(f"({' | '.join(choices(term, begun=begun))})" for term in terms)
+def query_of(terms: Sequence[Term]) -> str:
+    """Write what is looked for as a tsquery."""
+    return " & ".join(f"({' | '.join(choices(term))})" for term in terms)
 
 
-def choices(term: Term, *, begun: bool) -> Iterable[str]:
-    if term.prefix is not None and (begun or not term.tokens):
+def choices(term: Term) -> Iterable[str]:
+    if term.prefix is not None:
         yield f"{lexeme(term.prefix)}:*"
     else:
         yield f"({' & '.join(map(lexeme, term.tokens))})"

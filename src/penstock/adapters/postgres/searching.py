@@ -1,5 +1,6 @@
 """A dataset's table as it is searched."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -7,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from penstock.adapters.postgres.asking import ALWAYS, BY_WORDS, Asking
+from penstock.adapters.postgres.asking import BY_WORDS, ONE_BY_ONE, Asking
 from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.nearest import nearest
 from penstock.adapters.postgres.partitions import stored_partitions
@@ -26,13 +27,15 @@ from penstock.adapters.postgres.searched import (
 )
 from penstock.adapters.postgres.served import DIALECT, shown, told
 from penstock.adapters.postgres.tables import Table
+from penstock.adapters.postgres.ways import Ways, ways_to
 from penstock.adapters.sql import searched as sql
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.searched import Found, Tallies, Tally
 from penstock.adapters.sql.selects import Where, after_prefix
 from penstock.domain.dataset import Field, FieldType
 from penstock.domain.queries.facets import RANGED
-from penstock.domain.queries.geo import Spot, boxes_around
+from penstock.domain.queries.geo import FARTHEST_KM, Spot, boxes_around
+from penstock.domain.queries.query import Condition, field_named
 from penstock.domain.queries.search import (
     MOST_CANDIDATES,
     MOST_SAMPLED,
@@ -47,18 +50,39 @@ from penstock.ports.searching import Match
 
 # a table of so few rows is searched without an index, too
 FEW_ROWS = 20_000
-# rows that are looked at for those that fit, from a place outwards
-MOST_NEAREST = 4_000
-# rows that may be as near as the last one that is told
-MOST_AROUND = 20_000
 # beyond so many, partitions are not asked one by one
 MOST_PARTITIONS = 64
-# the smallest part of a table that is worth to be drawn from all over it
-SMALLEST_SHARE = 0.02
+# the smallest part of a table for which rows are drawn from all over it
+SMALLEST_SHARE = 0.15
 READERS: Mapping[FieldType, Callable[[Any], object]] = {
     FieldType.DATE: date.fromisoformat,
     FieldType.TIMESTAMP: parse_instant,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How many rows may be looked at, so that no question takes long."""
+
+    # rows that are ranked by their words
+    ranked: int = MOST_CANDIDATES
+    # rows that are sorted by their distance, and how many of a sample say that there
+    # are more of them
+    sorted: int = 10_000
+    sorted_of_sample: int = 200
+    # rows that are looked at one by one, from a place outwards, for those that fit, and
+    # whether they have words
+    nearest: int = 5_000
+    nearest_judged: int = 1_500
+    # rows that may lie around a place, and those of them that fit
+    in_box: int = 400_000
+    around: int = 20_000
+    # rows that are counted, and how many of a sample tell enough of all
+    counted: int = MOST_SAMPLED
+    counted_of_sample: int = 1_000
+
+
+LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +90,7 @@ class SearchedTable(sql.SearchedTable):
     of: Table
     connection: Connection
     statements: Mapping[str, str]
+    limits: Limits = LIMITS
 
     @override
     def is_behind(self) -> bool:
@@ -81,8 +106,8 @@ class SearchedTable(sql.SearchedTable):
         self._insist_on_indexes(has_words=bool(terms), near=asked.near is not None)
         if asked.near is not None:
             return self._near(asked, terms, asked.near)
-        pool = self._pool(asked)
-        self._search(pool, terms)
+        pool = self._empty(asked, most=self.limits.ranked)
+        pool.search_whole_first(terms, self._ways(pool, terms, asked.conditions))
         return self._told(asked, terms, pool)
 
     def _near(self, asked: SearchQuery, terms: Sequence[Term], spot: Spot) -> Found:
@@ -92,47 +117,75 @@ class SearchedTable(sql.SearchedTable):
         are looked for from the place outwards. Whatever is as near as the last of them
         lies in boxes around the place.
         """
-        is_narrow = bool(terms or asked.conditions) or asked.within is not None
+        is_narrow = bool(terms or asked.conditions)
         if is_narrow:
-            pool = self._pool(asked)
-            self._search(pool, terms)
+            most = self.limits.sorted if terms else self.limits.ranked
+            enough = self.limits.sorted_of_sample
+            pool = self._pool(asked, terms, most=most, enough=enough)
             found = self._told(asked, terms, pool)
             if not found.is_capped:
                 return found
         wanted = min(asked.offset + asked.limit + 1, MOST_CANDIDATES)
-        most = MOST_NEAREST if is_narrow else wanted
-        look = self._pool(asked)
-        near = nearest(
-            self._ask, look, asked, spot, terms=terms, wanted=wanted, most=most
-        )
-        pool = self._pool(asked, most=MOST_AROUND)
-        if near.fitting < wanted and near.looked_at >= most:
-            # too few of them fit: others are better than none
-            pool = self._pool(asked)
-            self._search(pool, terms)
-        has_words = [pool.has(terms)] if terms else []
+        most = wanted
+        if is_narrow:
+            most = self.limits.nearest_judged if terms else self.limits.nearest
+        pool = self._empty(asked, most=self.limits.around)
+        near = nearest(self._ask, pool, asked, spot, terms, wanted=wanted, most=most)
         if near.reach is not None:
-            around = self._within(pool.where, spot, near.reach)
-            pool.add("around", around, *has_words, limit=MOST_AROUND)
-        elif not pool.tables:
-            pool.take(*has_words)
+            # a box is small: rather judge its rows than read all that have the words
+            pool = self._around(asked, terms, spot, near.reach)
+            return self._told(asked, terms, pool, settings=ONE_BY_ONE)
+        reach, fitting = near.radius, near.fitting
+        rows = float(near.looked_at)
+        most_rows = self.limits.in_box
+        while (grow := min(2 * wanted / max(fitting, 1), most_rows / rows)) > 1:
+            reach, rows = reach * math.sqrt(grow), rows * grow
+            found = self._told(asked, terms, self._around(asked, terms, spot, reach))
+            fitting = found.candidates
+            if fitting >= wanted or reach >= FARTHEST_KM:
+                return found
+        # too few of so many fit; some others are better than none
+        pool = self._pool(asked, terms, most=self.limits.ranked)
+        pool = self._around(asked, terms, spot, reach, beside=pool)
         return self._told(asked, terms, pool)
+
+    def _around(
+        self,
+        asked: SearchQuery,
+        terms: Sequence[Term],
+        spot: Spot,
+        km: float,
+        *,
+        beside: Pool | None = None,
+    ) -> Pool:
+        """Compose which rows fit within a distance."""
+        pool = self._empty(asked, most=self.limits.around) if beside is None else beside
+        boxes = in_boxes(self.of.dataset, boxes_around(spot, km), pool.where)
+        away = kilometres(self.of.dataset, spot, pool.where)
+        within = f"({boxes}) and {away} <= {pool.where.mark(km)}"
+        words = [pool.has(terms)] if terms else []
+        pool.add("around", within, *words, limit=self.limits.around)
+        return pool
 
     @override
     def tallies(self, asked: FacetQuery, terms: Sequence[Term]) -> Tallies:
         self._insist_on_indexes(has_words=bool(terms), near=False)
         percent = None if terms else self._percent(asked)
         if percent is not None:
-            pool = self._pool(asked, most=MOST_SAMPLED)
+            pool = self._empty(asked, most=self.limits.counted)
             source = f"{self.of.name} tablesample system ({percent!r})"
-            pool.add("sampled", source=source, limit=MOST_SAMPLED)
+            pool.add("sampled", source=source, limit=self.limits.counted)
             pool.capped = "true"
             found = self._tallies(asked, pool)
             # unless the server has known nothing of the table
-            if found.rows >= MOST_SAMPLED // 10:
+            if found.rows >= self.limits.counted // 10:
                 return found
-        pool = self._pool(asked, most=MOST_SAMPLED)
-        self._search(pool, terms)
+        pool = self._pool(
+            asked,
+            terms,
+            most=self.limits.counted,
+            enough=self.limits.counted_of_sample,
+        )
         return self._tallies(asked, pool, has_words=bool(terms))
 
     def _tallies(
@@ -143,10 +196,10 @@ class SearchedTable(sql.SearchedTable):
         )
         ((rows, is_sampled, *found),) = self._ask(
             f"{pool}, looked_at as materialized (select * from pool "
-            f"limit {MOST_SAMPLED:d}) "
+            f"limit {self.limits.counted:d}) "
             f"select count(*), {pool.capped}, {counts} from looked_at",
             pool.where.given,
-            settings=BY_WORDS if has_words else ALWAYS,
+            settings=BY_WORDS if has_words else ONE_BY_ONE,
         )
         pairs = zip(found[::2], found[1::2], strict=True)
         return Tallies(
@@ -164,9 +217,10 @@ class SearchedTable(sql.SearchedTable):
         all_rows = self._estimate(where)
         where.add(*asked.conditions)
         fitting = self._estimate(where)
-        if fitting < 3 * MOST_SAMPLED or fitting < SMALLEST_SHARE * all_rows:
+        counted = self.limits.counted
+        if fitting < 3 * counted or fitting < SMALLEST_SHARE * all_rows:
             return None
-        return min(100.0, 150 * MOST_SAMPLED / fitting)
+        return min(100.0, 150 * counted / fitting)
 
     def _estimate(self, where: Where) -> float:
         plan = self._ask(
@@ -179,8 +233,9 @@ class SearchedTable(sql.SearchedTable):
     @override
     def texts(self, terms: Sequence[Term], *, limit: int) -> Sequence[str]:
         self._insist_on_indexes(has_words=True, near=False)
-        pool = Pool(self.of, Where(DIALECT), limit)
-        self._search(pool, terms)
+        pool = Pool(self.of, Where(DIALECT), limit, self._searched)
+        pool.partitions = self._partitions()
+        pool.search(terms, self._ways(pool, terms))
         found = self._ask(
             f"{pool} select {text_of(self.of.dataset)} from pool limit {limit:d}",
             pool.where.given,
@@ -228,26 +283,47 @@ class SearchedTable(sql.SearchedTable):
         return [(*known[place - 1], text) for place, text in found[:limit]]
 
     def _pool(
-        self, asked: SearchQuery | FacetQuery, *, most: int = MOST_CANDIDATES
+        self,
+        asked: SearchQuery | FacetQuery,
+        terms: Sequence[Term],
+        *,
+        most: int,
+        enough: int | None = None,
     ) -> Pool:
-        where = Where(DIALECT)
-        where.add(*asked.conditions)
-        if isinstance(asked, SearchQuery) and asked.near is not None:
-            where.clauses.append(has_place(self.of.dataset))
-            if asked.within is not None:
-                where.clauses.append(self._within(where, asked.near, asked.within))
-        return Pool(self.of, where, most)
-
-    def _search(self, pool: Pool, terms: Sequence[Term]) -> None:
+        """Compose which rows have all words and fit the conditions."""
+        pool = self._empty(asked, most=most)
+        pool.enough = enough
         if terms:
-            pool.search(terms, partitions=self._partitions())
+            pool.search(terms, self._ways(pool, terms, asked.conditions))
         else:
             pool.take()
+        return pool
 
-    def _within(self, where: Where, spot: Spot, km: float) -> str:
-        boxes = in_boxes(self.of.dataset, boxes_around(spot, km), where)
-        away = kilometres(self.of.dataset, spot, where)
-        return f"({boxes}) and {away} <= {where.mark(km)}"
+    def _ways(
+        self, pool: Pool, terms: Sequence[Term], conditions: Sequence[Condition] = ()
+    ) -> Ways:
+        where = Where(DIALECT)
+        where.add(*conditions)
+        clauses = [str(where)] if conditions else []
+        return ways_to(self._ask, pool.of, terms, conditions=clauses, where=where)
+
+    def _empty(self, asked: SearchQuery | FacetQuery, *, most: int) -> Pool:
+        dataset = self.of.dataset
+        where = Where(DIALECT)
+        where.add(*asked.conditions)
+        partitions = self._partitions()
+        if isinstance(asked, FacetQuery):
+            return Pool(self.of, where, most, asked.by, partitions=partitions)
+        columns = [*asked.fields, *self._searched]
+        if asked.near is not None and dataset.geo is not None:
+            where.clauses.append(has_place(dataset))
+            columns += [field_named(dataset, name) for name in dataset.geo]
+        return Pool(self.of, where, most, columns, partitions=partitions)
+
+    @property
+    def _searched(self) -> Sequence[Field]:
+        dataset = self.of.dataset
+        return [field_named(dataset, name) for name in dataset.search]
 
     def _partitions(self) -> Sequence[str]:
         if self.of.dataset.partition is None:
@@ -255,40 +331,55 @@ class SearchedTable(sql.SearchedTable):
         found = stored_partitions(self.connection, self.of.dataset.name)
         return sorted(found) if len(found) <= MOST_PARTITIONS else ()
 
-    def _told(self, asked: SearchQuery, terms: Sequence[Term], pool: Pool) -> Found:
-        """Rank the candidates, and tell those that are asked for."""
+    def _told(
+        self,
+        asked: SearchQuery,
+        terms: Sequence[Term],
+        pool: Pool,
+        *,
+        settings: Mapping[str, str] | None = None,
+    ) -> Found:
+        """Sort the candidates, and tell those that are asked for."""
         dataset, where = self.of.dataset, pool.where
-        columns = ["0::double precision as _score", "0 as _length"]
-        folded = ""
-        if terms:
-            words = asked.words.folded if asked.words is not None else ""
-            columns = [
-                f"{score_of(dataset, terms, words, where)} as _score",
-                f"length({text_name(0)}) as _length",
-            ]
-            folded = f"cross join lateral (select {folded_texts(dataset)}) as folded"
-        order = ["_score desc", "_length", *map(quoted, dataset.key)]
-        away = "null::double precision"
-        if asked.near is not None:
+        key = [*map(quoted, dataset.key)]
+        score, folded = "0::double precision", ""
+        if terms and asked.words is not None:
+            score = score_of(dataset, terms, asked.words.folded, where)
+            # what ends so is worked out once for each row, not at each mention
+            texts = f"select {folded_texts(dataset)} offset 0"
+            folded = f"cross join lateral ({texts}) as folded"
+        if asked.near is None:
+            rated = f"select *, {score} as _score, null as _km from pool {folded}"
+            order = ", ".join(["_score desc", f"length({text_name(0)})", *key])
+            shown_score, folded = "_score", ""
+        else:
             away = kilometres(dataset, asked.near, where)
-            order = ["_km", *map(quoted, dataset.key)]
+            rated = f"select *, {away} as _km from pool"
+            if asked.within is not None:
+                rated += f" where {away} <= {where.mark(asked.within)}"
+            order = ", ".join(["_km", *key])
+            shown_score = score
         limit = max(min(asked.limit, MOST_CANDIDATES - asked.offset), 0)
-        by = ", ".join(order)
         found = self._ask(
-            f"{pool}, rated as (select pool.*, {', '.join(columns)}, {away} as _km "
-            f"from pool {folded}) select {shown(asked.fields)}, _score, _km, "
-            f"{counted('pool')}, {pool.capped} from (select * from rated order by {by} "
-            f"limit {limit:d} offset {asked.offset:d}) as best order by {by}",
+            f"{pool}, rated as materialized ({rated}), "
+            "best as materialized (select *, row_number() over () as _place from "
+            f"(select * from rated order by {order} "
+            f"limit {limit:d} offset {asked.offset:d}) as sorted) "
+            f"select {counted('rated')}, {pool.capped}, told.* from (select) as one "
+            f"left join (select _place, {shown(asked.fields)}, {shown_score}, _km "
+            f"from best {folded}) as told on true order by _place",
             where.given,
-            settings=BY_WORDS if terms else ALWAYS,
+            settings=settings or (BY_WORDS if terms else ONE_BY_ONE),
         )
+        rows, is_capped, *_ = found[0]
         return Found(
             rows=[
                 Match(body=body.encode(), score=score, km=km)
-                for body, score, km, *_ in found
+                for _, _, place, body, score, km in found
+                if place is not None
             ],
-            candidates=found[0][3] if found else 0,
-            is_capped=found[0][4] if found else False,
+            candidates=rows,
+            is_capped=is_capped,
         )
 
     def _insist_on_indexes(self, *, has_words: bool, near: bool) -> None:

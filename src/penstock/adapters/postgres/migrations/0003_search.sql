@@ -38,9 +38,11 @@ declare
         '\u3190-\u4dbf\u4e00-\ua4cf\ua980-\ua9ff\uaa60-\uaadf\uf900-\ufaff'
         '\U0001f000-\U0001faff\U00020000-\U000323af';
     fold text := $fold$
-        -- the words of a text, with single spaces between them
+        -- the words of a text, with single spaces between them; it costs more than that,
+        -- but so does an index of words, which is thought to be almost free: rows that
+        -- are few for another reason are to be judged one by one
         create function penstock_fold(given text) returns text
-        language plpgsql immutable strict parallel safe cost 300 as $body$
+        language plpgsql immutable strict parallel safe cost 20 as $body$
         declare
             folded text := given;
         begin
@@ -82,7 +84,7 @@ declare
         -- under what a folded text is found: its words, and of a run without spaces
         -- each two signs that follow each other, and the last one alone
         create function penstock_tokens(folded text) returns text
-        language plpgsql immutable strict parallel safe cost 100 as $body$
+        language plpgsql immutable strict parallel safe cost 5 as $body$
         begin
             if octet_length(folded) = length(folded)
                 or folded !~ '[{unspaced}]'

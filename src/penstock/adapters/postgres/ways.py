@@ -1,0 +1,87 @@
+"""Choose how rows with words are found: by the list of a word, or by judging some.
+
+An index of words reads all rows of the rarest word, and all rows of all words that
+begin as an unfinished one does. Where these are many, the rows that fit the conditions,
+or have the other words, may be few enough to be judged one by one. Where all are many,
+a sample has to do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from penstock.adapters.postgres.asking import BY_WORDS, Asking
+from penstock.adapters.postgres.searched import query_of, words_of
+from penstock.adapters.postgres.tables import Table
+from penstock.adapters.sql.selects import Where
+from penstock.domain.queries.words import Term
+
+# what a row costs, in microseconds: read from the list of a word, from those of words
+# with a beginning, or judged by its text
+LISTED, BEGUN, JUDGED = 0.15, 0.45, 8.0
+MOST_COST = 100_000
+
+
+class Way(Enum):
+    # by the lists of all words
+    LISTS = auto()
+    # by the lists of the finished words; the unfinished one is judged
+    FINISHED = auto()
+    # by the conditions; all words are judged
+    CONDITIONS = auto()
+    # not at all: it would take too long
+    NONE = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How rows are found that have the words as typed, or as beginnings."""
+
+    whole: Way
+    begun: Way
+
+
+def ways_to(
+    ask: Asking,
+    of: Table,
+    terms: Sequence[Term],
+    *,
+    conditions: Sequence[str],
+    where: Where,
+) -> Ways:
+    """Choose by what the server expects of each word and of the conditions."""
+    finished = [each.whole for each in terms]
+    asked = [
+        *(query_of([each]) for each in finished),
+        # the last one as it may go on
+        query_of(terms[-1:]),
+    ]
+    given = Where(where.dialect, dict(where.given))
+    wanted = [
+        f"{words_of(of.dataset)} @@ {given.mark(query)}::tsquery" for query in asked
+    ]
+    if conditions:
+        wanted.append(" and ".join(conditions))
+    parts = " union all ".join(f"select from {of.name} where {each}" for each in wanted)
+    plan = ask(f"explain (format json) {parts}", given.given, settings=BY_WORDS)
+    rows = [float(each["Plan Rows"]) for each in plan[0][0][0]["Plan"]["Plans"]]
+    *by_word, by_beginning = rows[: len(asked)]
+    by_conditions = JUDGED * rows[-1] if conditions else float("inf")
+    others = min(by_word[:-1], default=float("inf"))
+    return Ways(
+        whole=cheapest(
+            {Way.LISTS: LISTED * min(by_word), Way.CONDITIONS: by_conditions}
+        ),
+        begun=cheapest(
+            {
+                Way.LISTS: BEGUN * by_beginning,
+                Way.FINISHED: JUDGED * others,
+                Way.CONDITIONS: by_conditions,
+            }
+        ),
+    )
+
+
+def cheapest(costs: dict[Way, float]) -> Way:
+    way = min(costs, key=costs.__getitem__)
+    return way if costs[way] <= MOST_COST else Way.NONE
