@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from tests.api import OF, POI, RECORDS, UNHURRIED, Client, Told, serving
 from tests.e2e.stores import PostgresStore, SqliteStore, Store
@@ -33,10 +34,22 @@ secret = "${CANARY}${CANARY}"
 """
 
 
+class SecretPlace(SqliteStore):
+    """A file whose very name is a secret, and stands in every error of it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._path = folder / f"{CANARY}.db"
+
+    @override
+    def told(self) -> str:
+        return 'database = "sqlite:///${CANARY}.db"'
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "sqlite":
-        return SqliteStore(tmp_path)
+        return SecretPlace(tmp_path)
     return PostgresStore(request.getfixturevalue("postgres_database"))
 
 
