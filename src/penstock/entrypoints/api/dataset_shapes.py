@@ -6,7 +6,8 @@ from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.queries.parameters import DEFAULT_LIMIT
 from penstock.domain.queries.query import field_named
 from penstock.entrypoints.api.endpoints import Described
-from penstock.entrypoints.api.record_shapes import (
+from penstock.entrypoints.api.schemas import TYPES, Schema, ref
+from penstock.entrypoints.api.shapes import (
     IF_NONE_MATCH,
     NOT_MODIFIED,
     TOKEN,
@@ -14,7 +15,6 @@ from penstock.entrypoints.api.record_shapes import (
     header,
     shape,
 )
-from penstock.entrypoints.api.schemas import TYPES, Schema, ref
 
 MOST_CHANGES = 1_000
 # seconds that a client may wait for the next change

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.problems import TITLES, Problem
-from penstock.entrypoints.api.record_shapes import shape
 from penstock.entrypoints.api.service import Api
+from penstock.entrypoints.api.shapes import shape
 from penstock.entrypoints.api.watch import LONGEST_LOOK
 from penstock.errors import PenstockError
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from penstock import __version__
 from penstock.domain.dataset import Dataset
-from penstock.entrypoints.api import dataset_shapes, record_shapes
+from penstock.entrypoints.api import dataset_shapes, record_shapes, shapes
 from penstock.entrypoints.api.answers import is_known
 from penstock.entrypoints.api.endpoints import Described, Endpoint, Lane
 from penstock.entrypoints.api.problems import MEDIA_TYPE, TITLES, TYPES
@@ -239,7 +239,7 @@ def components(settings: Settings) -> Schema:
             "Json": JSON,
             "Problem": PROBLEM,
         },
-        "headers": record_shapes.HEADERS,
+        "headers": shapes.HEADERS,
         "responses": {
             response_name(status): problem_response(status)
             for status in sorted({status for status, _ in TITLES.values()})
@@ -266,7 +266,7 @@ def problem_response(status: int) -> Schema:
     }
 
 
-RETRY_AFTER = record_shapes.header("RetryAfter")
+RETRY_AFTER = shapes.header("RetryAfter")
 PROBLEM: Schema = {
     "type": "object",
     "description": "What went wrong, as RFC 9457 has it.",

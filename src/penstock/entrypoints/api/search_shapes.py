@@ -12,18 +12,17 @@ from penstock.domain.queries.search_parameters import (
 )
 from penstock.entrypoints.api.dataset_shapes import number
 from penstock.entrypoints.api.endpoints import Described
-from penstock.entrypoints.api.record_shapes import (
+from penstock.entrypoints.api.record_shapes import conditions, fields_parameter
+from penstock.entrypoints.api.schemas import Schema, ref, schema_name
+from penstock.entrypoints.api.shapes import (
     CURSOR,
     IF_NONE_MATCH,
     NOT_MODIFIED,
     TOKEN,
     answer,
-    conditions,
-    fields_parameter,
     header,
     shape,
 )
-from penstock.entrypoints.api.schemas import Schema, ref, schema_name
 
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TRUTH: Schema = {"type": "boolean"}
