@@ -144,8 +144,12 @@ def scattered(count: int, *, seed: int = 1) -> list[Record]:
     return rows
 
 
+def value(row: Record, place: int) -> Any:
+    return row.values[place]
+
+
 def spot_of(row: Record) -> tuple[Any, Any]:
-    return row.values[4], row.values[5]
+    return value(row, 4), value(row, 5)
 
 
 SPOTS = [
@@ -358,7 +362,8 @@ class SearchContract:
             found = served.search.search(wanted)
             assert found.rows
             texts = {
-                row.key[0]: [fold(t or "") for t in row.values[1:3]] for row in rows
+                row.key[0]: [fold(t or "") for t in (value(row, 1), value(row, 2))]
+                for row in rows
             }
             told = [
                 (number, row.score)
@@ -422,7 +427,7 @@ class SearchContract:
         found = find(served, q="station", town="eq.Bern", points="gte.3")
 
         assert found == [
-            row.key[0] for row in rows if row.values[2] == "Bern" and row.values[3] >= 3
+            row.key[0] for row in rows if value(row, 2) == "Bern" and value(row, 3) >= 3
         ]
         assert find(served, q="station", points="in.7") == []
 
@@ -540,7 +545,7 @@ class SearchContract:
         if within is not None:
             parameters["within"] = str(within)
 
-        found = search(served, **parameters)
+        found = search(served, PLACES, **parameters)
 
         far = sorted(
             (kilometres(spot, spot_of(row)), row.key[0])
@@ -571,11 +576,11 @@ class SearchContract:
             return sorted(kilometres(spot, spot_of(row)) for row in rows)[:30]
 
         assert [row.km for row in few.rows] == pytest.approx(
-            nearest(row for row in rows if row.values[1] == "place 3"), abs=1e-6
+            nearest(row for row in rows if value(row, 1) == "place 3"), abs=1e-6
         )
         assert [row.km for row in many.rows] == pytest.approx(nearest(rows), abs=1e-6)
         assert [row.km for row in some.rows] == pytest.approx(
-            nearest(row for row in rows if row.values[3] >= 1), abs=1e-6
+            nearest(row for row in rows if value(row, 3) >= 1), abs=1e-6
         )
         assert many.rows[0].score > 0
 
@@ -683,7 +688,7 @@ class SearchContract:
         found = facets(served, by="town,points,is_open,seen", **parameters)
 
         def fits(row: Record) -> bool:
-            title, points = str(row.values[1]), row.values[3]
+            title, points = value(row, 1), value(row, 3)
             words = parameters.get("q", "").split()
             return (
                 all(word in title.split() for word in words)
@@ -698,7 +703,7 @@ class SearchContract:
         assert (found.rows, found.is_sampled) == (len(kept), False)
         town, points, is_open, seen = found.facets
         for facet, at in ((town, 2), (points, 3), (is_open, 7)):
-            counted = Counter(row.values[at] for row in kept)
+            counted = Counter(value(row, at) for row in kept)
             assert facet.missing == counted.pop(None, 0)
             assert {each.value: each.rows for each in facet.values} == counted
             assert facet.others == 0
@@ -722,7 +727,7 @@ class SearchContract:
             inside = [
                 row
                 for row in rows
-                if float(each.start) <= float(row.values[3]) < float(each.end)
+                if float(each.start) <= float(value(row, 3)) < float(each.end)
             ]
             assert each.rows == len(inside)
         assert [each.start for each in seen.ranges][:2] == [

@@ -56,20 +56,6 @@ where relnamespace = to_regnamespace(%s)
 order by relname
 """
 
-TRIGRAMS = """
-select
-    (
-        select nspname::text from pg_extension
-        join pg_namespace on pg_namespace.oid = extnamespace
-        where extname = 'pg_trgm'
-    ) as lies_in,
-    exists (
-        select from pg_available_extensions where name = 'pg_trgm'
-    ) as is_available,
-    (select rolsuper from pg_roles where rolname = current_user)
-        or has_database_privilege(current_database(), 'create') as may_create
-"""
-
 # the limits that hold for this user here, each with what others use of it
 LIMITS = """
 select 'max_connections of the server' as name,
@@ -107,8 +93,6 @@ class PostgresFacts(Facts):
     def about(self, datasets: Iterable[Dataset], *, threads: int) -> Iterator[Fact]:
         yield self._look(self._reached)
         yield self._look(self._rights)
-        if any(dataset.search for dataset in datasets):
-            yield self._look(self._extension)
         yield self._look(lambda look: self._connections(look, threads))
 
     @override
@@ -181,33 +165,6 @@ class PostgresFacts(Facts):
         verb = "use" if user["has_schema"] else "create"
         well = f"user {user['name']} may {verb} schema {self._database.schema}"
         return self._fact("rights", lacks, well)
-
-    def _extension(self, connection: Connection) -> Fact:
-        found = one(connection, TRIGRAMS)
-        lies_in = found["lies_in"]
-        lacks = None
-        well = "pg_trgm is there"
-        if lies_in is not None:
-            if lies_in not in {"public", self._database.schema}:
-                lacks = (
-                    f"extension pg_trgm lies in schema {lies_in}, where it is not "
-                    "looked for; let an administrator run: "
-                    "alter extension pg_trgm set schema public"
-                )
-        elif not found["is_available"]:
-            lacks = (
-                "datasets with search need the extension pg_trgm, which this server "
-                "does not have; install its contrib package "
-                "(Debian: postgresql-contrib)"
-            )
-        elif not found["may_create"]:
-            lacks = (
-                "datasets with search need the extension pg_trgm; let a superuser "
-                "run: create extension pg_trgm with schema public"
-            )
-        else:
-            well = "pg_trgm is not there yet; penstock migrate will create it"
-        return self._fact("extension", lacks, well)
 
     def _connections(self, connection: Connection, threads: int) -> Fact:
         limits = connection.execute(LIMITS).fetchall()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Collection, Sequence
 
-from psycopg import errors as postgres
 from psycopg import sql
 from typing_extensions import override
 
@@ -113,9 +112,6 @@ class PostgresSchema(Schema):
         connection = transaction.connection
         hold(connection, f"prepare:{self._database.schema}:{dataset.name}")
         done = steps(transaction, dataset)
-        if dataset.search:
-            hold(connection, "extension")
-            create_extension(connection, self._database.place)
         transaction.execute("add_dataset", dataset=dataset.name)
         stored = stored_columns(connection, dataset)
         known = declared_types(transaction, dataset)
@@ -169,6 +165,13 @@ def refuse_old(connection: Connection, place: str) -> None:
         raise Misconfigured(
             f"{place}: is PostgreSQL {server}; Penstock needs {OLDEST_SERVER} or newer"
         )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise Misconfigured(
+            f"{place}: the database has the encoding {encoding}, which does not hold "
+            "the words of every script; create one with: "
+            "createdb --template template0 --encoding UTF8"
+        )
 
 
 def hold(connection: Connection, what: str) -> None:
@@ -187,27 +190,6 @@ def create_schema(connection: Connection, schema: str) -> None:
         "create table if not exists penstock_migration (number integer primary key, "
         "name text not null, applied_at timestamptz not null default now())"
     )
-
-
-def create_extension(connection: Connection, place: str) -> None:
-    row = connection.execute(
-        "select 1 as found from pg_extension where extname = 'pg_trgm'"
-    ).fetchone()
-    if row is not None:
-        return
-    told = f"{place}: datasets with search need the extension pg_trgm"
-    try:
-        with connection.transaction():
-            connection.execute("create extension pg_trgm with schema public")
-    except postgres.InsufficientPrivilege as error:
-        raise Misconfigured(
-            f"{told}; let a superuser run: create extension pg_trgm with schema public"
-        ) from error
-    except (postgres.FeatureNotSupported, postgres.UndefinedFile) as error:
-        raise Misconfigured(
-            f"{told}, which this server does not have; install its contrib package "
-            "(Debian: postgresql-contrib)"
-        ) from error
 
 
 def exists(connection: Connection, schema: str, table: str) -> bool:

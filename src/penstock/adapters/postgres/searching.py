@@ -164,7 +164,9 @@ class SearchedTable(sql.SearchedTable):
         away = kilometres(self.of.dataset, spot, pool.where)
         within = f"({boxes}) and {away} <= {pool.where.mark(km)}"
         words = [pool.has(terms)] if terms else []
-        pool.add("around", within, *words, limit=self.limits.around)
+        most = self.limits.around
+        pool.add("around", within, *words, limit=most + 1)
+        pool.capped = f"({pool.capped} or {counted('around')} > {most})"
         return pool
 
     @override

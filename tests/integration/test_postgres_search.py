@@ -1,0 +1,416 @@
+"""PostgreSQL searches many rows in bounded time, by rules that it shares with us."""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.adapters.postgres.database import Database, Transaction
+from penstock.adapters.postgres.searching import Limits, SearchedTable
+from penstock.adapters.postgres.vocabulary import Due, Known
+from penstock.adapters.postgres.ways import Way, cheapest
+from penstock.adapters.sql.searched import Found, Tallies
+from penstock.adapters.sql.stores import served_by
+from penstock.domain.dataset import Dataset, DatasetName
+from penstock.domain.job import Mode
+from penstock.domain.page import Record
+from penstock.domain.queries.search import FacetQuery, SearchQuery
+from penstock.domain.queries.search_parameters import read_facets
+from penstock.domain.queries.words import (
+    Words,
+    fold,
+    is_one_edit_away,
+    near_shapes,
+    shapes,
+    text_tokens,
+)
+from penstock.errors import Misconfigured, StoreTooSlow
+from penstock.ports import Stores
+from tests.builders import batch, claim, last, plan, run
+from tests.contracts.searching import (
+    PLACES,
+    SPOTS,
+    asked,
+    find,
+    ids,
+    kilometres,
+    place,
+    scattered,
+    search,
+    spot_of,
+    store,
+    suggest,
+)
+from tests.integration.postgres import Place, opened, own_schema
+
+# small enough that a few rows are too many
+SMALL = Limits(
+    ranked=20,
+    sorted=20,
+    sorted_of_sample=5,
+    nearest=40,
+    nearest_judged=40,
+    in_box=2_000,
+    around=1_500,
+    counted=50,
+    counted_of_sample=10,
+)
+
+
+@pytest.fixture
+def at(postgres_url: str) -> Iterator[Place]:
+    with own_schema(postgres_url) as place:
+        yield place
+
+
+@pytest.fixture
+def opened_at(at: Place) -> Iterator[tuple[Stores, Database]]:
+    with opened(at) as (stores, database):
+        stores.schema.migrate()
+        yield stores, database
+
+
+@pytest.fixture
+def stores(opened_at) -> Stores:
+    found: Stores = opened_at[0]
+    return found
+
+
+@pytest.fixture
+def database(opened_at) -> Database:
+    found: Database = opened_at[1]
+    return found
+
+
+@pytest.fixture
+def served(database: Database):
+    return served_by(database)
+
+
+def small(look: Transaction, of: Dataset) -> SearchedTable:
+    return replace(look.searched(of), limits=SMALL)
+
+
+class TestFolding:
+    def folded(self, at: Place, texts: Sequence[str]) -> list[tuple[str, set[str]]]:
+        told = at.ask(
+            "select penstock_fold(text), tsvector_to_array(penstock_words(text)) "
+            "from unnest(%s::text[]) with ordinality as told (text, place) "
+            "order by place",
+            list(texts),
+        )
+        return [(text, set(tokens)) for text, tokens in told]
+
+    @pytest.mark.parametrize("first", range(0, 0x32400, 0x4000), ids=hex)
+    def test_every_character_is_folded_as_we_fold_it(self, stores, at, first):
+        texts = [
+            f"A{chr(code)}b {chr(code)}{chr(code)} Z"
+            for code in range(first or 1, first + 0x4000)
+            if not 0xD800 <= code < 0xE000
+        ]
+
+        found = self.folded(at, texts)
+
+        wanted = [(fold(text), set(text_tokens(fold(text)))) for text in texts]
+        pairs = zip(texts, found, wanted, strict=True)
+        assert [text for text, one, other in pairs if one != other] == []
+
+    def test_texts_of_many_scripts_are_folded_as_we_fold_them(self, stores, at):
+        dice = random.Random(3)
+        signs = "aÄßﬁ Łø'.-_ςΣ я й ё ى ة َ ק ּ क्षि น้ำ 東京カﾅが한국 🔌👩‍👩 ٣ x1 \u200d\t"
+        texts = [
+            "".join(dice.choices(signs, k=dice.randint(0, 40))) for _ in range(3000)
+        ]
+        texts += ["x" * 800, f"{'y' * 300} {'z' * 300}", "東" * 900, "é" * 700]
+
+        found = self.folded(at, texts)
+
+        assert found == [(fold(text), set(text_tokens(fold(text)))) for text in texts]
+
+    def test_words_that_are_a_letter_apart_have_a_shape_in_common(self, stores, at):
+        dice = random.Random(5)
+
+        def edited(word: str) -> str:
+            place, letter = dice.randrange(len(word)), dice.choice("abcdeя")
+            return dice.choice(
+                [
+                    word[:place] + letter + word[place:],
+                    word[:place] + word[place + 1 :],
+                    word[:place] + letter + word[place + 1 :],
+                    word[:place] + word[place : place + 2][::-1] + word[place + 2 :],
+                ]
+            )
+
+        words = [
+            "".join(dice.choices("abcdeя", k=dice.randint(5, 12))) for _ in range(800)
+        ]
+        pairs = [(word, edited(word)) for word in words]
+        pairs = [(one, other) for one, other in pairs if is_one_edit_away(one, other)]
+        told = at.ask(
+            "select penstock_shapes('d', one, length(one)) && ("
+            "penstock_shapes('d', other, length(other) - 1) "
+            "|| penstock_shapes('d', other, length(other)) "
+            "|| penstock_shapes('d', other, length(other) + 1)) "
+            "from unnest(%s::text[], %s::text[]) as pair (one, other)",
+            [one for one, _ in pairs],
+            [other for _, other in pairs],
+        )
+
+        assert len(pairs) > 500
+        assert {is_common for (is_common,) in told} == {True}
+        assert all(shapes(one, len(one)) & near_shapes(other) for one, other in pairs)
+
+    def test_a_database_of_another_encoding_is_refused(self, postgres_url: str):
+        with psycopg.connect(postgres_url, autocommit=True) as server:
+            server.execute(
+                "create database in_ascii template template0 encoding 'SQL_ASCII' "
+                "locale 'C'"
+            )
+            try:
+                url = postgres_url.rsplit("/", 1)[0] + "/in_ascii"
+                with (
+                    opened(Place(url, "penstock")) as (stores, _),
+                    pytest.raises(Misconfigured, match="--encoding UTF8"),
+                ):
+                    stores.schema.migrate()
+            finally:
+                server.execute("drop database in_ascii with (force)")
+
+
+class TestLimits:
+    """The same questions, where a few rows are more than may be looked at."""
+
+    def test_a_sample_stands_for_what_too_many_rows_have(self, stores, database):
+        rows = [place(n, "Station", f"Town {n % 3}") for n in range(1, 4001)]
+        store(stores, rows)
+
+        found = matches(database, asked(q="station", limit="200"))
+
+        assert found.is_capped
+        assert len(found.rows) == found.candidates == 20
+
+    def test_rare_rows_are_found_beside_frequent_words(self, stores, database):
+        rows = [place(n, "Station park", points=n % 900) for n in range(1, 4001)]
+        store(stores, [*rows, place(9000, "Station park rare"), place(9001, "Rare")])
+
+        def found(**parameters: str) -> tuple[int, bool]:
+            told = matches(database, asked(PLACES, limit="200", **parameters))
+            return told.candidates, told.is_capped
+
+        assert found(q="rare") == (2, False)
+        assert found(q="rare station") == (1, False)
+        assert found(q="rare stat") == (1, False)
+        assert found(q="station par", points="eq.7") == (5, False)
+
+    def test_facets_of_a_sample_say_so(self, stores, database):
+        store(stores, [place(n, "Station", points=n % 2) for n in range(1, 4001)])
+
+        for parameters in (
+            {"q": "station", "by": "points"},
+            {"by": "points"},
+            {"by": "points", "points": "gte.0"},
+        ):
+            found = tallies(database, read_facets(PLACES, parameters.items()))
+            assert found.is_sampled
+            assert 10 <= found.rows <= 50
+            assert found.fields[0].filled == found.rows
+            # from all over the table, so about as many of both
+            assert len(found.fields[0].counted) == 2
+
+    @pytest.mark.parametrize("spot", SPOTS, ids=str)
+    @pytest.mark.parametrize(
+        "parameters",
+        [
+            {"q": "place"},
+            {"q": "place 3"},
+            {"points": "eq.2"},
+            {"q": "place", "points": "gte.1", "within": "5000"},
+        ],
+        ids=["words", "fewer", "condition", "all"],
+    )
+    def test_the_nearest_rows_are_found_though_all_are_too_many(
+        self, stores, database, spot, parameters
+    ):
+        rows = scattered(1500, seed=9)
+        store(stores, rows)
+        near = f"{spot[0]},{spot[1]}"
+        query = asked(PLACES, near=near, limit="12", **parameters)
+
+        found = matches(database, query)
+
+        wanted = sorted(
+            kilometres(spot, spot_of(row))
+            for row in rows
+            if fits(row, parameters, spot)
+        )
+        assert [row.km for row in found.rows] == pytest.approx(wanted[:12], abs=1e-6)
+
+    def test_what_is_cut_off_around_a_place_is_told(self, stores, database):
+        store(stores, [place(n, "Station", at=(5, 5)) for n in range(1, 1700)])
+
+        found = matches(database, asked(near="5,5", q="station", limit="12"))
+
+        assert len(found.rows) == 12
+        assert found.is_capped
+
+    def test_partitions_take_part_in_a_sample_alike(self, stores, database):
+        of = replace(PLACES, partition="town")
+        of = replace(
+            of,
+            fields=tuple(
+                replace(each, required=each.name in {"id", "town"})
+                for each in of.fields
+            ),
+        )
+        rows = [place(n, "Station", "abcd"[n % 4]) for n in range(1, 6001)]
+        store(stores, rows, of)
+
+        found = matches(database, asked(of, q="station", limit="200"))
+
+        assert found.is_capped
+        assert found.candidates > 20
+        assert search(served_by(database), of, q="station 7").rows == []
+
+
+def matches(database: Database, query: SearchQuery) -> Found:
+    terms = () if query.words is None else query.words.terms
+    return database.read(lambda look: small(look, query.dataset).matches(query, terms))
+
+
+def tallies(database: Database, query: FacetQuery) -> Tallies:
+    terms = () if query.words is None else query.words.terms
+    return database.read(lambda look: small(look, query.dataset).tallies(query, terms))
+
+
+def fits(row: Record, parameters: dict[str, str], spot: tuple[Any, Any]) -> bool:
+    words = parameters.get("q", "").split()
+    title, points = str(row.values[1]), int(str(row.values[3]))
+    within = float(parameters.get("within", "50000"))
+    return (
+        all(word in title.split() for word in words)
+        and {None: True, "eq.2": points == 2, "gte.1": points >= 1}[
+            parameters.get("points")
+        ]
+        and kilometres(spot, spot_of(row)) <= within
+    )
+
+
+class TestIndexes:
+    def test_the_index_of_trigrams_that_was_before_is_dropped(self, stores, at):
+        run(stores, PLACES, last(place(1, "Berlin")))
+        at.ask('create index "penstock:poi::search" on poi (title)')
+
+        stores.schema.tend(PLACES)
+
+        names = {
+            name
+            for (name,) in at.ask(
+                "select indexname from pg_indexes where tablename = 'poi'"
+            )
+        }
+        assert {"penstock:poi::words", "penstock:poi::sample"} <= names
+        assert "penstock:poi::search" not in names
+
+    def test_many_rows_are_not_searched_before_there_is_an_index(
+        self, stores, served, at
+    ):
+        stores.schema.prepare(PLACES)
+        at.ask(
+            "insert into poi (id, title, lat, lon, _digest, _import, _created_at, "
+            "_updated_at) select n, 'Station', 1, 1, '', 0, now(), now() "
+            "from generate_series(1, 20001) as n"
+        )
+
+        with pytest.raises(StoreTooSlow, match="cannot be searched yet"):
+            search(served, q="station")
+        with pytest.raises(StoreTooSlow, match="cannot be searched yet"):
+            search(served, near="1,1")
+
+        stores.schema.tend(PLACES)
+        assert search(served, q="station").is_capped
+        assert len(search(served, near="1,1").rows) == 50
+
+    def test_an_import_that_is_at_work_hides_nothing(self, stores, served):
+        store(stores, [place(1, "Berlin")])
+        plan(stores, PLACES, mode=Mode.DELTA)
+        lease = claim(stores, PLACES)
+        stores.ledger.commit_page(PLACES, lease, batch(place(2, "Berlin two")))
+
+        assert find(served, q="berlin") == [1, 2]
+
+
+class TestVocabulary:
+    def words(self, at: Place) -> dict[str, int]:
+        return dict(at.ask("select word, rows from penstock_word order by word"))
+
+    def test_words_are_counted_and_later_added(self, stores, at):
+        store(stores, [place(1, "Berlin Park 7"), place(2, "Berlin 東京")])
+        assert self.words(at) == {"berlin": 2, "park": 1}
+
+        run(stores, PLACES, last(place(1, "Bern Park"), place(3, "Bern 55b")))
+        stores.schema.tend(PLACES)
+
+        # those of rows that are gone stay until all are counted again
+        assert self.words(at) == {"55b": 1, "berlin": 2, "bern": 2, "park": 2}
+
+    def test_all_are_counted_anew_when_much_has_changed(self, stores, at):
+        store(stores, [place(1, "Berlin")])
+        rows = [place(n, f"Bern {n % 3}x") for n in range(1, 4000)]
+        run(stores, PLACES, last(*rows))
+
+        stores.schema.tend(PLACES)
+
+        assert self.words(at) == {"0x": 1333, "1x": 1333, "2x": 1333, "bern": 3999}
+
+    def test_other_fields_are_other_words(self, stores, at):
+        store(stores, [place(1, "Berlin", "Bern")])
+        store(stores, [place(1, "Berlin", "Bern")], replace(PLACES, search=("town",)))
+
+        assert self.words(at) == {"bern": 1}
+
+    def test_each_dataset_has_its_own(self, stores, at, served):
+        other = replace(PLACES, name=DatasetName("shops"))
+        store(stores, [place(1, "Berlin")])
+        store(stores, [place(1, "Bern")], other)
+
+        assert [each.text for each in suggest(served, "be")] == ["Berlin"]
+        assert search(served, other, q="berlin").rows == []
+        assert ids(search(served, other, q="bernn")) == [1]
+
+    @pytest.mark.parametrize(
+        ("known", "due"),
+        [
+            ({"fields": None, "known_seq": None, "counted_seq": None}, Due.COUNT),
+            ({"fields": "title"}, Due.COUNT),
+            ({}, Due.NOTHING),
+            ({"latest_seq": 1_000_100}, Due.ADD),
+            ({"latest_seq": 1_000_100, "is_at_rest": False}, Due.ADD),
+            ({"latest_seq": 1_900_000}, Due.COUNT),
+            ({"latest_seq": 1_900_000, "is_at_rest": False}, Due.NOTHING),
+            ({"known_seq": 2_100_000, "latest_seq": 2_100_000}, Due.COUNT),
+        ],
+        ids=range(8),
+    )
+    def test_what_is_less_work_is_due(self, known, due):
+        state = {
+            "fields": "title,town",
+            "known_seq": 1_000_000,
+            "counted_seq": 1_000_000,
+            "latest_seq": 1_000_000,
+            "rows": 1_000_000.0,
+            "is_at_rest": True,
+        }
+
+        assert Known(**{**state, **known}).due("title,town") is due
+
+
+def test_the_cheapest_way_is_taken_if_it_is_cheap_enough():
+    assert cheapest({Way.LISTS: 5.0, Way.CONDITIONS: 4.0}) is Way.CONDITIONS
+    assert cheapest({Way.LISTS: 5e5, Way.CONDITIONS: float("inf")}) is Way.NONE
+
+
+def test_words_of_a_query_are_those_of_its_text():
+    assert [each.word for each in Words("Café  CAFÉ nord").terms] == ["cafe", "nord"]
