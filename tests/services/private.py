@@ -215,7 +215,7 @@ class PrivateStandby(PrivatePostgres):
     """A replica that follows another private server."""
 
     def __init__(self, primary: PrivatePostgres, **settings: str) -> None:
-        super().__init__(**settings)
+        super().__init__(fsync=False, **settings)
         self._primary = primary
 
     @override
