@@ -24,6 +24,7 @@ SPANS = (
     *(timedelta(hours=each) for each in (1, 3, 6, 12)),
     *(timedelta(days=each) for each in (1, 2, 7, 14)),
 )
+DAY = timedelta(days=1)
 # a Monday, from which spans are counted
 START = datetime(2001, 1, 1, tzinfo=UTC)
 FIRST = datetime.min.replace(tzinfo=UTC)
@@ -69,7 +70,8 @@ def edges_of(first: object, last: object) -> Iterator[object]:
     if isinstance(first, datetime) and isinstance(last, datetime):
         return time_edges(first, last)
     if isinstance(first, date) and isinstance(last, date):
-        return (each.date() for each in time_edges(midnight(first), midnight(last)))
+        days = time_edges(midnight(first), midnight(last), least=DAY)
+        return (each.date() for each in days)
     if isinstance(first, int | float) and isinstance(last, int | float):
         return number_edges(first, last)
     raise TypeError(f"there are no ranges of {type(first).__name__}")
@@ -99,10 +101,12 @@ def step_for(first: Number, last: Number, *, is_whole: bool) -> tuple[Number, in
         power += 1
 
 
-def time_edges(first: datetime, last: datetime) -> Iterator[datetime]:
+def time_edges(
+    first: datetime, last: datetime, *, least: timedelta = SPANS[0]
+) -> Iterator[datetime]:
     span = last - first
     for step in SPANS:
-        if span / step < MOST_RANGES:
+        if step >= least and span / step < MOST_RANGES:
             yield from span_edges(first, last, step)
             return
     months = (last.year - first.year) * 12 + last.month - first.month
