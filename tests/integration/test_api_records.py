@@ -765,3 +765,10 @@ def test_a_dataset_may_be_called_like_a_part_of_its_address(
             json.loads(other.get("/openapi.json").body)
     finally:
         api_workshop.config.write_text(config, encoding="utf-8")
+
+
+def test_parameters_that_are_no_text_are_refused(api: Client):
+    told = api.ask("GET", f"{RECORDS}?town=eq.%ff")
+
+    assert told.status == 400
+    assert told.json["detail"] == "the parameters are not UTF-8 text"

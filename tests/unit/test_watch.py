@@ -194,7 +194,12 @@ def test_it_goes_on_looking_until_it_is_stopped(watch, database, monkeypatch):
 
     async def ask() -> Any:
         await watch.start()
-        for wanted, error in (2, None), (4, StoreUnavailable("away")), (6, None):
+        for wanted, error in (
+            (2, None),
+            (4, StoreUnavailable("away")),
+            (6, OSError("odd")),
+            (8, None),
+        ):
             database.error = error
             for _ in range(1000):
                 if database.asked >= wanted:

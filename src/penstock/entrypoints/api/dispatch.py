@@ -120,7 +120,8 @@ class Dispatch:
             parts=scope["path_params"],
             raw_path=scope["raw_path"],
             query=request.query_params.multi_items(),
-            prefer=request.headers.get("prefer", ""),
+            # of several the one that is in the key
+            prefer=scope["exchange"].headers.get(b"prefer", b"").decode("latin-1"),
         )
         return Question(
             key=key,

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from starlette.types import Message, Scope, Send
 
@@ -86,6 +87,8 @@ class Exchange:
         scope = self.scope
         if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_TARGET:
             raise Problem("uri-too-long", f"at most {LONGEST_TARGET} bytes are read")
+        if not is_text(scope["query_string"]):
+            raise Problem("bad-request", "the parameters are not UTF-8 text")
         headers = scope["headers"]
         size = sum([len(name) + len(value) for name, value in headers])
         if len(headers) > MOST_HEADERS or size > LARGEST_HEADERS:
@@ -97,6 +100,17 @@ class Exchange:
                 if names.count(each) > 1:
                     told = f"the header {each.decode()} is given twice; give it once"
                     raise Problem("bad-request", told)
+
+
+def is_text(query: bytes) -> bool:
+    """Say whether parameters are letters; what is none would be read as another."""
+    if b"%" not in query and query.isascii():
+        return True
+    try:
+        unquote_to_bytes(query).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def security_beside(

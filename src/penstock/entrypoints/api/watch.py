@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import TypeAlias
 
-from penstock.errors import PenstockError, StoreUnavailable
+from penstock.errors import StoreUnavailable
 from penstock.ports import Reads
 from penstock.ports.serving import State
 
@@ -107,8 +107,7 @@ class Watch:
         while True:
             try:
                 await self.look()
-            except PenstockError:
-                # whoever asks next hears of it
+            except Exception:  # noqa: BLE001 (whoever asks next hears of it)
                 self._look = None
             await asyncio.sleep(EVERY)
 
