@@ -26,12 +26,18 @@ from penstock.domain.queries.words import (
     shapes,
     text_tokens,
 )
+from penstock.errors import Misconfigured
 
 # rows that are taken in at once, while other writers wait
 PIECE = 5_000
 
 # of a very long text only the beginning is searched in
 LONGEST_TEXT = 10_000
+
+NO_MODULE = (
+    "this Python's SQLite was built without FTS5, by which words are searched; "
+    "use another Python, or PostgreSQL"
+)
 
 # a key as it is stored
 Plain: TypeAlias = tuple[Any, ...]
@@ -86,7 +92,12 @@ class Entries:
         self._run("forget_shapes")
         self._run("forget_words")
         for statement in creation(self.of.dataset):
-            self.connection.execute(statement)
+            try:
+                self.connection.execute(statement)
+            except sqlite3.OperationalError as error:
+                if "no such module" not in str(error):
+                    raise
+                raise Misconfigured(NO_MODULE) from error
         self._run("begin_vocabulary", fields=fields_of(self.of.dataset))
 
     def _scan(self, scanned: str) -> bool:

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from typing_extensions import override
@@ -86,13 +87,15 @@ class SqliteSchema(Schema):
 
         Other indexes SQLite keeps in order while it writes.
         """
-        while self._is_behind(dataset):
-            has_more = self._database.write(
-                lambda each: each.searched(dataset).catch_up()
-            )
-            # whoever imports waits for us: the rest comes later
-            if not has_more or not self._is_at_rest(dataset):
-                break
+        # whoever cannot search can still import
+        with suppress(Misconfigured):
+            while self._is_behind(dataset):
+                has_more = self._database.write(
+                    lambda each: each.searched(dataset).catch_up()
+                )
+                # whoever imports waits for us: the rest comes later
+                if not has_more or not self._is_at_rest(dataset):
+                    break
         return []
 
     def _is_behind(self, dataset: Dataset) -> bool:

@@ -1,0 +1,146 @@
+"""The index of words follows the rows in pieces, and never tells what is not there."""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from penstock.adapters.sql.stores import served_by
+from penstock.adapters.sqlite.database import Database
+from penstock.adapters.sqlite.entries import PIECE
+from penstock.domain.job import Mode
+from penstock.errors import StoreTooSlow
+from penstock.ports import Served, Stores
+from penstock.ports.serving import Removal, Write
+from tests.builders import batch, claim, last, plan, run, sqlite_stores
+from tests.contracts.searching import (
+    PLACES,
+    change,
+    facets,
+    find,
+    ids,
+    place,
+    search,
+    store,
+    suggest,
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "penstock.db"
+
+
+@pytest.fixture
+def database(path: Path) -> Iterator[Database]:
+    database = Database(path)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def stores(database: Database) -> Stores:
+    stores = sqlite_stores(database)
+    stores.schema.migrate()
+    return stores
+
+
+@pytest.fixture
+def served(database: Database) -> Served:
+    return served_by(database)
+
+
+def asked(path: Path, statement: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()
+
+
+def test_a_search_takes_in_what_has_changed_since(stores: Stores, served: Served):
+    run(stores, PLACES, last(place(1, "Berlin")))
+
+    assert find(served, q="berlin") == [1]
+    assert find(served, q="berlni") == [1]
+    run(stores, PLACES, last(place(1, "Bern"), place(2, "Berlin")), mode=Mode.DELTA)
+    assert find(served, q="berlin") == [2]
+
+
+def test_many_rows_are_not_searched_before_all_were_seen(
+    stores: Stores, served: Served
+):
+    rows = [place(n, f"Station {n}") for n in range(1, 2 * PIECE + 2)]
+    run(stores, PLACES, last(*rows))
+
+    with pytest.raises(StoreTooSlow, match="cannot be searched yet"):
+        search(served, q="station")
+    assert ids(search(served, near="0,0")) == []
+
+    stores.schema.tend(PLACES)
+    assert find(served, q=f"station {2 * PIECE + 1}") == [2 * PIECE + 1]
+
+
+def test_an_index_that_is_behind_tells_nothing_that_is_not_so(
+    stores: Stores, served: Served
+):
+    store(stores, [place(n, "Berlin") for n in range(1, PIECE + 50)])
+    # more than one search takes in
+    rows = [place(n, "Hamburg") for n in range(1, PIECE + 50)]
+    run(stores, PLACES, last(*rows))
+
+    assert find(served, q="hamburg", id="eq.1") == [1]
+    assert find(served, q="berlin") == []
+
+
+def test_whoever_imports_does_not_wait_long(stores: Stores, path):
+    plan(stores, PLACES)
+    rows = [place(n, "Berlin") for n in range(1, 2 * PIECE + 2)]
+    stores.ledger.commit_page(PLACES, claim(stores, PLACES), batch(*rows))
+
+    stores.schema.tend(PLACES)
+
+    assert asked(path, 'select count(*) from "penstock:poi:entries"') == [(PIECE,)]
+
+
+def test_rows_that_have_a_word_are_counted_to_the_last(
+    stores: Stores, served: Served, path
+):
+    store(stores, [place(n, "Berlin Berlin Park") for n in range(1, 6)])
+    change(served, Removal((1,)), Write(place(2, "Bern")), Write(place(9, "Park 7")))
+
+    assert [(each.text, each.rows) for each in suggest(served, "par")] == [("Park", 4)]
+    words = asked(path, "select word, rows from penstock_word order by word")
+    assert words == [("berlin", 3), ("bern", 1), ("park", 4)]
+
+
+def test_what_was_changed_back_and_forth_is_found_once(stores: Stores, served: Served):
+    store(stores, [place(1, "Berlin")])
+    for title in ("Bern", "Berlin", "Bern Berlin"):
+        change(served, Write(place(1, title)))
+
+    assert find(served, q="berlin") == [1]
+    assert facets(served, q="bern").rows == 1
+
+
+def test_other_fields_are_indexed_anew(stores: Stores, served: Served):
+    store(stores, [place(1, "Berlin", "Ulm")])
+    other = replace(PLACES, search=("town",))
+
+    assert find(served, other, q="berlin") == []
+    assert find(served, other, q="ulm") == [1]
+    assert find(served, q="berlin") == [1]
+
+
+def test_two_who_search_at_once_take_in_each_change_once(
+    stores: Stores, served: Served, path
+):
+    store(stores, [place(1, "Berlin")])
+    another = served_by(Database(path))
+    change(served, Write(place(2, "Berlin")))
+
+    assert find(another, q="berlin") == [1, 2]
+    assert find(served, q="berlin") == [1, 2]
+    assert asked(path, "select rows from penstock_word") == [(2,)]
