@@ -9,6 +9,7 @@ from bench import (
     memory,
     pipelines,
     queues,
+    search,
     serving,
     throughput,
 )
@@ -21,6 +22,7 @@ BENCHMARKS = {
     "files": files.measure,
     "queues": queues.measure,
     "pipelines": pipelines.measure,
+    "search": search.measure,
     "serving": serving.measure,
 }
 
