@@ -294,7 +294,8 @@ class SearchContract:
         assert ids(meant) == [1]
 
     def test_what_many_rows_have_is_no_typo(self, stores: Stores, served: Served):
-        store(stores, titled(*["Merlin"] * 12, "Berlin"))
+        rows = [*titled(*["Merlin"] * 12), place(13, "Berlin", points=7)]
+        store(stores, rows)
 
         assert find(served, q="berlin") == [13, *range(1, 13)]
         assert 13 not in find(served, q="merlin")

@@ -1,6 +1,8 @@
 """PostgreSQL searches many rows in bounded time, by rules that it shares with us."""
 
+import json
 import random
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,6 +36,7 @@ from tests.contracts.searching import (
     PLACES,
     SPOTS,
     asked,
+    facets,
     find,
     ids,
     kilometres,
@@ -183,7 +186,7 @@ class TestFolding:
 class TestLimits:
     """The same questions, where a few rows are more than may be looked at."""
 
-    def test_a_sample_stands_for_what_too_many_rows_have(self, stores, database):
+    def test_a_sample_stands_for_what_too_many_rows_have(self, stores, database, at):
         rows = [place(n, "Station", f"Town {n % 3}") for n in range(1, 4001)]
         store(stores, rows)
 
@@ -191,6 +194,12 @@ class TestLimits:
 
         assert found.is_capped
         assert len(found.rows) == found.candidates == 20
+        told = at.ask(
+            "select count(*) from poi where id = any(%s) "
+            "and hashint8extended(id, 0) & 63 = 0",
+            [json.loads(row.body)["id"] for row in found.rows],
+        )
+        assert told == [(20,)]
 
     def test_rare_rows_are_found_beside_frequent_words(self, stores, database):
         rows = [place(n, "Station park", points=n % 900) for n in range(1, 4001)]
@@ -333,6 +342,41 @@ class TestIndexes:
         assert search(served, q="station").is_capped
         assert len(search(served, near="1,1").rows) == 50
 
+    def test_no_question_reads_the_whole_table(self, stores, at):
+        rows = [
+            place(n, f"Station {n % 50}", f"Town {n % 9}", points=n % 7, at=(n % 80, 5))
+            for n in range(1, 3000)
+        ]
+        store(stores, rows)
+        before = scans(at)
+
+        with opened(at) as (_, database):
+            served = served_by(database)
+            for parameters in (
+                {"q": "station"},
+                {"q": "station 7"},
+                {"q": "statoin 7"},
+                {"q": "st"},
+                {"q": "station", "points": "eq.3"},
+                {"q": "station", "points": "gte.0"},
+                {"near": "5,5"},
+                {"near": "5,5", "within": "900"},
+                {"near": "5,5", "q": "station 3"},
+                {"near": "5,5", "points": "eq.3"},
+            ):
+                assert search(served, PLACES, **parameters).rows
+            assert suggest(served, "sta")
+            assert suggest(served, "station 1")
+            assert facets(served, by="points", q="station 7").rows
+            assert facets(served, by="points", points="eq.3").rows
+        # told when the connection is gone
+        deadline = time.monotonic() + 10
+        while (after := scans(at))["idx_scan"] == before["idx_scan"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+        assert after["seq_scan"] == before["seq_scan"]
+
     def test_an_import_that_is_at_work_hides_nothing(self, stores, served):
         store(stores, [place(1, "Berlin")])
         plan(stores, PLACES, mode=Mode.DELTA)
@@ -340,6 +384,14 @@ class TestIndexes:
         stores.ledger.commit_page(PLACES, lease, batch(place(2, "Berlin two")))
 
         assert find(served, q="berlin") == [1, 2]
+
+
+def scans(at: Place) -> dict[str, int]:
+    told = at.ask(
+        "select seq_scan, idx_scan from pg_stat_user_tables "
+        "where schemaname = current_schema() and relname = 'poi'"
+    )
+    return dict(zip(("seq_scan", "idx_scan"), told[0], strict=True))
 
 
 class TestVocabulary:
