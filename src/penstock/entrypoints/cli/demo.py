@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Import, Mode, Shards
+from penstock.domain.job import Import, Job, JobStatus, Mode, Shards
 from penstock.domain.scope import Scope
 from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.progress import Show, progress
@@ -26,6 +26,7 @@ from penstock.entrypoints.crews import ProcessCrew
 from penstock.entrypoints.reports import report
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.flow.audit import Audited
+from penstock.ports import JobFilter, Jobs
 from penstock.sandbox import Sandbox, SandboxOptions, peak_over
 from penstock.wiring import Penstock
 
@@ -195,7 +196,8 @@ def import_all(
     crew = ProcessCrew(config, dataset, workers=workers, threads=2)
     gauge = gauge_for(penstock, dataset, planned.planned.id)
     with progress(gauge, quiet=quiet) as show:
-        watched = KillOne(crew, show, expected=len(expected))
+        jobs = penstock.stores.jobs
+        watched = KillOne(crew, show, jobs, expected=len(expected))
         work(penstock, dataset, planned.planned.id, crew, halt, watched)
     known, shards = penstock.stores.imports.get(planned.planned.id)
     requests = provider.requests
@@ -215,24 +217,39 @@ def import_all(
 
 
 class KillOne(Show):
-    """Show the import, and kill the first worker when a third of the way is done."""
+    """Show the import, and kill a busy worker when a third of the way is done."""
 
-    def __init__(self, crew: ProcessCrew, show: Show, *, expected: int) -> None:
+    def __init__(
+        self, crew: ProcessCrew, show: Show, jobs: Jobs, *, expected: int
+    ) -> None:
         self._crew = crew
         self._show = show
+        self._jobs = jobs
         self._expected = expected
         self._killed = False
 
     def __call__(self, known: Import, shards: Shards) -> None:
         self._show(known, shards)
-        if not self._killed and known.counts.seen > self._expected * KILL_AFTER:
-            self._killed = True
-            victim = self._crew.processes[0]
-            victim.send_signal(signal.SIGKILL)
-            self.say(f"Killed worker {victim.pid} with SIGKILL.")
+        if self._killed or known.counts.seen <= self._expected * KILL_AFTER:
+            return
+        leased = JobFilter(status=JobStatus.LEASED, import_id=known.id)
+        held = self._jobs.find(leased, after=None, limit=100)
+        busy = {process_of(job) for job in held}
+        for victim in self._crew.processes:
+            # of one that is idle nobody would have to take anything over
+            if victim.pid in busy:
+                self._killed = True
+                victim.send_signal(signal.SIGKILL)
+                self.say(f"Killed worker {victim.pid} with SIGKILL.")
+                return
 
     def say(self, text: str) -> None:
         self._show.say(text)
+
+
+def process_of(job: Job) -> int:
+    """Return the process that holds a job; its owner is host:process:number."""
+    return int((job.lease_owner or "none:0:none").split(":")[-2])
 
 
 def least_requests(expected: dict[int, dict[str, object]]) -> int:
