@@ -71,10 +71,10 @@ def go_on(workshop: Workshop, pages: int) -> None:
 
 @everywhere
 def test_workers_killed_in_the_middle_of_a_file_lose_and_double_nothing(file_workshop):
-    check_kills(file_workshop, rows=60_000, kills=4, pages=4)
+    check_kills(file_workshop, rows=150_000, kills=4, pages=3)
 
 
 @pytest.mark.slow
 @everywhere
 def test_workers_killed_in_two_million_rows_lose_and_double_nothing(file_workshop):
-    check_kills(file_workshop, rows=2_000_000, kills=40, pages=20)
+    check_kills(file_workshop, rows=2_000_000, kills=40, pages=8)

@@ -8,7 +8,7 @@ class Limits:
     """Bounds in rows and bytes."""
 
     # of a chunk
-    rows: int = 2_000
+    rows: int = 5_000
     bytes: int = 1024 * 1024
     # a record that is longer is a bad row
     record: int = 1024 * 1024
