@@ -1,7 +1,9 @@
 """How near an import of a CSV file comes to psql's own copy and the same merge.
 
-Both sides begin with an empty table that has a key and two indexes, and end when all
-rows are in it; then the same file comes again.
+Both sides begin with an empty table and end when all rows are in it, with the same
+indexes; then the same file comes again. The limit is psql on the very table that an
+import writes to; beside it stands psql on a table without our own columns, whose
+indexes are smaller, and what dlt and pgloader make of the same file.
 """
 
 import contextlib
@@ -14,10 +16,20 @@ from pathlib import Path
 import psycopg
 
 from bench.memory import resident
+from bench.scripts import (
+    BARE,
+    SAME,
+    create,
+    has_pgloader,
+    run_pgloader,
+    run_psql,
+    seconds,
+)
 from bench.server import server
-from bench.stage import PENSTOCK, verdict
+from bench.stage import PENSTOCK, RIVALS, verdict
 
 ROWS = 1_000_000
+RIVAL_ROWS = 200_000
 LEAST_OF_PSQL = {1: 0.7, 2: 1.0}
 LEAST_AGAIN = 5.0
 MOST_MEGABYTES = 200
@@ -47,14 +59,6 @@ phone = {{ pattern = "^[+]?[0-9 ()-]{{6,20}}$" }}
 region = {{ required = true }}
 points = {{ type = "int", min = 0 }}
 """
-COLUMNS = 'uid text collate "C", name text, phone text, region text, points bigint'
-MERGE = """
-insert into retailers select *, md5(incoming::text)::bytea from incoming order by uid
-on conflict (uid) do update
-set name = excluded.name, phone = excluded.phone, region = excluded.region,
-    points = excluded.points, digest = excluded.digest
-where retailers.digest <> excluded.digest
-"""
 
 
 def write_file(path, *, rows=None, size=None, text=""):
@@ -80,28 +84,6 @@ def declared(database, *, shard="4MiB"):
         yield Path(name)
 
 
-def run_psql(database, path):
-    """Return the seconds of a copy into a temporary table and a merge from there."""
-    with psycopg.connect(database) as connection:
-        connection.execute(
-            f"create table retailers ({COLUMNS}, digest bytea, primary key (uid))"
-        )
-        connection.execute("create index on retailers (region)")
-        connection.execute("create index on retailers (points)")
-    steps = [
-        f"create temp table incoming ({COLUMNS})",
-        f"\\copy incoming from '{path}' with (format csv, header)",
-        MERGE,
-        "analyze retailers",
-    ]
-    began = time.monotonic()
-    chosen = [option for step in steps for option in ("-c", step)]
-    subprocess.run(
-        ["psql", "-q", "-v", "ON_ERROR_STOP=1", database, *chosen], check=True
-    )
-    return time.monotonic() - began
-
-
 def run_penstock(folder, *, workers):
     began = time.monotonic()
     command = [*PENSTOCK, "run", "retailers", "--json", "--workers", str(workers)]
@@ -117,27 +99,81 @@ def run_penstock(folder, *, workers):
     return time.monotonic() - began, told["records"]
 
 
+def time_psql(postgres, target, path):
+    with postgres.database() as database, declared(database) as folder:
+        create(target, database, folder)
+        return run_psql(target, database, path)
+
+
 def compare(postgres, workers):
+    """Measure psql before and after, so that a noisy moment shows."""
     with postgres.database() as database, declared(database) as folder:
         path = folder / "retailers.csv"
         write_file(path, rows=ROWS)
-        with postgres.database() as other:
-            before = run_psql(other, path)
+        before = time_psql(postgres, SAME, path)
         subprocess.run([*PENSTOCK, "migrate"], cwd=folder, check=True)
         first, records = run_penstock(folder, workers=workers)
         assert records["inserted"] == ROWS, records
         again, records = run_penstock(folder, workers=workers)
         assert records["unchanged"] == ROWS, records
-        with postgres.database() as other:
-            after = run_psql(other, path)
+        after = time_psql(postgres, SAME, path)
+        bare = time_psql(postgres, BARE, path)
     psql = (before + after) / 2
     return verdict(
         f"CSV into PostgreSQL, {workers} x 4 threads",
         holds=psql / first >= LEAST_OF_PSQL[workers] and first / again >= LEAST_AGAIN,
         told=f"{ROWS / first:,.0f} rows/s, {psql / first:.2f} of psql's copy and merge "
-        f"({ROWS / before:,.0f} and {ROWS / after:,.0f}/s); unchanged again "
+        f"({ROWS / before:,.0f} and {ROWS / after:,.0f}/s), {bare / first:.2f} of the "
+        f"same into a bare table ({ROWS / bare:,.0f}/s); unchanged again "
         f"{first / again:.1f} times as fast",
     )
+
+
+def compare_rivals(postgres):
+    """Measure what others make of the same file, first and again; no limit."""
+    with postgres.database() as database, declared(database) as folder:
+        path = folder / "retailers.csv"
+        write_file(path, rows=RIVAL_ROWS)
+        subprocess.run([*PENSTOCK, "migrate"], cwd=folder, check=True)
+        ours = [run_penstock(folder, workers=1)[0] for _ in range(2)]
+        rivals = {"dlt": time_dlt(postgres, path)}
+        if has_pgloader():
+            rivals["pgloader"] = time_pgloader(postgres, path)
+        else:
+            print("     pgloader is missing; on Debian: apt-get install pgloader")
+    first, again = (RIVAL_ROWS / each for each in ours)
+    told = [
+        f"{theirs[0] / ours[0]:.1f} times {name} ({RIVAL_ROWS / theirs[0]:,.0f}/s), "
+        f"again {theirs[1] / ours[1]:.1f} times ({RIVAL_ROWS / theirs[1]:,.0f}/s)"
+        for name, theirs in rivals.items()
+    ]
+    return verdict(
+        "CSV beside others",
+        holds=True,
+        told=f"{first:,.0f} rows/s, again {again:,.0f}/s: {'; '.join(told)}",
+    )
+
+
+def time_dlt(postgres, path):
+    with postgres.database() as database:
+        command = [*RIVALS, "bench/rivals/dlt_files.py", path, database]
+        found = [seconds(command, stderr=subprocess.DEVNULL) for _ in range(2)]
+        check_count(database, "bench.retailers")
+    return found
+
+
+def time_pgloader(postgres, path):
+    with postgres.database() as database, declared(database) as folder:
+        create(BARE, database, folder)
+        found = [run_pgloader(BARE, database, path) for _ in range(2)]
+        check_count(database, "retailers")
+    return found
+
+
+def check_count(database, table):
+    with psycopg.connect(database) as connection:
+        counted = connection.execute(f"select count(*) from {table}").fetchone()
+    assert counted == (RIVAL_ROWS,), counted
 
 
 def measure_memory(postgres):
@@ -171,5 +207,6 @@ def measure_memory(postgres):
 def measure():
     with server() as postgres:
         held = [compare(postgres, workers) for workers in LEAST_OF_PSQL]
+        held.append(compare_rivals(postgres))
         held.append(measure_memory(postgres))
     return all(held)
