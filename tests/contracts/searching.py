@@ -22,7 +22,7 @@ from penstock.domain.queries.search_parameters import (
     read_search,
     read_suggest,
 )
-from penstock.domain.queries.words import fold
+from penstock.domain.queries.words import Words, fold
 from penstock.ports import Served, Stores
 from penstock.ports.searching import Facets, Matches, Suggestion
 from penstock.ports.serving import Removal, Write
@@ -530,6 +530,35 @@ class SearchContract:
             (each["region"], each["day"])
             for each in (json.loads(row.body) for row in found.rows)
         ] == [("a", "2026-01-02"), ("b'", "2026-01-02"), ("ä", "2026-01-02")]
+
+    def test_names_of_ours_are_no_names_of_theirs(self, stores: Stores, served: Served):
+        names = ("word", "rows", "value", "place", "pool", "created", "key", "text")
+        for name in ("every", "sampled", "known", "told", "page", "near"):
+            of = replace(
+                dataset(
+                    name,
+                    fields=(
+                        int_field("id", required=True),
+                        *(text_field(each) for each in names),
+                        typed_field("lat", FieldType.FLOAT),
+                        typed_field("lon", FieldType.FLOAT),
+                    ),
+                ),
+                search=names[:3],
+                filter=names,
+                geo=("lat", "lon"),
+            )
+            rows = [record(n, *["Berlin"] * 8, 1.0, 2.0, of=of) for n in (1, 2)]
+            store(stores, rows, of)
+            run(stores, of, last(record(3, *["Berlin"] * 8, 1.0, 2.0, of=of), *rows))
+            stores.schema.tend(of)
+
+            assert find(served, of, q="berlin", near="1,2") == [1, 2, 3]
+            assert find(served, of, q="berlni", word="eq.Berlin") == [1, 2, 3]
+            (told,) = served.search.suggest(of, Words("be"), limit=9)
+            assert (told.text, told.rows) == ("Berlin", 3)
+            counted = served.search.facets(read_facets(of, [("by", "rows,value")]))
+            assert [each.values[0].rows for each in counted.facets] == [3, 3]
 
     @pytest.mark.parametrize("spot", SPOTS, ids=str)
     @pytest.mark.parametrize("within", [None, 60.0, 900.0, 15_000.0])

@@ -24,7 +24,7 @@ from penstock.domain.queries.words import Term
 
 @dataclass
 class Pool:
-    """The tables of a statement that ends in one called `pool`."""
+    """The tables of a statement that ends in one called `_pool`."""
 
     of: Table
     # what every candidate must fit, and the values of all parameters
@@ -42,14 +42,14 @@ class Pool:
     capped: str = "false"
 
     def __str__(self) -> str:
-        every = {**self.tables, "pool": self._gathered()}
+        every = {**self.tables, "_pool": self._gathered()}
         told = (f"{name} as materialized ({text})" for name, text in every.items())
         return f"with {', '.join(told)}"
 
     def take(self) -> None:
         """Take rows that fit."""
-        self.tables["every"] = self._rows(limit=self.most + 1)
-        self.capped = f"({counted('every')} > {self.most})"
+        self.tables["_every"] = self._rows(limit=self.most + 1)
+        self.capped = f"({counted('_every')} > {self.most})"
 
     def search(self, terms: Sequence[Term], ways: Ways) -> None:
         """Take rows that fit and have all words."""
@@ -69,7 +69,7 @@ class Pool:
         self, terms: Sequence[Term], way: Way, *, suffix: str = "", gate: str = "true"
     ) -> None:
         has_words = self.has(terms)
-        sampled, every = f"sampled{suffix}", f"every{suffix}"
+        sampled, every = f"_sampled{suffix}", f"_every{suffix}"
         sample = [gate, has_words, in_sample(self.of.dataset)]
         enough = self.enough or self.most
         self.tables[sampled] = self._rows(*sample, limit=self.most)
@@ -125,7 +125,7 @@ class Pool:
         if len(self.tables) == 1:
             return rows
         key = ", ".join(map(quoted, self.of.dataset.key))
-        return f"select distinct on ({key}) * from ({rows}) as found"
+        return f"select distinct on ({key}) * from ({rows}) as _found"
 
 
 def counted(table: str) -> str:

@@ -112,23 +112,26 @@ def add(transaction: Transaction, dataset: Dataset) -> None:
 def added(dataset: Dataset) -> str:
     """Compose how the words of rows are added whose keys stand in pages of changes."""
     same = " and ".join(
-        f"{quoted(name)} = (told.key ->> {at})"
+        f"{quoted(name)} = (_told._key ->> {at})"
         f"::{COLUMN_TYPES[field_named(dataset, name).type]}"
         for at, name in enumerate(dataset.key)
     )
+    # whatever begins with an underscore is no field and no dataset of anybody's
     return f"""
 insert into penstock_word (dataset, word, rows)
-select %(dataset)s, word, count(*) from penstock_change_page as page
-cross join lateral json_array_elements(keys) with ordinality as told (key, place)
+select %(dataset)s, _word, count(*)
+from penstock_change_page as _page
+cross join lateral json_array_elements(_page.keys) with ordinality
+    as _told (_key, _place)
 join {quoted(dataset.name)} on {same} and _deleted_at is null
-cross join lateral unnest(tsvector_to_array({words_of(dataset)})) as word
-where page.dataset = %(dataset)s and page.last_seq <= %(until)s
-    and page.last_seq > (
+cross join lateral unnest(tsvector_to_array({words_of(dataset)})) as _word
+where _page.dataset = %(dataset)s and _page.last_seq <= %(until)s
+    and _page.last_seq > (
         select change_seq from penstock_vocabulary where dataset = %(dataset)s
     )
-    and place <= created + updated
-    and word ~ '[^0-9]' and penstock_tokens(word) = word
-group by word order by word
+    and _place <= _page.created + _page.updated
+    and _word ~ '[^0-9]' and penstock_tokens(_word) = _word
+group by _word order by _word
 on conflict (dataset, word) do update
 set rows = penstock_word.rows + excluded.rows
 where excluded.rows * 4 > penstock_word.rows"""

@@ -12,8 +12,10 @@ from enum import Enum, auto
 
 from penstock.adapters.postgres.asking import BY_WORDS, Asking
 from penstock.adapters.postgres.searched import query_of, words_of
+from penstock.adapters.postgres.served import DIALECT
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql.selects import Where
+from penstock.domain.queries.query import Condition
 from penstock.domain.queries.words import Term
 
 # what a row costs, in microseconds: read from the list of a word, from those of words
@@ -45,29 +47,27 @@ def ways_to(
     ask: Asking,
     of: Table,
     terms: Sequence[Term],
-    *,
-    conditions: Sequence[str],
-    where: Where,
+    conditions: Sequence[Condition] = (),
 ) -> Ways:
     """Choose by what the server expects of each word and of the conditions."""
-    finished = [each.whole for each in terms]
+    where = Where(DIALECT)
+    where.add(*conditions)
     asked = [
-        *(query_of([each]) for each in finished),
+        *(query_of([each.whole]) for each in terms),
         # the last one as it may go on
         query_of(terms[-1:]),
     ]
-    given = Where(where.dialect, dict(where.given))
-    wanted = [
-        f"{words_of(of.dataset)} @@ {given.mark(query)}::tsquery" for query in asked
-    ]
-    if conditions:
-        wanted.append(" and ".join(conditions))
-    parts = " union all ".join(f"select from {of.name} where {each}" for each in wanted)
-    plan = ask(f"explain (format json) {parts}", given.given, settings=BY_WORDS)
+    words = words_of(of.dataset)
+    wanted = [f"{words} @@ {where.mark(query)}::tsquery" for query in asked]
+    parts = " union all ".join(
+        f"select from {of.name} where {each}" for each in (*wanted, str(where))
+    )
+    plan = ask(f"explain (format json) {parts}", where.given, settings=BY_WORDS)
     rows = [float(each["Plan Rows"]) for each in plan[0][0][0]["Plan"]["Plans"]]
-    *by_word, by_beginning = rows[: len(asked)]
-    by_conditions = JUDGED * rows[-1] if conditions else float("inf")
+    *by_word, by_beginning, fitting = rows
     others = min(by_word[:-1], default=float("inf"))
+    # all rows of a table are never judged
+    by_conditions = JUDGED * fitting if conditions else float("inf")
     return Ways(
         whole=cheapest(
             {Way.LISTS: LISTED * min(by_word), Way.CONDITIONS: by_conditions}
