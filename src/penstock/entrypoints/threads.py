@@ -1,6 +1,7 @@
 """Run the threads of one worker process."""
 
 import gc
+import os
 import random
 import signal
 import sys
@@ -61,7 +62,8 @@ def stop_when_input_closes(halt: threading.Event) -> None:
     """
 
     def listen() -> None:
-        while sys.stdin.buffer.read(1024):
+        # not by the buffer of `sys.stdin`, which nobody may hold when Python ends
+        while os.read(sys.stdin.fileno(), 1024):
             continue
         halt.set()
 
