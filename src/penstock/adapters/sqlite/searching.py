@@ -49,8 +49,6 @@ class Candidate:
     # all fields as they are stored
     values: Sequence[Any]
     key: tuple[Any, ...]
-    # the folded texts that are searched in
-    texts: Sequence[str]
     km: float | None = None
 
 
@@ -81,14 +79,18 @@ class SearchedTable(sql.SearchedTable):
             found, is_capped = self._preferred(asked, terms)
         else:
             found, is_capped = self._near(asked, terms, asked.near)
-        rated = [(each, self._score(asked, terms, each)) for each in found]
+        end = min(asked.offset + asked.limit, MOST_CANDIDATES)
         if asked.near is None:
-            rated.sort(key=lambda it: (-it[1], len(it[0].texts[0]), it[0].key))
+            rated = [(*self._score(asked, terms, each), each) for each in found]
+            rated.sort(key=lambda it: (-it[0], it[1], it[2].key))
+            told = [(worth, each) for worth, _, each in rated[asked.offset : end]]
         else:
-            rated.sort(key=lambda it: (it[0].km, it[0].key))
+            # only rows that are told need a score
+            found.sort(key=lambda each: (each.km, each.key))
+            nearest = found[asked.offset : end]
+            told = [(self._score(asked, terms, each)[0], each) for each in nearest]
         show = shower(asked.fields)
         places = self._places(field.name for field in asked.fields)
-        told = rated[asked.offset : min(asked.offset + asked.limit, MOST_CANDIDATES)]
         return Found(
             rows=[
                 Match(
@@ -96,16 +98,20 @@ class SearchedTable(sql.SearchedTable):
                     score=worth,
                     km=each.km,
                 )
-                for each, worth in told
+                for worth, each in told
             ],
-            candidates=len(rated),
+            candidates=len(found),
             is_capped=is_capped,
         )
 
-    def _score(self, asked: SearchQuery, terms: Sequence[Term], of: Candidate) -> float:
+    def _score(
+        self, asked: SearchQuery, terms: Sequence[Term], of: Candidate
+    ) -> tuple[float, int]:
+        """Rate a row, and tell how long the first of its texts is."""
         if asked.words is None:
-            return 0.0
-        return score(terms, asked.words.folded, of.texts)
+            return 0.0, 0
+        texts = self._folded(of.values)
+        return score(terms, asked.words.folded, texts), len(texts[0])
 
     def _preferred(
         self, asked: SearchQuery, terms: Sequence[Term]
@@ -146,9 +152,11 @@ class SearchedTable(sql.SearchedTable):
     ) -> tuple[list[Candidate], bool]:
         where = self._where(asked)
         where.clauses.append(self._in_boxes(where, boxes_around(spot, reach)))
-        rows = self._rows(
-            f"{quoted(self.of.dataset.name)} where {where}", where, MOST_AROUND
-        )
+        if terms:
+            keys = ", ".join(map(quoted, self.of.dataset.key))
+            where.clauses.append(f"({keys}) in ({self._keys(where, terms)})")
+        table = quoted(self.of.dataset.name)
+        rows = self._rows(f"{table} where {where}", where, MOST_AROUND)
         found = [
             each
             for each in self._judged(rows, terms, spot)
@@ -259,24 +267,24 @@ class SearchedTable(sql.SearchedTable):
         if not terms:
             return self._rows(f"{table} where {where}", where, most)
         self._insist_on_index()
-        match = where.mark(match_of(terms))
-        words, columns = words_name(self.of.dataset), key_columns(self.of.dataset)
-        keys = [f"_key_{at}" for at in range(len(columns))]
-        told = ", ".join(
-            f"{column} as {key}" for column, key in zip(columns, keys, strict=True)
-        )
         same = " and ".join(
-            f"{quoted(name)} = {key}"
-            for name, key in zip(self.of.dataset.key, keys, strict=True)
+            f"{quoted(name)} = _key_{at}" for at, name in enumerate(self.of.dataset.key)
         )
-        entries = entries_name(self.of.dataset)
         # in this order: the index gives rows one by one, until there are enough
-        found = (
-            f"(select {told} from {words} cross join {entries} "
-            f"on {entries}.id = {words}.rowid where {words} match {match})"
+        found = f"({self._keys(where, terms)}) cross join {table} on {same}"
+        return self._rows(f"{found} where {where}", where, most)
+
+    def _keys(self, where: Where, terms: Sequence[Term]) -> str:
+        """Compose the keys of the rows that have all words, as the index knows them."""
+        words, entries = words_name(self.of.dataset), entries_name(self.of.dataset)
+        columns = ", ".join(
+            f"{column} as _key_{at}"
+            for at, column in enumerate(key_columns(self.of.dataset))
         )
-        return self._rows(
-            f"{found} cross join {table} on {same} where {where}", where, most
+        return (
+            f"select {columns} from {words} cross join {entries} "
+            f"on {entries}.id = {words}.rowid "
+            f"where {words} match {where.mark(match_of(terms))}"
         )
 
     def _rows(self, source: str, where: Where, most: int) -> list[tuple[Any, ...]]:
@@ -294,17 +302,22 @@ class SearchedTable(sql.SearchedTable):
     ) -> Iterator[Candidate]:
         """Yield rows that have all words as they are now, whatever the index knows."""
         dataset = self.of.dataset
-        texts = self._places(dataset.search)
         key = self._places(dataset.key)
         geo = self._places(dataset.geo or ())
+        is_doubted = bool(terms) and self.is_behind()
         for row in rows:
-            folded = [fold(str(row[at] or "")) for at in texts] if terms else [""]
-            tokens = set(text_tokens(" ".join(folded))) if terms else set()
-            if all(term.is_in(tokens) for term in terms):
-                km = None
-                if spot is not None:
-                    km = distance(spot, Spot(*(row[at] for at in geo)))
-                yield Candidate(row, tuple(row[at] for at in key), folded, km)
+            if is_doubted:
+                tokens = set(text_tokens(" ".join(self._folded(row))))
+                if not all(term.is_in(tokens) for term in terms):
+                    continue
+            km = None
+            if spot is not None:
+                km = distance(spot, Spot(*(row[at] for at in geo)))
+            yield Candidate(row, tuple(row[at] for at in key), km)
+
+    def _folded(self, row: Sequence[Any]) -> list[str]:
+        """Return the folded texts that are searched in."""
+        return [fold(str(row[at] or "")) for at in self._places(self.of.dataset.search)]
 
     def _places(self, names: Iterable[str]) -> list[int]:
         fields = [field.name for field in self.of.dataset.fields]

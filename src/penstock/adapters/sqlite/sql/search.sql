@@ -36,10 +36,11 @@ order by seq
 limit :limit;
 
 -- name: near_words
-select word, rows from penstock_shape
-join penstock_word on penstock_word.id = word_id
-where shape in (select value from json_each(:shapes)) and dataset = :dataset
-    and rows > 0
+-- In this order: few words have a shape, but a dataset has many.
+select word, rows from json_each(:shapes) as asked
+cross join penstock_shape on shape = asked.value
+cross join penstock_word on penstock_word.id = word_id
+where dataset = :dataset and rows > 0
 group by word_id;
 
 -- name: words_from
