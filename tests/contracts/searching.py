@@ -688,6 +688,14 @@ class SearchContract:
         assert [each.text for each in told] == ["東京駅", "東京都庁"]
         assert told[0].rows == 2
 
+    def test_what_a_client_has_just_written_is_suggested(
+        self, stores: Stores, served: Served
+    ):
+        store(stores, titled("Berlin"))
+        change(served, Write(place(2, "Xylophon")))
+
+        assert [each.text for each in suggest(served, "xyl")] == ["Xylophon"]
+
     def test_words_of_rows_that_are_gone_are_not_suggested(
         self, stores: Stores, served: Served
     ):

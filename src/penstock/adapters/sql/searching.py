@@ -124,14 +124,17 @@ def variants(word: str, known: Mapping[str, int]) -> tuple[str, ...]:
 def suggest(table: SearchedTable, words: Words, *, limit: int) -> list[Suggestion]:
     terms = words.terms
     last = terms[-1]
-    if len(terms) > 1 or is_unspaced(last.word):
-        # what is told must be there together with the other words
-        texts = table.texts(terms, limit=MOST_TEXTS)
-        return [Suggestion(*each) for each in from_texts(words, texts, limit=limit)]
-    return [
-        Suggestion(completed(words, as_written(text, word) or word), rows)
-        for word, rows, text in table.completions(last.word, limit=limit)
-    ]
+    known: Sequence[tuple[str, int, str]] = ()
+    # together with other words, only what stands beside them is told
+    if len(terms) == 1 and not is_unspaced(last.word):
+        known = table.completions(last.word, limit=limit)
+    if known:
+        return [
+            Suggestion(completed(words, as_written(text, word) or word), rows)
+            for word, rows, text in known
+        ]
+    texts = table.texts(terms, limit=MOST_TEXTS)
+    return [Suggestion(*each) for each in from_texts(words, texts, limit=limit)]
 
 
 def facets(table: SearchedTable, asked: FacetQuery) -> Facets:
