@@ -20,6 +20,7 @@ import pytest
 import redis
 
 from penstock.adapters.postgres import schema as postgres_schema
+from penstock.adapters.sql.schema import migrations
 from penstock.entrypoints.cli.app import main
 from penstock.entrypoints.cli.check import compared
 from penstock.entrypoints.cli.setup import bring_up_to_date
@@ -47,6 +48,10 @@ COMMANDS = (
     ("quarantine", "poi"),
     ("budgets",),
 )
+
+# what an empty database lacks
+LEDGER = [each.name for each in migrations("penstock.adapters.postgres")]
+STEPS = [*LEDGER, "create table poi"]
 
 Command = Callable[..., Ran]
 
@@ -193,8 +198,8 @@ class TestMigrate:
         as_json = shop.penstock("migrate", "--check", "--json")
 
         assert told.code == as_json.code == 1
-        assert as_json.json["pending"] == ["0001_ledger.sql", "create table poi"]
-        assert told.out == "Pending:\n  0001_ledger.sql\n  create table poi\n"
+        assert as_json.json["pending"] == STEPS
+        assert told.out == "\n  ".join(["Pending:", *STEPS]) + "\n"
         assert ask("select to_regnamespace('penstock')") == [(None,)]
 
     def test_it_tells_what_it_did_and_then_that_nothing_is_left(
@@ -206,7 +211,7 @@ class TestMigrate:
         again = shop.penstock("migrate", "--json")
         checked = shop.penstock("migrate", "--check", "--json")
 
-        assert first.json["applied"] == ["0001_ledger.sql", "create table poi"]
+        assert first.json["applied"] == STEPS
         assert (first.code, again.code, checked.code) == (0, 0, 0)
         assert again.json["applied"] == checked.json["pending"] == []
 
@@ -240,7 +245,7 @@ class TestMigrate:
                 step for each in pool.map(migrate, range(10)) for step in each
             )
 
-        assert done == ["0001_ledger.sql", "create table poi"]
+        assert sorted(done) == sorted(STEPS)
 
     def test_check_creates_no_file(self, shop):
         shop.declare()
@@ -318,7 +323,7 @@ class TestVersions:
         shop.declare(postgres_database)
         place = read_settings(shop.config).place
 
-        told = "not up to date (0001_ledger.sql)"
+        told = f"not up to date ({', '.join(LEDGER)})"
 
         found = shop.refusals(("worker",), ("run", "poi"), ("plan", "poi"))
 
@@ -328,14 +333,15 @@ class TestVersions:
         assert shop.checked()["tables"] == {
             "what": "tables",
             "ok": False,
-            "detail": f"{place}: not up to date (0001_ledger.sql, create table poi); "
+            "detail": f"{place}: not up to date ({', '.join(STEPS)}); "
             "run: penstock migrate",
         }
 
     def test_an_older_penstock_refuses_newer_tables(self, migrated, ask):
         ask("insert into penstock.penstock_migration values (99, '0099_later.sql')")
         place = read_settings(migrated.config).place
-        told = f"{place}: schema penstock has version 99, this penstock knows 1; "
+        known = len(LEDGER)
+        told = f"{place}: schema penstock has version 99, this penstock knows {known}; "
 
         assert migrated.refusals() == {(2, f"penstock: {told}use a newer one")}
         assert migrated.checked()["tables"]["detail"] == f"{told}use a newer one"
