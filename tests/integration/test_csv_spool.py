@@ -180,6 +180,26 @@ class TestADownload:
         with pytest.raises(SourceUnavailable, match="within 0 s"):
             list(hasty(f"{server.url}/a.csv"))
 
+    def test_a_trickle_takes_no_longer_than_it_may(self, server: ScriptedServer):
+        sent = []
+
+        def trickle(handler: BaseHTTPRequestHandler) -> None:
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n")
+            for _ in range(200):
+                handler.wfile.write(b"x")
+                sent.append(1)
+                if server.stopping.wait(0.05):
+                    return
+
+        server.answers = lambda _: trickle
+        hasty = Download(longest=timedelta(seconds=0.3), may_be_private=True)
+
+        with pytest.raises(SourceUnavailable, match=r"within 0\.3 s"):
+            list(hasty(f"{server.url}/a.csv"))
+
+        # it did not wait for the end
+        assert len(sent) < 100
+
 
 def test_a_dataset_may_name_an_address(server: ScriptedServer, tmp_path):
     server.script(Reply(body=b"id,name\n1,a\n2,b\n"))

@@ -41,7 +41,8 @@ class Download:
                     url = self._moved(url, answer.headers.get("Location"))
                     continue
                 refuse(url, answer.status)
-                for piece in answer.stream(PIECE, decode_content=False):
+                # what has come, not a whole piece: a trickle would outlast the deadline
+                while piece := answer.read1(PIECE, decode_content=False):
                     if monotonic() > deadline:
                         limit = self.longest.total_seconds()
                         raise SourceUnavailable(

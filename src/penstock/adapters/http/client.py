@@ -5,19 +5,12 @@ decision. A connection goes back to the pool only if its answer was read to the 
 """
 
 import http.client
-import io
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from time import monotonic
-from typing import Any
 
 import urllib3
-from typing_extensions import Buffer, override
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import (
     ConnectTimeoutError,
     DecodeError,
@@ -31,10 +24,10 @@ from urllib3.exceptions import (
 )
 
 from penstock.adapters.http.links import host_of
+from penstock.adapters.net.deadlines import CHUNK, timed_pools
 from penstock.errors import AnswerTooLarge, Misconfigured, SourceUnavailable
 
 LONGEST_CONNECT = timedelta(seconds=10)
-CHUNK = 64 * 1024
 # enough of an error's body to tell what it says
 ERROR_BYTES = 64 * 1024
 FIRST_ERROR = 300
@@ -62,11 +55,7 @@ class Client:
     """The connections of one process, shared by its threads."""
 
     def __init__(self, *, connections: int = 16) -> None:
-        self._pool = urllib3.PoolManager(maxsize=connections, block=False)
-        self._pool.pool_classes_by_scheme = {
-            "http": TimedConnectionPool,
-            "https": TimedSecureConnectionPool,
-        }
+        self._pool = timed_pools(maxsize=connections, block=False)
 
     def send(self, request: Request, *, timeout: timedelta, max_bytes: int) -> Answer:
         """Exchange one request for one whole answer."""
@@ -161,59 +150,3 @@ def reason(error: BaseException) -> str:
         error = error.__cause__ or error.__context__ or error
     told = error.strerror if isinstance(error, OSError) else None
     return (told or type(error).__name__)[:80]
-
-
-class UntilDeadline(io.RawIOBase):
-    """A socket's bytes, each wait for which ends at one common deadline.
-
-    A socket's own timeout begins anew with every byte, so a slow trickle would
-    outlast any lease.
-    """
-
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
-        self._raw = raw
-        self._sock = sock
-        # urllib3 has just set what remains of the whole exchange
-        allowed = sock.gettimeout()
-        self._deadline = None if allowed is None else monotonic() + allowed
-
-    @override
-    def readable(self) -> bool:
-        return True
-
-    @override
-    def readinto(self, buffer: Buffer) -> int | None:
-        if self._deadline is not None:
-            remaining = self._deadline - monotonic()
-            if remaining <= 0:
-                raise TimeoutError
-            self._sock.settimeout(remaining)
-        return self._raw.readinto(buffer)
-
-    @override
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class TimedResponse(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
-        super().__init__(sock, *args, **options)
-        raw = self.fp.detach()
-        self.fp = io.BufferedReader(UntilDeadline(raw, sock), CHUNK)
-
-
-class TimedConnection(HTTPConnection):
-    response_class = TimedResponse
-
-
-class TimedSecureConnection(HTTPSConnection):
-    response_class = TimedResponse
-
-
-class TimedConnectionPool(HTTPConnectionPool):
-    ConnectionCls = TimedConnection
-
-
-class TimedSecureConnectionPool(HTTPSConnectionPool):
-    ConnectionCls = TimedSecureConnection

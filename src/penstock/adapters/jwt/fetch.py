@@ -1,19 +1,12 @@
 """Fetch what an issuer publishes: within one time and one size, from there only."""
 
 import http.client
-import io
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from time import monotonic
-from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
-from typing_extensions import Buffer, override
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import (
     ConnectTimeoutError,
     HTTPError,
@@ -23,9 +16,10 @@ from urllib3.exceptions import (
     SSLError,
 )
 
+from penstock.adapters.net.deadlines import CHUNK, timed_pools
+
 LONGEST = timedelta(seconds=5)
 MOST_BYTES = 1024 * 1024
-CHUNK = 64 * 1024
 HEADERS = {
     "Accept": "application/jwk-set+json, application/json",
     # what is not packed cannot unpack to more than it is
@@ -51,8 +45,7 @@ class Fetch:
 
     def __call__(self) -> bytes:
         """Return the whole answer, or raise `NotFetched`."""
-        with self._translated(), urllib3.PoolManager(num_pools=1) as pool:
-            pool.pool_classes_by_scheme = {"http": TimedPool, "https": TimedSecurePool}
+        with self._translated(), timed_pools(num_pools=1) as pool:
             answer = pool.request(
                 "GET",
                 self._url,
@@ -93,56 +86,3 @@ class Fetch:
             raise NotFetched("has no certificate that is trusted here") from error
         except (HTTPError, http.client.HTTPException, OSError) as error:
             raise NotFetched("broke off when asked for its keys") from error
-
-
-class UntilDeadline(io.RawIOBase):
-    """A socket's bytes, each wait for which ends at one common deadline.
-
-    A socket's own timeout begins anew with every byte: whoever sends one now and
-    then could keep us forever.
-    """
-
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
-        self._raw = raw
-        self._sock = sock
-        # urllib3 has just set what remains of the whole exchange
-        self._deadline = monotonic() + (sock.gettimeout() or 0)
-
-    @override
-    def readable(self) -> bool:
-        return True
-
-    @override
-    def readinto(self, buffer: Buffer) -> int | None:
-        remaining = self._deadline - monotonic()
-        if remaining <= 0:
-            raise TimeoutError
-        self._sock.settimeout(remaining)
-        return self._raw.readinto(buffer)
-
-    @override
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class TimedResponse(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
-        super().__init__(sock, *args, **options)
-        self.fp = io.BufferedReader(UntilDeadline(self.fp.detach(), sock), CHUNK)
-
-
-class TimedConnection(HTTPConnection):
-    response_class = TimedResponse
-
-
-class TimedSecureConnection(HTTPSConnection):
-    response_class = TimedResponse
-
-
-class TimedPool(HTTPConnectionPool):
-    ConnectionCls = TimedConnection
-
-
-class TimedSecurePool(HTTPSConnectionPool):
-    ConnectionCls = TimedSecureConnection

@@ -1,0 +1,1 @@
+"""What the adapters that ask over HTTP share."""

@@ -1,0 +1,76 @@
+"""Connections on which a whole exchange ends within one time.
+
+A socket's own timeout begins anew with every byte: whoever sends one now and then
+would outlast any lease and any limit.
+"""
+
+import http.client
+import io
+import socket
+from time import monotonic
+from typing import Any
+
+import urllib3
+from typing_extensions import Buffer, override
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+CHUNK = 64 * 1024
+
+
+def timed_pools(**options: Any) -> urllib3.PoolManager:
+    """Return pools that hold `Timeout(total=…)` from the first byte to the last."""
+    pools = urllib3.PoolManager(**options)
+    pools.pool_classes_by_scheme = {"http": TimedPool, "https": TimedSecurePool}
+    return pools
+
+
+class UntilDeadline(io.RawIOBase):
+    """A socket's bytes, each wait for which ends at one common deadline."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
+        self._raw = raw
+        self._sock = sock
+        # urllib3 has just set what remains of the whole exchange
+        allowed = sock.gettimeout()
+        self._deadline = None if allowed is None else monotonic() + allowed
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def readinto(self, buffer: Buffer) -> int | None:
+        if self._deadline is not None:
+            remaining = self._deadline - monotonic()
+            if remaining <= 0:
+                raise TimeoutError
+            self._sock.settimeout(remaining)
+        return self._raw.readinto(buffer)
+
+    @override
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class TimedResponse(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp = io.BufferedReader(UntilDeadline(self.fp.detach(), sock), CHUNK)
+
+
+class TimedConnection(HTTPConnection):
+    response_class = TimedResponse
+
+
+class TimedSecureConnection(HTTPSConnection):
+    response_class = TimedResponse
+
+
+class TimedPool(HTTPConnectionPool):
+    ConnectionCls = TimedConnection
+
+
+class TimedSecurePool(HTTPSConnectionPool):
+    ConnectionCls = TimedSecureConnection
