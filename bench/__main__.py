@@ -9,7 +9,6 @@ from bench import (
     memory,
     pipelines,
     queues,
-    search,
     serving,
     throughput,
 )
@@ -22,7 +21,6 @@ BENCHMARKS = {
     "files": files.measure,
     "queues": queues.measure,
     "pipelines": pipelines.measure,
-    "search": search.measure,
     "serving": serving.measure,
 }
 

@@ -1,0 +1,95 @@
+"""Who asks the API, and how: as fast as it answers, or at a steady rate."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import urllib3
+
+from bench.points import ENVIRON
+
+SECONDS = 8
+CONNECTIONS = 32
+API_CORE, CLIENT_CORE = "0", "1"
+LOAD = Path(__file__).with_name("load.js")
+
+
+@contextlib.contextmanager
+def running(command, url, *, cwd=None):
+    """Run a server on its core until it is no longer needed."""
+    pinned = ["taskset", "-c", API_CORE, *map(str, command)]
+    with subprocess.Popen(
+        pinned, cwd=cwd, env=ENVIRON, stdout=subprocess.DEVNULL
+    ) as process:
+        try:
+            wait_for(url)
+            yield
+        finally:
+            process.terminate()
+
+
+def wait_for(url):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            urllib3.request("GET", url, retries=False, timeout=1)
+            return
+        time.sleep(0.1)
+    raise TimeoutError(url)
+
+
+def get(url, token):
+    answer = urllib3.request("GET", url, headers={"Authorization": token})
+    assert answer.status == 200, answer.data
+    return answer.data
+
+
+def rate(url, *, token, script=None):
+    """Return the answers a second of a closed loop; none may be an error."""
+    extra = [] if script is None else ["-s", script]
+    told = subprocess.run(
+        [
+            *("taskset", "-c", CLIENT_CORE, "wrk", "-t1", f"-c{CONNECTIONS}"),
+            *(f"-d{SECONDS}s", "-H", f"Authorization: {token}", *extra, url),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "Non-2xx" not in told, told
+    found = re.search(r"Requests/sec:\s+([\d.]+)", told)
+    assert found is not None, told
+    return float(found[1])
+
+
+def delays(base, paths, *, token, per_second):
+    """Return p50, p95 and p99 in milliseconds at a steady rate, an open loop."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        summary, questions = Path(name, "summary.json"), Path(name, "questions.json")
+        questions.write_text(json.dumps(paths))
+        subprocess.run(
+            [
+                *("taskset", "-c", CLIENT_CORE, ".venv-bench/bin/k6", "run", "--quiet"),
+                *(f"--summary-export={summary}", LOAD),
+            ],
+            env={
+                **os.environ,
+                "BASE": base,
+                "QUESTIONS": str(questions),
+                "TOKEN": token,
+                "RATE": str(per_second),
+                "SECONDS": str(SECONDS),
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+        told = json.loads(summary.read_text())["metrics"]
+    assert not told["checks"]["fails"], told["checks"]
+    assert "dropped_iterations" not in told, told["dropped_iterations"]
+    return [told["http_req_duration"][each] for each in ("p(50)", "p(95)", "p(99)")]
