@@ -78,3 +78,11 @@ def opened(
     finally:
         bell.close()
         database.close()
+
+
+def deadlocks(place: Place) -> int:
+    """Count those of a database; what a session met is told when it has ended."""
+    told = place.ask(
+        "select deadlocks from pg_stat_database where datname = current_database()"
+    )
+    return int(told[0][0])

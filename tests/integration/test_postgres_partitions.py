@@ -1,16 +1,24 @@
 """Rows divided by a field: each key once, wherever its row has moved."""
 
-from collections.abc import Iterator
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import pytest
 
 from penstock.adapters.postgres import partitions
+from penstock.adapters.sql.stores import served_by
 from penstock.domain.dataset import Missing, WhenMissing
 from penstock.domain.job import Lease, Mode
-from penstock.domain.page import Record
+from penstock.domain.page import Key, Record
 from penstock.errors import Misconfigured
-from penstock.ports import Stores
+from penstock.ports import Edits, Stores
+from penstock.ports.serving import Current, Removal, Write, Written
 from tests.builders import (
     SECOND,
     batch,
@@ -26,8 +34,8 @@ from tests.builders import (
     run,
     text_field,
 )
-from tests.integration.postgres import Place, opened, own_schema
-from tests.integration.racing import in_processes, in_threads
+from tests.integration.postgres import Place, deadlocks, opened, own_schema
+from tests.integration.racing import errors_in, in_processes, in_threads
 
 SHOPS = dataset(
     "shops",
@@ -56,10 +64,20 @@ def place(postgres_url: str) -> Iterator[Place]:
 
 
 @pytest.fixture
-def stores(place: Place) -> Iterator[Stores]:
-    with opened(place, clock=place.clock) as (stores, _):
+def both(place: Place) -> Iterator[tuple[Stores, Edits]]:
+    with opened(place, clock=place.clock) as (stores, database):
         stores.schema.migrate()
-        yield stores
+        yield stores, served_by(database).edits
+
+
+@pytest.fixture
+def stores(both: tuple[Stores, Edits]) -> Stores:
+    return both[0]
+
+
+@pytest.fixture
+def edits(both: tuple[Stores, Edits]) -> Edits:
+    return both[1]
 
 
 def shop(number: int, region: str, title: str = "shop") -> Record:
@@ -220,6 +238,190 @@ class TestRaces:
 
             assert sum(told) == 1
             assert ids(stores, SHOPS) == list(range(number + 1))
+
+
+Pause = Callable[[], object]
+
+
+def put(edits: Edits, found: Record, pause: Pause = lambda: None) -> Written:
+    """Store a record as a client does that stops to think about what it has read."""
+
+    def decide(current: Mapping[Key, Current]) -> list[Write]:
+        del current
+        pause()
+        return [Write(found)]
+
+    return edits.change(SHOPS, [found.key], decide)
+
+
+def waits_for_others(place: Place) -> bool:
+    """Say whether somebody waits for who merges."""
+    found = place.ask(
+        "select 1 from pg_locks where locktype = 'advisory' "
+        "and not granted and database = "
+        "(select oid from pg_database where datname = current_database())"
+    )
+    return bool(found)
+
+
+def until(is_true: Callable[[], bool], *, most: float = 5.0) -> None:
+    deadline = time.monotonic() + most
+    while time.monotonic() < deadline and not is_true():
+        time.sleep(0.01)
+
+
+class TestClients:
+    """Clients change rows while others do, or an import brings the same ones."""
+
+    def test_a_client_makes_the_partition_that_its_row_needs(
+        self, stores: Stores, edits: Edits, place
+    ):
+        run(stores, SHOPS, last(shop(1, "north")))
+
+        put(edits, shop(2, "south"))
+        moved = put(edits, shop(1, "west"))
+
+        assert (moved.created, moved.updated) == (0, 1)
+        assert [row[:2] for row in rows(stores, SHOPS)] == [(1, "west"), (2, "south")]
+        assert len(partition_names(place)) == 3
+
+    def test_two_who_create_a_row_in_different_regions_store_it_once(
+        self, stores: Stores, edits: Edits, place
+    ):
+        stores.schema.prepare(SHOPS)
+        both_have_looked = threading.Barrier(2)
+
+        def look() -> None:
+            with suppress(threading.BrokenBarrierError):
+                both_have_looked.wait(0.5)
+
+        told = in_threads(
+            partial(put, edits, shop(1, "north"), look),
+            partial(put, edits, shop(1, "south"), look),
+        )
+
+        assert not errors_in(told)
+        assert [each.created for each in told] in ([0, 1], [1, 0])
+        assert sum(held(place).values()) == 1
+
+    def test_a_client_and_a_page_store_a_new_row_once(
+        self, stores: Stores, edits: Edits, place
+    ):
+        plan(stores, SHOPS)
+        lease = claim(stores, SHOPS)
+        has_looked, is_stored = threading.Event(), threading.Event()
+
+        def look() -> None:
+            has_looked.set()
+            is_stored.wait(0.5)
+
+        def bring() -> int:
+            assert has_looked.wait(10)
+            page = last(shop(1, "south"))
+            _, counts = stores.ledger.commit_page(SHOPS, lease, page)
+            is_stored.set()
+            return counts.inserted
+
+        told = in_threads(partial(put, edits, shop(1, "north"), look), bring)
+
+        assert not errors_in(told)
+        assert told[0].created + told[1] == 1
+        assert [row[:2] for row in rows(stores, SHOPS)] == [(1, "south")]
+        assert sum(held(place).values()) == 1
+
+    def test_a_client_and_a_page_do_not_wait_in_a_circle(self, postgres_database):
+        place = Place(postgres_database, "penstock")
+        with opened(place) as (stores, database):
+            stores.schema.migrate()
+            edits = served_by(database).edits
+            run(stores, SHOPS, last(shop(1, "north")))
+            plan(stores, SHOPS)
+            lease = claim(stores, SHOPS)
+            has_looked = threading.Event()
+
+            def look() -> None:
+                has_looked.set()
+                # the page is about to change the row that is held here
+                time.sleep(0.5)
+
+            def bring() -> None:
+                assert has_looked.wait(10)
+                page = last(shop(1, "south", "of the page"))
+                stores.ledger.commit_page(SHOPS, lease, page)
+
+            put_and_bring = partial(put, edits, shop(1, "west", "ours"), look), bring
+            assert not errors_in(in_threads(*put_and_bring))
+
+            assert [row[:3] for row in rows(stores, SHOPS)] == [
+                (1, "south", "of the page")
+            ]
+        # told when its sessions have ended
+        assert deadlocks(place) == 0
+
+    def test_a_replay_does_not_undo_what_a_client_writes_meanwhile(
+        self, stores: Stores, edits: Edits, place
+    ):
+        run(stores, SHOPS, last(rejections=[rejection(key=[1])]))
+        (bad,) = stores.records.quarantine(SHOPS, after=0, limit=9)
+        place.pass_time(SECOND)
+        has_looked = threading.Event()
+
+        def look() -> None:
+            has_looked.set()
+            until(lambda: waits_for_others(place))
+
+        def replay() -> Any:
+            assert has_looked.wait(10)
+            return stores.records.replay(SHOPS, [(bad, shop(1, "west", "old"))])
+
+        told = in_threads(partial(put, edits, shop(1, "north", "new"), look), replay)
+
+        assert not errors_in(told)
+        assert told[1].superseded == 1
+        assert [row[:3] for row in rows(stores, SHOPS)] == [(1, "north", "new")]
+
+    def test_whatever_meets_each_row_is_stored_once(self, postgres_database):
+        place = Place(postgres_database, "penstock")
+        dice = random.Random(11)
+        regions = [f"region {n}" for n in range(6)]
+        with opened(place) as (stores, database):
+            stores.schema.migrate()
+            edits = served_by(database).edits
+
+            def some() -> list[Record]:
+                numbers = dice.sample(range(12), 6)
+                return [
+                    shop(n, dice.choice(regions), str(dice.random())) for n in numbers
+                ]
+
+            def upsert(found: list[Record]) -> None:
+                keys = [each.key for each in found]
+                edits.change(SHOPS, keys, lambda _: [*map(Write, found)])
+
+            def delete(key: Key) -> None:
+                edits.change(
+                    SHOPS, [key], lambda live: [Removal(key)] if key in live else []
+                )
+
+            plan(stores, SHOPS, *map(str, range(3)), mode=Mode.DELTA)
+            leases = [claim(stores, SHOPS) for _ in range(3)]
+
+            def bring(at: int, found: list[Record]) -> None:
+                leases[at], _ = stores.ledger.commit_page(
+                    SHOPS, leases[at], batch(*found)
+                )
+
+            for _ in range(12):
+                told = in_threads(
+                    *(partial(bring, at, some()) for at in range(3)),
+                    *(partial(upsert, some()) for _ in range(2)),
+                    partial(delete, (dice.randrange(12),)),
+                )
+
+                assert not errors_in(told)
+                doubled = "select id from shops group by id having count(*) > 1"
+                assert place.ask(doubled) == []
+        assert deadlocks(place) == 0
 
 
 class TestTables:

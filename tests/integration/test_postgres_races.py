@@ -4,18 +4,31 @@ import random
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from penstock.adapters.postgres.database import Database, Transaction
+from penstock.adapters.sql.stores import served_by
+from penstock.domain.dataset import Dataset
+from penstock.domain.editing import Precondition
 from penstock.domain.job import ImportStatus, JobStatus, Lease, Mode, WorkerId
-from penstock.domain.page import Counts
-from penstock.errors import BudgetClosed, LeaseLost, Misconfigured, PenstockError
-from penstock.ports import Stores
+from penstock.domain.page import Counts, Key
+from penstock.errors import (
+    BudgetClosed,
+    LeaseLost,
+    Misconfigured,
+    PenstockError,
+    StoreRefused,
+    VersionChanged,
+)
+from penstock.flow.edit_records import EditRecords
+from penstock.ports import Edits, Stores
+from penstock.ports.serving import Current, Decide, Removal, Write, Written
 from tests.builders import (
     SECOND,
     TIMEOUT,
@@ -31,9 +44,10 @@ from tests.builders import (
     per_second,
     plan,
     record,
+    rows,
     run,
 )
-from tests.integration.postgres import Place, opened, own_schema
+from tests.integration.postgres import Place, deadlocks, opened, own_schema
 from tests.integration.racing import (
     Told,
     assert_each_once,
@@ -485,13 +499,6 @@ class TestEndings:
         assert deadlocks(place) == 0
 
 
-def deadlocks(place: Place) -> int:
-    told = place.ask(
-        "select deadlocks from pg_stat_database where datname = current_database()"
-    )
-    return int(told[0][0])
-
-
 def orphans(place: Place) -> list[tuple[Any, ...]]:
     return place.ask(
         "select penstock_job.id from penstock_job "
@@ -557,6 +564,121 @@ class TestChangeEvents:
             "created",
             *["updated"] * 44,
         ]
+
+
+class Pausing(Edits):
+    """Edits that let something happen once they have looked, the first time."""
+
+    def __init__(self, edits: Edits, pause: Callable[[], object]) -> None:
+        self._edits = edits
+        self._pause = pause
+
+    @override
+    def change(self, dataset: Dataset, keys: Sequence[Key], decide: Decide) -> Written:
+        pauses = iter([self._pause])
+
+        def decide_late(current: Mapping[Key, Current]) -> Sequence[Write | Removal]:
+            for pause in pauses:
+                pause()
+            return decide(current)
+
+        return self._edits.change(dataset, keys, decide_late)
+
+
+class TestClients:
+    """Clients store the same new row at once: one creates it, and the others see it."""
+
+    @pytest.fixture
+    def edits(self, opened_here: tuple[Stores, Database]) -> Edits:
+        stores, database = opened_here
+        stores.schema.prepare(POI)
+        return served_by(database).edits
+
+    def test_of_two_who_store_a_new_row_one_creates_it(
+        self, stores: Stores, edits: Edits
+    ):
+        both_have_looked = threading.Barrier(2)
+        client = EditRecords(Pausing(edits, both_have_looked.wait), stores.records)
+
+        told = in_threads(
+            *(
+                partial(client.put, POI, (1,), {"title": title}, Precondition())
+                for title in ("a", "b")
+            )
+        )
+
+        assert not errors_in(told)
+        assert sorted(each.created for each in told) == [0, 1]
+        assert len({each.versions[1,] for each in told}) == 2
+        later = max(told, key=lambda each: each.state.change_seq)
+        assert later.updated == 1
+        assert rows(stores, POI) == [(1, "ab"[told.index(later)])]
+
+    def test_who_wants_it_to_be_new_hears_that_it_is_not(
+        self, stores: Stores, edits: Edits
+    ):
+        both_have_looked = threading.Barrier(2)
+        client = EditRecords(Pausing(edits, both_have_looked.wait), stores.records)
+        is_new = Precondition(must_be_new=True)
+
+        told = in_threads(
+            *(
+                partial(client.put, POI, (1,), {"title": title}, is_new)
+                for title in ("a", "b")
+            )
+        )
+
+        (refused,) = errors_in(told)
+        assert isinstance(refused, VersionChanged)
+        assert ids(stores, POI) == [1]
+
+    def test_a_page_may_bring_it_meanwhile(self, stores: Stores, edits: Edits):
+        plan(stores, POI)
+        bring = partial(
+            stores.ledger.commit_page,
+            POI,
+            claim(stores, POI),
+            last(record(1, "of the page")),
+        )
+        client = EditRecords(Pausing(edits, bring), stores.records)
+
+        written = client.put(POI, (1,), {"title": "ours"}, Precondition())
+
+        assert (written.created, written.updated) == (0, 1)
+        assert rows(stores, POI) == [(1, "ours")]
+
+    def test_an_index_of_somebody_else_still_refuses(
+        self, stores: Stores, edits: Edits, place
+    ):
+        place.ask("create unique index theirs on poi (title)")
+        client = EditRecords(edits, stores.records)
+        client.put(POI, (1,), {"title": "a"}, Precondition())
+
+        with pytest.raises(StoreRefused, match="theirs"):
+            client.put(POI, (2,), {"title": "a"}, Precondition())
+
+    def test_lists_of_new_rows_do_not_wait_in_a_circle(self, postgres_database):
+        place = Place(postgres_database, "penstock")
+        with opened(place) as (stores, database):
+            stores.schema.migrate()
+            stores.schema.prepare(POI)
+            edits = served_by(database).edits
+            for number in range(10):
+                both_have_looked = threading.Barrier(2)
+                client = EditRecords(
+                    Pausing(edits, both_have_looked.wait), stores.records
+                )
+                some = [{"id": number * 1_000 + n, "title": "t"} for n in range(500)]
+
+                told = in_threads(
+                    partial(client.upsert, POI, some),
+                    partial(client.upsert, POI, some[::-1]),
+                )
+
+                assert not errors_in(told)
+                assert sorted(each.created for each in told) == [0, 500]
+        # told when its sessions have ended
+        assert deadlocks(place) == 0
 
 
 class TestBudgets:

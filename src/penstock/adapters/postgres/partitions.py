@@ -1,10 +1,13 @@
 """List partitions, made from the data as it comes.
 
 PostgreSQL keeps keys unique within a partition only, and cannot upsert by a key that
-lacks the partition's column. So pages of a partitioned dataset are merged one at a
-time, under a lock of the dataset: a key is looked for in all partitions, a row whose
-value has changed is moved by a plain update, and no key is ever stored twice. Fetching
-and mapping still go on side by side.
+lacks the partition's column. So whoever stores rows of a partitioned dataset, be it a
+page, a replay or a client, does so one at a time, under a lock of the dataset: a key is
+looked for in all partitions, a row whose value has changed is moved by a plain update,
+and no key is ever stored twice. Fetching and mapping still go on side by side.
+
+The lock comes before any row of the dataset is looked at or held. Else two would find
+that a key is new, or one would hold a row that the other, who has the lock, waits for.
 """
 
 from collections.abc import Iterable
@@ -15,7 +18,8 @@ from psycopg import sql
 from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.locks import lock_number
 from penstock.adapters.postgres.names import own_name
-from penstock.adapters.postgres.tables import FILL, Table
+from penstock.adapters.postgres.tables import FILL
+from penstock.domain.dataset import Dataset
 from penstock.domain.sheet import Sheet
 
 # beyond so many, the rows of further values share one partition
@@ -23,15 +27,19 @@ MOST = 256
 OTHERS = "others"
 
 
-def ensure_partitions(connection: Connection, table: Table, sheet: Sheet) -> None:
-    """Hold the dataset's merge lock, and make the partitions that these rows need."""
-    dataset = table.dataset
+def hold_merges(connection: Connection, dataset: Dataset) -> None:
+    """Let nobody else store rows of a partitioned dataset until the commit."""
+    if dataset.partition is not None:
+        connection.execute(
+            "select pg_advisory_xact_lock(hashtextextended(current_schema(), %s))",
+            (lock_number(f"merge:{dataset.name}"),),
+        )
+
+
+def ensure_partitions(connection: Connection, dataset: Dataset, sheet: Sheet) -> None:
+    """Make the partitions that these rows need; whoever asks holds the merges."""
     if dataset.partition is None:
         return
-    connection.execute(
-        "select pg_advisory_xact_lock(hashtextextended(current_schema(), %s))",
-        (lock_number(f"merge:{dataset.name}"),),
-    )
     at = dataset.column(dataset.partition)
     wanted = set(sheet.columns[at])
     known = stored_partitions(connection, dataset.name)

@@ -10,8 +10,9 @@ from psycopg.rows import tuple_row
 from typing_extensions import override
 
 from penstock.adapters.postgres.arrays import ARRAYS, key_arrays, page_arrays
+from penstock.adapters.postgres.conflicts import stored_by_others
 from penstock.adapters.postgres.connections import Connection
-from penstock.adapters.postgres.partitions import ensure_partitions
+from penstock.adapters.postgres.partitions import ensure_partitions, hold_merges
 from penstock.adapters.postgres.tables import Table, readable
 from penstock.adapters.sql import served as sql
 from penstock.adapters.sql.keys import quoted
@@ -25,7 +26,7 @@ from penstock.adapters.sql.served import (
     version_of,
 )
 from penstock.domain.dataset import Field, FieldType
-from penstock.domain.page import Key
+from penstock.domain.page import Key, Record
 from penstock.domain.queries.query import Part, Query
 from penstock.domain.sheet import Sheet
 from penstock.domain.times import EPOCH, MICROSECOND
@@ -112,6 +113,10 @@ class ServedTable(sql.ServedTable):
 
     @override
     def held(self, keys: Sequence[Key]) -> Mapping[Key, Held]:
+        hold_merges(self.connection, self.of.dataset)
+        return self._held(keys)
+
+    def _held(self, keys: Sequence[Key]) -> Mapping[Key, Held]:
         if not keys:
             return {}
         names = ", ".join(readable(each, "kept.") for each in self.of.dataset.fields)
@@ -125,17 +130,27 @@ class ServedTable(sql.ServedTable):
 
     @override
     def store(self, writes: Sequence[Write], held: Mapping[Key, Held]) -> None:
-        known = [each for each in writes if each.record.key in held]
-        fresh = [each for each in writes if each.record.key not in held]
-        for some, statement in ((known, self.of.rewrite), (fresh, self.of.insert)):
-            if some:
-                sheet = Sheet.of([each.record for each in some])
-                ensure_partitions(self.connection, self.of, sheet)
-                page = page_arrays(self.of.dataset, sheet)
-                # no import has brought them
-                self._execute(statement, {**page, "import_id": 0, "rank": 0})
+        records = [each.record for each in writes]
+        self._write(self.of.rewrite, [each for each in records if each.key in held])
+        try:
+            self._write(
+                self.of.insert, [each for each in records if each.key not in held]
+            )
+        except postgres.UniqueViolation as error:
+            # a page or another client has created one since we looked
+            raise stored_by_others(error) from error
         for names, of_same in by_local_fields(writes).items():
             self._store_local(names, of_same)
+
+    def _write(self, statement: str, records: Sequence[Record]) -> None:
+        if not records:
+            return
+        # in the order of keys, as pages are: so they wait for each other in one way
+        sheet = Sheet.of(records).by_key()
+        ensure_partitions(self.connection, self.of.dataset, sheet)
+        page = page_arrays(self.of.dataset, sheet)
+        # no import has brought them
+        self._execute(statement, {**page, "import_id": 0, "rank": 0})
 
     def _store_local(self, names: Sequence[str], writes: Sequence[Write]) -> None:
         fields = {field.name: field for field in self.of.dataset.fields}
@@ -156,7 +171,7 @@ class ServedTable(sql.ServedTable):
 
     @override
     def versions(self, keys: Sequence[Key]) -> Mapping[Key, str]:
-        return {key: row.version for key, row in self.held(keys).items()}
+        return {key: row.version for key, row in self._held(keys).items()}
 
     def _tuples(
         self, statement: str, given: Mapping[str, Any]

@@ -10,8 +10,9 @@ from psycopg.rows import tuple_row
 from typing_extensions import override
 
 from penstock.adapters.postgres.arrays import key_arrays, page_arrays
+from penstock.adapters.postgres.conflicts import stored_by_others
 from penstock.adapters.postgres.connections import Connection
-from penstock.adapters.postgres.partitions import ensure_partitions
+from penstock.adapters.postgres.partitions import ensure_partitions, hold_merges
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Merged, counted
@@ -48,7 +49,8 @@ class StoredTable(sql.Table):
         sheet = Sheet.of(records).by_key()
         merged = Merged()
         if sheet:
-            ensure_partitions(self.connection, self.of, sheet)
+            hold_merges(self.connection, self.of.dataset)
+            ensure_partitions(self.connection, self.of.dataset, sheet)
             page = self._page(sheet, import_id, rank)
             merge = self._merge_ranked if track and rank else self._compare
             merged = self._insert(sheet, page) or merge(sheet, page)
@@ -90,18 +92,15 @@ class StoredTable(sql.Table):
         try:
             self._execute(self.of.insert, **page)
         except postgres.UniqueViolation as error:
-            refuse_other_index(error)
             self.of.grows = False
-            raise postgres.SerializationFailure("not all rows are new") from error
+            raise stored_by_others(error) from error
         return Merged(created=sheet.keys)
 
     def _compare(self, sheet: Sheet, page: dict[str, object]) -> Merged:
         try:
             found = self._execute(self.of.merge, **page).fetchone()
         except postgres.UniqueViolation as error:
-            refuse_other_index(error)
-            told = "a row was stored by others meanwhile"
-            raise postgres.SerializationFailure(told) from error
+            raise stored_by_others(error) from error
         if found is None:
             raise LookupError("a merge did not tell what it did")
         created = (found["created"] or []) + (found["revived"] or [])
@@ -162,6 +161,7 @@ class StoredTable(sql.Table):
 
     @override
     def updated_at(self, key: Key) -> datetime | None:
+        hold_merges(self.connection, self.of.dataset)
         row = self.connection.execute(self.of.updated_at.encode(), key).fetchone()
         return None if row is None else row["_updated_at"]
 
@@ -200,9 +200,3 @@ class StoredTable(sql.Table):
             cursor.itersize = AT_ONCE
             cursor.execute(statement.encode())
             yield from cursor
-
-
-def refuse_other_index(error: postgres.UniqueViolation) -> None:
-    """Let pass only what the key says: an index of somebody else stays violated."""
-    if not (error.diag.constraint_name or "").endswith("_pkey"):
-        raise error
