@@ -2,7 +2,9 @@
 
 import pytest
 
-from penstock.domain.parts import Slice
+from penstock.domain.axes import FileAxis, ListAxis
+from penstock.domain.parts import Choice, Slice
+from penstock.domain.shard import Shard
 from penstock.domain.tiling import untiled
 
 
@@ -41,3 +43,29 @@ def test_a_slice_is_read_back_from_its_text(name, end):
 
     assert Slice.parse(one.text) == one
     assert "|" not in one.text
+
+
+@pytest.mark.parametrize("name", ["a.csv", "100%.csv", "a|b.csv", "a/b:c.csv"])
+def test_a_slice_is_read_back_from_the_key_of_its_shard(name):
+    one = piece(7, 99, file=name)
+    shard = Shard((FileAxis(),), (one,))
+
+    assert Slice.of_key(shard.key) == shard.slice == one
+
+
+def test_a_shard_of_an_api_is_no_slice():
+    shard = Shard((ListAxis(name="country", values=("DE",)),), (Choice("DE"),))
+
+    with pytest.raises(TypeError, match="slice"):
+        _ = shard.slice
+
+
+def test_ranks_rise_with_files_and_with_places_in_them():
+    first, second = piece(0, None), piece(50, None, number=1)
+
+    ranks = [first.rank(0), first.rank(1), first.rank(2**40), second.rank(0)]
+
+    assert ranks == sorted(set(ranks))
+    assert ranks[0] > 0
+    # of one file, whichever slice tells it
+    assert piece(50, None).rank(70) == first.rank(70)

@@ -12,6 +12,9 @@ from typing import TypeAlias
 
 from penstock.domain.text import as_number, format_instant, parse_instant
 
+# no file is longer than this, so a place in it and the file's number are one rank
+LONGEST_FILE = 2**44
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -145,6 +148,18 @@ class Slice:
             line=int(line),
             digest=digest,
         )
+
+    @classmethod
+    def of_key(cls, shard_key: str) -> "Slice":
+        """Read the slice of a file from the key of its shard."""
+        return cls.parse(shard_key.partition(":")[2])
+
+    def rank(self, offset: int) -> int:
+        """Return which of two rows of the files stands later: the higher.
+
+        It is never 0, which is the rank of what stands nowhere.
+        """
+        return self.number * LONGEST_FILE + offset + 1
 
     def holds(self, *_: object) -> bool:
         return True

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from penstock.domain.axes import Axis, Bounds
 from penstock.domain.dataset import Dataset
-from penstock.domain.parts import Part
+from penstock.domain.parts import Part, Slice
 from penstock.domain.text import format_instant, parse_instant, shorten
 
 # the key of the only shard of a dataset without axes
@@ -28,6 +28,14 @@ class Shard:
     def key(self) -> str:
         named = zip(self.axes, self.parts, strict=True)
         return "|".join(f"{axis.name}:{part.text}" for axis, part in named) or WHOLE
+
+    @property
+    def slice(self) -> Slice:
+        """The slice of a file that this shard is; raises where it is something else."""
+        (part,) = self.parts
+        if not isinstance(part, Slice):
+            raise TypeError("a shard of files is a slice")
+        return part
 
     def __iter__(self) -> Iterator[tuple[Axis, Part]]:
         return zip(self.axes, self.parts, strict=True)

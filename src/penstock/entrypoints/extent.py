@@ -39,7 +39,9 @@ class Extent:
 
     def look(self) -> Read:
         if self._total is None:
-            self._total = sum(size_of(slice_of(job)) for job in self._all())
+            self._total = sum(
+                size_of(Slice.of_key(job.shard_key)) for job in self._all()
+            )
         return Read(self._behind_and_ahead(), self._total)
 
     def _behind_and_ahead(self) -> int:
@@ -61,10 +63,6 @@ class Extent:
         return [*self._jobs.find(self._wanted, after=job, limit=self._at_once)]
 
 
-def slice_of(job: Job) -> Slice:
-    return Slice.parse(job.shard_key.partition(":")[2])
-
-
 def size_of(part: Slice) -> int:
     return part.size if part.end is None else part.end - part.start
 
@@ -74,7 +72,7 @@ def read_of(job: Job) -> int:
 
     Of a packed file only its size is known, and not how much of that is read.
     """
-    part = slice_of(job)
+    part = Slice.of_key(job.shard_key)
     if job.status is JobStatus.DONE:
         return size_of(part)
     at = None if job.cursor is None else Cursor.decode(job.cursor).position.get("at")

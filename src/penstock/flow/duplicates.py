@@ -13,7 +13,6 @@ from penstock.domain.job import ImportId
 from penstock.domain.map_page import Good, sort_page
 from penstock.domain.mapping import Mapper, plain_time
 from penstock.domain.page import Moved, Page, Position
-from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard, never_outside, parse_key
 from penstock.domain.text import key_as_text
 from penstock.errors import Interrupted
@@ -57,7 +56,7 @@ class FindDuplicates:
         shards = [
             parse_key(dataset.axes, key) for key in self._imports.shard_keys(import_id)
         ]
-        files = {part.number: part.file for part in map(slice_of, shards)}
+        files = {shard.slice.number: shard.slice.file for shard in shards}
         come = self._read(dataset, source, shards, halt)
         come = sorted_on_disk(come, reverse=True)
         for number, offset, line, key, kept_in, kept_line in sorted_on_disk(
@@ -77,7 +76,7 @@ class FindDuplicates:
     ) -> Iterator[Come]:
         mapper = Mapper(dataset)
         for shard in shards:
-            number = slice_of(shard).number
+            number = shard.slice.number
             for page in pages_of(source, shard, halt):
                 good, _ = sort_page(
                     *(mapper, page, never_outside, self._records.unknown),
@@ -128,10 +127,3 @@ def pages_of(source: Source, shard: Shard, halt: Halt) -> Iterator[Page]:
         if page.next is None:
             return
         position = page.next
-
-
-def slice_of(shard: Shard) -> Slice:
-    (part,) = shard.parts
-    if not isinstance(part, Slice):
-        raise TypeError("a shard of files is a slice")
-    return part

@@ -83,7 +83,7 @@ def place_of(row: Quarantined) -> dict[str, str | int | None]:
     place = row.rejection.place
     if place is None:
         return {"file": None, "line": None, "offset": None}
-    part = Slice.parse(row.shard_key.partition(":")[2])
+    part = Slice.of_key(row.shard_key)
     return {"file": part.file, "line": place.line, "offset": place.offset}
 
 
