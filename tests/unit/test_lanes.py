@@ -209,6 +209,28 @@ def test_who_leaves_the_queue_takes_no_thread_along():
         assert block.called_off == 0
 
 
+def test_who_leaves_as_its_patience_ends_gives_nothing_back():
+    block = Block()
+
+    async def go(lanes: Lanes) -> None:
+        first = asyncio.ensure_future(lanes.run(Lane.READS, block))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.ensure_future(lanes.run(Lane.READS, block))
+        # both in one turn of the loop
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(LONGEST_WAIT, waiting.cancel)
+        time.sleep(LONGEST_WAIT + 0.05)  # noqa: ASYNC251 (so that both are due)
+        with pytest.raises((asyncio.CancelledError, Overloaded)):
+            await waiting
+        assert lanes.busy[Lane.READS] == 1
+        block.go.set()
+        assert await first == "done"
+
+    with opened(1) as lanes:
+        asyncio.run(go(lanes))
+        assert lanes.busy[Lane.READS] == 0
+
+
 def test_an_answer_that_takes_too_long_is_given_up_and_called_off(monkeypatch):
     deadlines = {**DEADLINES, Lane.SEARCH: timedelta(milliseconds=100)}
     monkeypatch.setattr(module, "DEADLINES", deadlines)

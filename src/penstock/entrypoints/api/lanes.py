@@ -99,7 +99,7 @@ class Lanes:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if is_granted(turn):
                 # it came just as its owner left
                 self._leave(lane)
             raise
@@ -180,6 +180,11 @@ class Errand(Generic[Outcome]):
 
 def too_slow(longest: float) -> StoreTooSlow:
     return StoreTooSlow(f"the answer would take longer than {longest:g} s")
+
+
+def is_granted(turn: asyncio.Future[None]) -> bool:
+    """Say whether a thread was given; it may also have been waited for in vain."""
+    return turn.done() and not turn.cancelled() and turn.exception() is None
 
 
 def let_go(turn: asyncio.Future[None]) -> None:
