@@ -678,6 +678,26 @@ class SearchContract:
 
         assert told == ["berlin park Nord"]
 
+    @pytest.mark.parametrize(
+        ("typed", "told"),
+        [
+            ("Saint-Ger", "Saint-Germain"),
+            (" saint   ger", "saint Germain"),
+            ("l'Éta", "l'Étang"),
+            ("Bahnhof(ger", "Bahnhof(Germain"),
+            ("abc東", "abc東京"),
+        ],
+    )
+    def test_what_was_typed_before_the_last_word_stays(
+        self, stores: Stores, served: Served, typed: str, told: str
+    ):
+        store(
+            stores,
+            titled("Saint-Germain", "l'Étang", "Bahnhof Germain", "abc 東京"),
+        )
+
+        assert told in [each.text for each in suggest(served, typed)]
+
     def test_runs_without_spaces_are_completed_too(
         self, stores: Stores, served: Served
     ):

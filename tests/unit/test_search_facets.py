@@ -15,7 +15,7 @@ NUMBERS = st.dictionaries(
     st.one_of(st.integers(-(2**63), 2**63 - 1)), st.integers(1, 9), min_size=1
 )
 FLOATS = st.dictionaries(
-    st.floats(allow_nan=False, allow_infinity=False, width=32),
+    st.floats(allow_nan=False, allow_infinity=False),
     st.integers(1, 9),
     min_size=1,
 )

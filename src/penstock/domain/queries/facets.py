@@ -1,6 +1,7 @@
 """An overview of rows by the values of a field: the most frequent, or ranges."""
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -83,7 +84,7 @@ def number_edges(first: Number, last: Number) -> Iterator[Number]:
     at = first // step
     while True:
         edge = at * step
-        yield int(edge) if is_whole else round(edge, digits)
+        yield int(edge) if is_whole else bounded(round(edge, digits))
         if edge > last:
             return
         at += 1
@@ -91,7 +92,7 @@ def number_edges(first: Number, last: Number) -> Iterator[Number]:
 
 def step_for(first: Number, last: Number, *, is_whole: bool) -> tuple[Number, int]:
     """Return a round step of which a few lead to the end, and its digits."""
-    span = max(last - first, abs(last) * 1e-12, 1e-300)
+    span = bounded(max(last - first, abs(last) * 1e-12, 1e-300))
     power = 0 if is_whole else math.floor(math.log10(span)) - 2
     while True:
         for step in STEPS:
@@ -99,6 +100,12 @@ def step_for(first: Number, last: Number, *, is_whole: bool) -> tuple[Number, in
             if span / size < MOST_RANGES:
                 return size, max(-power, 0)
         power += 1
+
+
+def bounded(number: Number) -> Number:
+    """Return what can be written: two numbers may be further apart than any is."""
+    largest = sys.float_info.max
+    return max(-largest, min(number, largest))
 
 
 def time_edges(

@@ -1,18 +1,31 @@
 """Complete what somebody types, from rows that have it already."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.domain.queries.words import Term, Words, as_written, fold, is_unspaced
+from penstock.domain.queries.words import (
+    GAPS,
+    UNSPACED,
+    Term,
+    Words,
+    as_written,
+    fold,
+    is_unspaced,
+)
 
 # signs that are told of a run without spaces behind those that were typed
 MORE_SIGNS = 8
+# what is folded to one word, and what is told as one space
+TYPED = re.compile(f"[{UNSPACED}]+|[^{GAPS}{UNSPACED}]+")
+SPACES = re.compile(r"\s+")
 
 
 def completed(words: Words, last: str) -> str:
     """Return what was typed, with another last word."""
-    typed = words.text.split()
-    return " ".join([*typed[:-1], last])
+    *_, unfinished = TYPED.finditer(words.text)
+    before = words.text[: unfinished.start()].lstrip()
+    return SPACES.sub(" ", before) + last
 
 
 def from_texts(
