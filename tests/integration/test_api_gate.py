@@ -644,6 +644,8 @@ class TestWhatNobodyMaySend:
         "target",
         [
             "/api/v1/datasets/poi/records/%00",
+            "/api/v1/datasets/poi%2Frecords/5",
+            "/api/v1/datasets/poi/records%2F5/6",
             "/%2e%2e/%2e%2e/etc/passwd",
             "//",
             "/a%0d%0ab",
@@ -651,6 +653,55 @@ class TestWhatNobodyMaySend:
     )
     def test_addresses_of_nothing(self, local: Client, target: str):
         assert local.get(target).status in {400, 404}
+
+    def test_a_body_that_comes_after_its_refusal_is_no_request(self, local: Client):
+        """Not even where it is longer than a head may be, or comes to no end."""
+        body = b"x" * 100_000
+        head = (
+            f"POST {RECORDS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/csv\r\n"
+            f"Content-Length: {len(body) + 1}\r\n\r\n"
+        )
+        with local.open() as line:
+            line.sendall(head.encode())
+            assert line.recv(65_536).startswith(b"HTTP/1.1 415 ")
+            line.sendall(body)
+            line.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                line.recv(65_536)
+            line.settimeout(30)
+            line.sendall(b"x")
+            line.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+            assert line.recv(65_536).startswith(b"HTTP/1.1 200 ")
+
+    def test_a_body_where_none_is_read(self, local: Client):
+        told = local.ask("POST", "/api/v1/jobs/1/retry", body=b" " * 65)
+
+        assert told.status == 413
+
+    def test_bodies_together_take_no_more_than_there_is_room(self, local: Client):
+        """A process of 64 MiB for bodies reads 63 of a MiB at once, and no more."""
+        head = (
+            f"POST {RECORDS} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            "Content-Type: application/json\r\nContent-Length: 1048576\r\n\r\n"
+        )
+        with ExitStack() as opened:
+            lines = [opened.enter_context(local.open()) for _ in range(70)]
+            for line in lines:
+                line.sendall(head.encode() + b" " * 1_048_575)
+            told = []
+            for line in lines:
+                line.settimeout(0.2)
+                try:
+                    told.append(line.recv(13))
+                except TimeoutError:
+                    told.append(b"waits")
+        assert set(told) == {b"waits", b"HTTP/1.1 503 "}
+        assert told.count(b"waits") in {63, 64}
+
+        # what they held is free again
+        large = b"{" + b" " * 1_000_000 + b"}"
+        wait_until(lambda: local.ask("POST", RECORDS, body=large).status == 422)
 
     def test_what_is_no_http(self, local: Client):
         assert self.send(local, b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n").startswith(

@@ -1,4 +1,4 @@
-"""Read bodies: bounded, and only what they say they are."""
+"""Read bodies: bounded, one by one and together, and only what they say they are."""
 
 import asyncio
 from typing import Any
@@ -7,12 +7,36 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.entrypoints.api.problems import Problem
+from penstock.errors import BadRequest, Flaw, Overloaded
 
 # seconds in which a body must come; whoever sends it more slowly holds it back
 LONGEST = 30.0
 JSON_TYPES = frozenset({"application/json", "application/merge-patch+json"})
+# bytes of what may stand where nothing is read
+LARGEST_NOTHING = 64
+# bytes of all bodies in memory, and how many of the largest they are at least
+ALL_TOGETHER, AT_ONCE = 64 * 1024**2, 4
+# bytes beyond which the event loop has no time to decode them
+LARGE = 64 * 1024
 
 decode = msgspec.json.Decoder().decode
+
+
+class Bodies:
+    """What bodies may take of memory: each of them, and all that are under way."""
+
+    def __init__(self, largest: int) -> None:
+        self.largest = largest
+        self.most = max(ALL_TOGETHER, AT_ONCE * largest)
+        self.held = 0
+
+    def hold(self, size: int) -> None:
+        if self.held + size > self.most:
+            raise Overloaded("bodies")
+        self.held += size
+
+    def let_go(self, size: int) -> None:
+        self.held -= size
 
 
 async def read_json(request: Request, *, largest: int | None = None) -> Any:
@@ -20,19 +44,23 @@ async def read_json(request: Request, *, largest: int | None = None) -> Any:
     if media not in JSON_TYPES:
         told = "send application/json"
         raise Problem("unsupported-media-type", told, headers={"accept": told[5:]})
-    most = request.scope["exchange"].largest_body if largest is None else largest
+    most = request.scope["exchange"].bodies.largest if largest is None else largest
+    body = await read_bytes(request, largest=most)
     try:
-        async with asyncio.timeout(LONGEST):
-            body = await read_bytes(request, largest=most)
-    except TimeoutError as error:
-        told = f"a body must come within {LONGEST:g} s"
-        headers = {"connection": "close"}
-        raise Problem("request-timeout", told, headers=headers) from error
-    try:
+        if len(body) > LARGE:
+            return await asyncio.to_thread(decode, body)
         return decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         told = f"the body is not JSON: {error}"
         raise Problem("bad-request", told) from error
+
+
+async def refuse_body(request: Request) -> None:
+    """Refuse what somebody sends along where nothing is read."""
+    body = await read_bytes(request, largest=LARGEST_NOTHING)
+    if body.strip() not in {b"", b"{}"}:
+        told = "nothing is read here; send no body"
+        raise BadRequest(Flaw(pointer="/", code="unknown", detail=told))
 
 
 async def read_bytes(request: Request, *, largest: int) -> bytes:
@@ -43,11 +71,17 @@ async def read_bytes(request: Request, *, largest: int) -> bytes:
         raise Problem("too-large", told)
     pieces, size = [], 0
     try:
-        async for piece in request.stream():
-            size += len(piece)
-            if size > largest:
-                raise Problem("too-large", told)
-            pieces.append(piece)
+        async with asyncio.timeout(LONGEST):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > largest:
+                    raise Problem("too-large", told)
+                request.scope["exchange"].hold(len(piece))
+                pieces.append(piece)
     except ClientDisconnect as error:
         raise Problem("bad-request", "the body came to an early end") from error
+    except TimeoutError as error:
+        told = f"a body must come within {LONGEST:g} s"
+        headers = {"connection": "close"}
+        raise Problem("request-timeout", told, headers=headers) from error
     return b"".join(pieces)

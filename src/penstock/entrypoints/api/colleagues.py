@@ -5,6 +5,7 @@ share, every second, and whoever is asked tells what stands there.
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -75,7 +76,9 @@ class Colleague(Alone):
     @override
     async def go_on(self) -> None:
         while True:
-            await asyncio.to_thread(self.write)
+            # a folder that is full now may have room later
+            with contextlib.suppress(OSError):
+                await asyncio.to_thread(self.write)
             await asyncio.sleep(EVERY)
 
     def write(self) -> None:

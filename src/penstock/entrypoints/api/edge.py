@@ -7,6 +7,7 @@ import traceback
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.domain.events import RequestFailed
+from penstock.entrypoints.api.bodies import Bodies
 from penstock.entrypoints.api.cors import Cors
 from penstock.entrypoints.api.exchange import ClientLeft, Exchange, new_trace_ids
 from penstock.entrypoints.api.notices import Notices
@@ -25,16 +26,14 @@ class Edge:
         self._emit = api.penstock.emit
         self._notices = Notices(self._emit)
         self._trace_ids = new_trace_ids()
-        self._largest_body = api.penstock.settings.api.largest_body
+        self._bodies = Bodies(api.penstock.settings.api.largest_body)
         self._cors = Cors(api.penstock.settings.api.origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = Exchange(
-            scope, send, trace_ids=self._trace_ids, largest_body=self._largest_body
-        )
+        exchange = Exchange(scope, send, trace_ids=self._trace_ids, bodies=self._bodies)
         scope["exchange"] = exchange
         if self._api.is_stopping:
             exchange.extra.append(CLOSE)
@@ -52,6 +51,7 @@ class Edge:
         except Exception as error:  # noqa: BLE001 (a bug must not cost more than its request)
             await self._refuse(self._problem(error, exchange), receive, exchange)
         finally:
+            exchange.end()
             self._count(exchange)
 
     def _problem(self, error: Exception, exchange: Exchange) -> Problem:

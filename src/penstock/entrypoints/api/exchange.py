@@ -13,6 +13,7 @@ from starlette.types import Message, Scope, Send
 from penstock.entrypoints.api.problems import Problem
 
 if TYPE_CHECKING:
+    from penstock.entrypoints.api.bodies import Bodies
     from penstock.entrypoints.api.metrics import Meter
 
 LONGEST_TARGET = 8_192
@@ -43,9 +44,10 @@ class Exchange:
     __slots__ = (
         "_send",
         "begun",
+        "bodies",
         "extra",
         "headers",
-        "largest_body",
+        "held",
         "meter",
         "rate",
         "scope",
@@ -54,7 +56,7 @@ class Exchange:
     )
 
     def __init__(
-        self, scope: Scope, send: Send, *, trace_ids: Iterator[str], largest_body: int
+        self, scope: Scope, send: Send, *, trace_ids: Iterator[str], bodies: "Bodies"
     ) -> None:
         self.begun = time.perf_counter()
         self.scope = scope
@@ -62,7 +64,9 @@ class Exchange:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         traceparent = self.headers.get(b"traceparent")
         self.trace_id = continued(traceparent) or next(trace_ids)
-        self.largest_body = largest_body
+        self.bodies = bodies
+        # bytes of its own body that are in memory
+        self.held = 0
         # what the answer says beside its own
         self.extra: list[tuple[bytes, bytes]] = []
         # of it, how often the client may ask
@@ -81,6 +85,15 @@ class Exchange:
             headers.append((b"x-trace-id", self.trace_id.encode()))
             message = {**message, "headers": headers}
         await self._send(message)
+
+    def hold(self, size: int) -> None:
+        """Keep so much more of the body in memory until the answer is given."""
+        self.bodies.hold(size)
+        self.held += size
+
+    def end(self) -> None:
+        if self.held:
+            self.bodies.let_go(self.held)
 
     def refuse_oddities(self) -> None:
         """Refuse what is longer than any honest request, or says two things at once."""

@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 from penstock.domain.access import Scope
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Import, ImportId, ImportStatus
+from penstock.entrypoints.api.bodies import refuse_body
 from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.import_shapes import (
@@ -24,7 +25,7 @@ from penstock.entrypoints.api.import_shapes import (
     RAW,
     THE_IMPORT,
 )
-from penstock.entrypoints.api.parameters import Parameters, id_in_path, refuse_body
+from penstock.entrypoints.api.parameters import Parameters, id_in_path
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.forms.bad_rows import lines_of, page_by_page

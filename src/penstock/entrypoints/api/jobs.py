@@ -10,7 +10,7 @@ from starlette.responses import Response
 from penstock.domain.access import Scope
 from penstock.domain.job import FaultEntry, ImportId, Job, JobId, JobStatus
 from penstock.domain.text import format_instant
-from penstock.entrypoints.api.bodies import read_json
+from penstock.entrypoints.api.bodies import read_json, refuse_body
 from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.import_shapes import (
@@ -29,7 +29,6 @@ from penstock.entrypoints.api.parameters import (
     LARGEST_ID,
     Parameters,
     id_in_path,
-    refuse_body,
 )
 from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.reports import records_of

@@ -43,6 +43,8 @@ class Line(HttpToolsProtocol):
     is_for_health = False
     # whether nothing is under way, and what comes is the head of a request
     awaits_head = True
+    # whether the body of the last one has come, whose answer may be older
+    has_body = True
     # when it began; None while nothing of it has come
     head_since: float | None = None
     head_bytes = 0
@@ -70,13 +72,21 @@ class Line(HttpToolsProtocol):
     @override
     def on_headers_complete(self) -> None:
         self.awaits_head, self.head_since, self.head_bytes = False, None, 0
+        self.has_body = False
         if self.is_for_health and self.url not in HEALTH:
             self.app = too_many
         super().on_headers_complete()
 
     @override
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self.has_body = True
+        self.awaits_head = self.cycle.response_complete
+
+    @override
     def on_response_complete(self) -> None:
-        self.awaits_head = True
+        # of a request that was refused early, the rest of its body may still come
+        self.awaits_head = self.has_body
         super().on_response_complete()
 
     def send_away(self, answer: bytes) -> None:

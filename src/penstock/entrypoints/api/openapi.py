@@ -69,7 +69,7 @@ def endpoints(described: Sequence[Endpoint]) -> Sequence[Endpoint]:
             method="GET",
             path="/openapi.json",
             scope=None,
-            lane=Lane.HEALTH,
+            lane=Lane.READS,
             summary="Describe this API as OpenAPI 3.1",
             handle=Document(described).show,
         )

@@ -76,11 +76,3 @@ def id_in_path(request: Request, name: str) -> int:
     if found is None or not 1 <= found <= LARGEST_ID:
         raise Problem("not-found", f"there is no {name} {text[:40]!r}")
     return found
-
-
-async def refuse_body(request: Request) -> None:
-    """Refuse what somebody sends along where nothing is read."""
-    async for piece in request.stream():
-        if piece.strip() not in {b"", b"{}"}:
-            told = "nothing is read here; send no body"
-            raise BadRequest(Flaw(pointer="/", code="unknown", detail=told))

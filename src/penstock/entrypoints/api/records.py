@@ -19,6 +19,7 @@ from penstock.entrypoints.api.dispatch import with_token
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.links import links
 from penstock.entrypoints.api.preconditions import precondition
+from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.record_shapes import (
     described_delete,
     described_get,
@@ -113,7 +114,7 @@ def changed(api: Api, request: Request, dataset: Dataset, written: Written) -> R
     if found is None:
         raise NoSuchRecord("there is no record with this key")
     headers = {
-        "etag": f'"{found.version}"',
+        "etag": api.tag(dataset, found.version),
         # as it was sent: what it says decoded, no header could
         "location": request.scope["raw_path"].decode("ascii"),
         **with_token(api, dataset, written.state),
@@ -141,17 +142,17 @@ async def upsert_records(api: Api, request: Request) -> Response:
     written = await api.in_thread(partial(api.edits.upsert, dataset, documents))
     headers = with_token(api, dataset, written.state)
     return Response(
-        encode(upserted(dataset, written)),
+        encode(upserted(api, dataset, written)),
         media_type="application/json",
         headers=dict(headers),
     )
 
 
-def upserted(dataset: Dataset, written: Written) -> Mapping[str, Any]:
+def upserted(api: Api, dataset: Dataset, written: Written) -> Mapping[str, Any]:
     items = [
         {
             "key": dict(zip(dataset.key, map(plain, key), strict=True)),
-            "etag": f'"{version}"',
+            "etag": api.tag(dataset, version),
         }
         for key, version in written.versions.items()
     ]
@@ -166,7 +167,11 @@ def addressed(api: Api, request: Request) -> tuple[Dataset, Key]:
 
 def key_of(api: Api, dataset: Dataset, raw_path: bytes) -> Key:
     """Read the key from an address as it was sent: %2C is a comma inside of a part."""
-    raw = raw_path.split(b"/", KEY_AT)[KEY_AT]
+    before = raw_path.split(b"/", KEY_AT)
+    raw = before.pop()
+    # an encoded slash may have looked like one that divides
+    if len(before) != KEY_AT or unquote_to_bytes(before[-1]) != b"records":
+        raise Problem("not-found", "there is nothing at this address")
     parts = raw.split(b",") if len(dataset.key) > 1 else [raw]
     try:
         texts = [unquote_to_bytes(part).decode() for part in parts]
@@ -207,6 +212,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.READS,
             summary="Get a record",
             read=get_record,
+            follows_changes=True,
             operation="get{}",
             describe=described_get,
         ),

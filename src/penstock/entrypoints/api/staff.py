@@ -1,6 +1,7 @@
 """Processes that serve one socket: kept at their number, and stopped together."""
 
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -61,12 +62,14 @@ class Staff:
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._begun: dict[int, float] = {}
 
-    def start(self) -> None:
-        """Start all, and wait until they serve."""
+    def start(self, halt: Halt) -> None:
+        """Start all, and wait until they serve, or somebody asks to stop."""
         for number in range(self._workers):
             self._start(number)
         for process in self._processes.values():
-            if process.stdout is None or process.stdout.read(len(READY)) != READY:
+            while not is_heard(process) and not halt.is_set():
+                continue
+            if not halt.is_set() and not serves(process):
                 raise PenstockError(
                     "a process that should serve came to an end before it did; "
                     "what it said of that stands above"
@@ -110,6 +113,17 @@ class Staff:
             # Ctrl-C is for us, who tell them
             process_group=0,
         )
+
+
+def is_heard(process: subprocess.Popen[bytes]) -> bool:
+    """Wait a moment for what a process says, or for its end."""
+    pipes = [each for each in (process.stdout,) if each is not None]
+    heard, _, _ = select.select(pipes, [], [], LOOK_EVERY)
+    return bool(heard)
+
+
+def serves(process: subprocess.Popen[bytes]) -> bool:
+    return process.stdout is not None and process.stdout.read(len(READY)) == READY
 
 
 def close_pipes(process: subprocess.Popen[bytes]) -> None:

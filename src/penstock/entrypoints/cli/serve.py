@@ -125,8 +125,9 @@ def serve_by_many(wanted: Wanted) -> None:
             command, door, workers=wanted.workers, folder=Path(folder), emit=emit
         )
         try:
-            staff.start()
-            tell(wanted, settings, door)
+            staff.start(halt)
+            if not halt.is_set():
+                tell(wanted, settings, door)
             staff.look_after(halt)
         finally:
             staff.stop(grace=wanted.grace)
