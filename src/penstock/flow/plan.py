@@ -209,7 +209,7 @@ def refuse_other_files(
     are not refused here: reading them tells.
     """
     ours = {part.file for axis in axes for part in slices_of(axis)}
-    theirs = {slice_in(key).file for key in planned}
+    theirs = {Slice.of_key(key).file for key in planned}
     if theirs and (theirs != ours if exactly else theirs.isdisjoint(ours)):
         raise Misconfigured(
             f"import {known.id} is unfinished and reads {', '.join(sorted(theirs))}; "
@@ -219,11 +219,6 @@ def refuse_other_files(
 
 def slices_of(axis: Axis) -> tuple[Slice, ...]:
     return axis.slices if isinstance(axis, FileAxis) else ()
-
-
-def slice_in(shard_key: str) -> Slice:
-    """Read the slice of a file from the key of its shard."""
-    return Slice.parse(shard_key.partition(":")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

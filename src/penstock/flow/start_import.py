@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from penstock.domain.axes import Bounds
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Import, ImportId, ImportStatus, Mode
+from penstock.domain.parts import Slice
 from penstock.domain.scope import Scope
 from penstock.domain.shard import split
 from penstock.domain.source import CsvSource
@@ -19,7 +20,7 @@ from penstock.errors import (
     PenstockError,
     StoreUnavailable,
 )
-from penstock.flow.plan import Plan, refuse_other, slice_in
+from penstock.flow.plan import Plan, refuse_other
 from penstock.ports import Halt, Redact, Stores, Uploads
 from penstock.ports.idempotency import Ask, Begun, Claim, Wanted
 
@@ -189,5 +190,5 @@ def refuse_other_content(known: Import, planned: Iterable[str], ours: Wanted) ->
 
 
 def contents(shard_keys: Iterable[str]) -> set[tuple[object, ...]]:
-    parts = map(slice_in, shard_keys)
+    parts = map(Slice.of_key, shard_keys)
     return {(each.fingerprint, each.size, each.start, each.end) for each in parts}
