@@ -1,12 +1,13 @@
 """Exports as a user meets them: whole files, full disks, missing libraries."""
 
+import json
 import resource
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.stores import Kind
+from tests.e2e.stores import Kind, everywhere
 from tests.e2e.workshop import PENSTOCK, Workshop
 
 # enough for what SQLite keeps beside its file, and too little for the rows
@@ -93,6 +94,46 @@ def test_formulas_are_marked_for_spreadsheets_and_not_for_programs(imported):
     assert ",'=1+1," in shown
     assert ",=1+1," in raw
     assert raw == shown.replace("'=1+1", "=1+1")
+
+
+NOTES = """\
+[datasets.notes]
+key = "id"
+
+[datasets.notes.source]
+type = "csv"
+files = "first.csv"
+timeout = "500ms"
+
+[datasets.notes.fields]
+id = { type = "int" }
+title = { trim = false }
+share = { type = "float" }
+seen = { type = "timestamp" }
+extra = { type = "json" }
+"""
+
+
+@everywhere
+def test_a_raw_csv_that_is_imported_again_changes_nothing(file_workshop):
+    (file_workshop.folder / "first.csv").write_text(
+        "id,title,share,seen,extra\n"
+        '1," a, ""b""",0.1,2026-03-01T12:00:00.5Z,"{""b"": [1, 0.5], ""a"": null}"\n'
+        '2,=1+1,,2026-03-01,"""text"""\n'
+        "3,,-1e-9,,7\n"
+        '4,,,,"{broken"\n'
+    )
+    file_workshop.declare(NOTES)
+    first = file_workshop.penstock("run", "notes", "--json").json["records"]
+
+    file_workshop.penstock("export", "notes", "--raw", "--out", "again.csv")
+    again = file_workshop.penstock("run", "notes", "--file", "again.csv", "--json")
+
+    assert (first["inserted"], first["quarantined"]) == (3, 1)
+    assert again.json["records"]["unchanged"] == again.json["records"]["seen"] == 3
+    lines = file_workshop.penstock("export", "notes").out.splitlines()
+    extras = [json.loads(line)["extra"] for line in lines]
+    assert extras == [{"a": None, "b": [1, 0.5]}, "text", 7]
 
 
 @pytest.mark.parametrize("store", [Kind.POSTGRES], indirect=True)

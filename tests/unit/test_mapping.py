@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.domain.casts import JsonText
 from penstock.domain.dataset import Field, FieldType
 from penstock.domain.mapping import Mapper, content_digest
 from penstock.domain.page import Reason, Record, Rejection, Row
@@ -249,6 +250,46 @@ def test_a_timestamp_is_an_instant_in_utc(value, form, stored):
 )
 def test_json_is_kept_in_one_form(value, stored):
     assert of(FieldType.JSON, value) == stored
+
+
+@pytest.mark.parametrize(
+    ("cell", "stored"),
+    [
+        ('{"b": 1, "a": [null, "\\u00fc"]}', '{"a":[null,"ü"],"b":1}'),
+        (' "x" ', '"x"'),
+        ("7.0", "7.0"),
+        ("false", "false"),
+        ("null", None),
+        ("", None),
+        (" \t", None),
+        ("x", Reason.TYPE),
+        ('{"a": 1', Reason.TYPE),
+        ("{'a': 1}", Reason.TYPE),
+        ("[NaN]", Reason.TYPE),
+        ('"\\ud800"', Reason.TYPE),
+        ('["\\u0000"]', Reason.TYPE),
+        pytest.param("9" * 5000, Reason.TYPE, id="huge"),
+        pytest.param("[" * 100_000, Reason.TYPE, id="deep"),
+    ],
+)
+def test_json_in_a_file_is_read_and_kept_in_the_same_form(cell, stored):
+    assert of(FieldType.JSON, JsonText(cell)) == stored
+
+
+def test_what_is_no_json_is_told_as_it_stands_in_the_file():
+    only = dataset(fields=(typed_field("it", FieldType.JSON),), key=("it",))
+
+    outcome = Mapper(only)(Row((JsonText("[NaN]"),), b"raw", 0))
+
+    assert isinstance(outcome, Rejection)
+    assert outcome.detail == "'[NaN]' is not of type json"
+
+
+@pytest.mark.parametrize("trim", [True, False])
+def test_the_text_of_a_document_is_plain_text_to_other_fields(trim):
+    found = of(FieldType.TEXT, JsonText("[1]"), trim=trim)
+
+    assert (found, type(found)) == ("[1]", str)
 
 
 def test_json_that_is_too_deep_is_refused():

@@ -26,6 +26,12 @@ NUL = "holds a NUL character"
 NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
+class JsonText(str):
+    """A cell of a file whose text is a JSON document: to be read, no value itself."""
+
+    __slots__ = ()
+
+
 class BadValue(ValueError):
     """A value that its field does not allow."""
 
@@ -130,7 +136,7 @@ def text_converter(field: Field) -> Cast:
             # plain letters need no second look, and most texts have no others
             if not value.isascii() and not is_unicode(value):
                 raise BadValue(Reason.TYPE, HALF)
-            return (value.strip() if trim else value) or None
+            return (value.strip() if trim else str(value)) or None
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong_type(field, value)
         try:
@@ -276,9 +282,14 @@ def timestamp_converter(field: Field) -> Cast:
 
 def json_converter(field: Field) -> Cast:
     def convert(value: object) -> object:
+        document = value
         try:
+            if isinstance(value, JsonText):
+                document = json.loads(value) if value.strip() else None
+                if document is None:
+                    return None
             text = json.dumps(
-                value,
+                document,
                 ensure_ascii=False,
                 sort_keys=True,
                 separators=(",", ":"),

@@ -11,9 +11,18 @@ import pytest
 from penstock.adapters.csv import Limits
 from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.survey import FileSurvey
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.events import Event, FileSurveyed
-from penstock.domain.page import Page, Place, Position, Proof
+from penstock.domain.mapping import Mapper
+from penstock.domain.page import (
+    Page,
+    Place,
+    Position,
+    Proof,
+    Reason,
+    Record,
+    Rejection,
+)
 from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
 from penstock.domain.source import CsvSource
@@ -23,7 +32,7 @@ from penstock.errors import (
     Rejected,
     SourceUnavailable,
 )
-from tests.builders import dataset, int_field, text_field
+from tests.builders import dataset, int_field, text_field, typed_field
 
 SMALL = Limits(rows=3)
 
@@ -125,6 +134,29 @@ def test_null_words_are_no_values_when_a_row_is_read_again(tmp_path):
     assert CsvPages(declared).read(b'{"id": "NULL", "name": "x"}').values == (None, "x")
 
 
+def test_cells_of_json_fields_are_documents_in_the_file_and_when_read_again(tmp_path):
+    cells = ['"{""a"": [1]}"', "7", '"""x"""', "NULL", "null", "x"]
+    lines = [f"{at},{cell}\n" for at, cell in enumerate(cells)]
+    (tmp_path / "a.csv").write_text("".join(["id,it\n", *lines]))
+    declared = dataset(
+        fields=(int_field("id"), typed_field("it", FieldType.JSON)),
+        source=CsvSource(files=("a.csv",), folder=str(tmp_path), null=("NULL",)),
+    )
+    (shard,), _ = survey(declared)
+    pages = walk(declared, shard)
+    rows = [row for page in pages for row in page.rows]
+    again = [CsvPages(declared).read(row.raw) for row in rows]
+
+    for read in (rows, again):
+        outcomes = [Mapper(declared)(row) for row in read]
+        stored = [each.values[1] for each in outcomes if isinstance(each, Record)]
+        bad = [each for each in outcomes if isinstance(each, Rejection)]
+        assert stored == ['{"a":[1]}', "7", '"x"', None, None]
+        assert [(each.reason, each.field, each.key) for each in bad] == [
+            (Reason.TYPE, "it", (5,))
+        ]
+
+
 def test_rows_that_do_not_fit_stand_beside_the_others(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"id,name\n1,a\n2\n\n3,b\n4,c,d\n")
     declared = shops(tmp_path)
@@ -137,6 +169,15 @@ def test_rows_that_do_not_fit_stand_beside_the_others(tmp_path):
     assert [row.place for row in flawed] == [Place(3, 12), Place(6, 19)]
     assert sum(page.dropped for page in pages) == 1
     assert CsvPages(declared).read(flawed[0].raw).unreadable is not None
+
+
+@pytest.mark.parametrize(
+    "line", ['{"id": [1]}', '{"id": {}}', '{"id": 1}', "{}", "[1]", "7", "null"]
+)
+def test_a_line_of_json_is_no_row_that_was_kept(tmp_path, line):
+    row = CsvPages(shops(tmp_path)).read(line.encode())
+
+    assert row.unreadable == "the row does not fit the columns of its file"
 
 
 def test_a_file_is_cut_and_told_about(tmp_path):

@@ -2,12 +2,12 @@
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from typing_extensions import override
 
@@ -18,7 +18,8 @@ from penstock.adapters.csv.head import Head, read_head
 from penstock.adapters.csv.limits import LIMITS, Limits
 from penstock.adapters.csv.read import Chunk, Chunks
 from penstock.adapters.csv.stream import translated
-from penstock.domain.dataset import Dataset
+from penstock.domain.casts import JsonText
+from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.page import Moved, Page, Place, Position, Proof, Row
 from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
@@ -36,9 +37,9 @@ from penstock.ports import Recall, Source
 MOST_OPEN = 64
 # no file is longer than this, so a place in it and the file's number are one rank
 LONGEST_FILE = 2**44
-
-
 REMEDY = "let this import end, then run it again"
+
+Cells: TypeAlias = Sequence[str | None]
 
 
 class Stamp(NamedTuple):
@@ -56,6 +57,12 @@ class CsvPages(Source):
         self._source = dataset.csv
         self._declared = declared_of(self._source)
         self._wanted = tuple(".".join(path) for path in dataset.paths)
+        # the places of cells that are JSON documents
+        self._documents = frozenset(
+            dataset.place[each.path]
+            for each in dataset.columns
+            if each.type is FieldType.JSON
+        )
         self._null = frozenset(self._source.null)
         self._limits = limits
         self._heads: dict[str, Head] = {}
@@ -121,10 +128,11 @@ class CsvPages(Source):
             values = json.loads(raw)
         except ValueError:
             values = None
-        if not isinstance(values, dict):
+        # a line that is no row may be any JSON by itself
+        if not isinstance(values, dict) or set(map(type, values.values())) != {str}:
             return Row((), raw, 0, "the row does not fit the columns of its file")
-        found = [values.get(name) for name in self._wanted]
-        return Row(tuple(self._without_null(found)), raw, 0)
+        columns = self._columns([[values.get(name)] for name in self._wanted])
+        return Row(tuple([value for (value,) in columns]), raw, 0)
 
     def _check(self, part: Slice, path: Path) -> None:
         """Refuse a slice that is not what was planned any more.
@@ -196,9 +204,18 @@ class CsvPages(Source):
                 for at in positions
             ]
 
-        return RawSheet([self._without_null(column) for column in picked], details)
+        return RawSheet(self._columns(picked), details)
 
-    def _without_null(self, column: Sequence[str | None]) -> Sequence[str | None]:
+    def _columns(self, picked: Iterable[Cells]) -> list[Cells]:
+        """Say of the cells at each declared path which are nothing, and which JSON."""
+        return [
+            as_documents(self._without_null(column))
+            if place in self._documents
+            else self._without_null(column)
+            for place, column in enumerate(picked)
+        ]
+
+    def _without_null(self, column: Cells) -> Cells:
         if self._null.isdisjoint(column):
             return column
         return [None if value in self._null else value for value in column]
@@ -280,6 +297,10 @@ def place_of(part: Slice, position: Position | None) -> tuple[int, int]:
     if not isinstance(at, int) or not isinstance(line, int):
         raise CursorUnreadable("the cursor is none of a file; plan a new import")
     return at, line
+
+
+def as_documents(column: Cells) -> Cells:
+    return [None if value is None else JsonText(value) for value in column]
 
 
 def as_object(names: Sequence[str], row: Sequence[str]) -> bytes:

@@ -1,6 +1,5 @@
 """Guess the type of a column from its values."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from penstock.domain.casts import (
     FALSE_WORDS,
     TRUE_WORDS,
     BadValue,
+    JsonText,
     compile_cast,
 )
 from penstock.domain.dataset import Field, FieldType
@@ -112,17 +112,11 @@ def zone_of(values: Iterable[str]) -> str:
 
 
 def as_document(_: str, values: Sequence[str]) -> Kind | None:
-    if all(value[0] in "{[" and is_json(value) for value in values):
-        return Kind(type=FieldType.JSON, reason="JSON objects or lists")
-    return None
-
-
-def is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    # numbers and quoted words are JSON as well
+    is_nested = all(value[0] in "{[" for value in values)
+    if not is_nested or not fits(FieldType.JSON, map(JsonText, values)):
+        return None
+    return Kind(type=FieldType.JSON, reason="JSON objects or lists")
 
 
 def why_text(values: Sequence[str]) -> str:
