@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.adapters.csv import Limits
+from penstock.adapters.csv.limits import Limits
 from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.survey import FileSurvey
 from penstock.adapters.sqlite.database import Database

@@ -7,8 +7,11 @@ from io import StringIO
 from itertools import chain
 from pathlib import Path
 
-from penstock.adapters.csv import Chunk, Chunks, Declared, Dialect, Limits, cut
+from penstock.adapters.csv.cut import cut
+from penstock.adapters.csv.dialect import Declared, Dialect
 from penstock.adapters.csv.head import Head, read_head
+from penstock.adapters.csv.limits import Limits
+from penstock.adapters.csv.read import Chunk, Chunks
 
 MARKS = {
     "utf-8": b"",

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.adapters.csv import Declared, Dialect, Range, cut, read_head
 from penstock.adapters.csv.content import Hashing
+from penstock.adapters.csv.cut import Range, cut
+from penstock.adapters.csv.dialect import Declared, Dialect
+from penstock.adapters.csv.head import read_head
 from penstock.adapters.csv.walk import Walk
 from penstock.errors import SourceUnavailable
 from tests.unit.csv.files import headless, write

@@ -2,9 +2,8 @@ import codecs
 
 import pytest
 
-from penstock.adapters.csv import Declared, Dialect
 from penstock.adapters.csv.coding import coding_of
-from penstock.adapters.csv.dialect import detect
+from penstock.adapters.csv.dialect import Declared, Dialect, detect
 from penstock.errors import Misconfigured
 
 

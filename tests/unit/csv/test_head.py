@@ -3,7 +3,11 @@ import os
 
 import pytest
 
-from penstock.adapters.csv import Declared, Limits, check_columns, cut, read_head
+from penstock.adapters.csv.columns import check_columns
+from penstock.adapters.csv.cut import cut
+from penstock.adapters.csv.dialect import Declared
+from penstock.adapters.csv.head import read_head
+from penstock.adapters.csv.limits import Limits
 from penstock.errors import Misconfigured, Rejected
 from tests.unit.csv.files import write
 

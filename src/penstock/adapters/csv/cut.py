@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import BinaryIO
 
 from penstock.adapters.csv.coding import Coding
 from penstock.adapters.csv.content import Content, Hashing
@@ -23,10 +23,6 @@ class Range:
     # None: to the end of a packed file, which nobody knows before
     end: int | None
     line: int
-
-    def resume(self, *, start: int, line: int) -> Self:
-        """Return what is left of the range from there on."""
-        return replace(self, start=start, line=line)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,6 @@ class Chunk:
     line: int
     next_start: int
     next_line: int
-    # the records read: always as many as rows, bad rows and empty lines
-    seen: int
     rows: list[list[str]]
     bad: list[BadRow]
     # the empty lines
@@ -51,7 +49,7 @@ class Chunk:
 
 
 class Chunks:
-    """The chunks of a range; begin again anywhere with `Range.resume`."""
+    """The chunks of a range; a range that begins where one ended goes on there."""
 
     def __init__(
         self,
@@ -139,7 +137,6 @@ def set_aside(record: Flawed, line: int) -> Chunk:
         line=line,
         next_start=record.start + record.size,
         next_line=line + record.lines,
-        seen=1,
         rows=[],
         bad=[BadRow(place=place, flaw=record.flaw, detail=record.detail)],
         skipped=0,
@@ -166,7 +163,6 @@ def sort_records(
         line=excerpt.line,
         next_start=excerpt.start + len(excerpt.raw),
         next_line=next_line,
-        seen=len(records),
         rows=rows,
         bad=bad,
         skipped=skipped,
