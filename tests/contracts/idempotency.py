@@ -198,6 +198,41 @@ class RequestsContract:
 
         assert [*stores.requests.unplanned()] == []
 
+    def test_an_import_has_one_planner_at_a_time(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        begun = answered(stores).begun
+
+        def hold(planner: str, longest: timedelta = MINUTE) -> bool:
+            return stores.requests.hold_planning(begun.id, planner, longest=longest)
+
+        assert hold("ann")
+        assert [*stores.requests.unplanned()] == []
+        assert not hold("ben")
+        pass_time(MINUTE / 2)
+        assert hold("ann")
+        pass_time(MINUTE / 2 + A_MOMENT)
+        assert not hold("ben")
+        pass_time(MINUTE / 2)
+        assert [*stores.requests.unplanned()] == [begun.id]
+        assert hold("ben")
+        assert not hold("ann")
+        assert hold("ben", timedelta())
+        assert [*stores.requests.unplanned()] == [begun.id]
+        assert hold("ann")
+
+    def test_of_many_planners_at_once_one_gets_an_import(self, stores: Stores):
+        begun = answered(stores).begun
+
+        def hold(planner: str) -> Callable[[], bool]:
+            return lambda: stores.requests.hold_planning(
+                begun.id, planner, longest=MINUTE
+            )
+
+        told = in_threads(*map(hold, "abcdef"))
+
+        assert sorted(told) == [False] * 5 + [True]
+
     def test_imports_of_others_are_not_theirs_to_plan(self, stores: Stores):
         stores.schema.prepare(POI)
         begin(stores, POI)

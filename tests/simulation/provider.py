@@ -22,7 +22,7 @@ from penstock.errors import (
     SourceUnavailable,
     Throttled,
 )
-from penstock.ports import Recall, Source
+from penstock.ports import Recall, Source, StillHere
 from tests.simulation.scenario import PLACES, Scenario, Weather
 from tests.simulation.world import World, microseconds
 
@@ -141,7 +141,9 @@ class ProviderSource(Source):
         self._notice = notice
 
     @override
-    def get_ready(self) -> None:
+    def get_ready(
+        self, shard: Shard, position: Position | None, still_here: StillHere
+    ) -> None:
         """Nothing: this provider wants no signature."""
 
     @override

@@ -188,7 +188,7 @@ class Simulation:
             datasets={self.dataset.name: self.dataset},
             imports=stores.imports,
             records=stores.records,
-            survey=lambda _: FileAxis(),
+            survey=lambda *_: FileAxis(),
             emit=self.emit,
         )
 

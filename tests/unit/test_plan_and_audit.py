@@ -53,7 +53,7 @@ def planner(stores, *datasets: Dataset) -> Plan:
         datasets={each.name: each for each in datasets},
         imports=stores.imports,
         records=stores.records,
-        survey=lambda _: FileAxis(),
+        survey=lambda *_: FileAxis(),
         emit=lambda _: None,
     )
 

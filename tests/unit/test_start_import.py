@@ -1,11 +1,14 @@
 """An import that a client asks for begins once, and leaves nothing behind."""
 
+import secrets
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from penstock.adapters.csv.survey import FileSurvey
 from penstock.adapters.csv.uploads import SpooledUploads
@@ -15,12 +18,24 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.job import ImportId, ImportStatus, Mode
 from penstock.domain.scope import Scope
 from penstock.domain.source import CsvSource
-from penstock.errors import Conflict, Rejected, StoreUnavailable
+from penstock.errors import Conflict, Misconfigured, Rejected, StoreUnavailable
 from penstock.flow.plan import Plan
+from penstock.flow.planning import LEASE
 from penstock.flow.start_import import StartImport
-from penstock.ports import Stores
+from penstock.ports import StillHere, Stores, Survey
 from penstock.ports.idempotency import Ask, Requests
-from tests.builders import Clock, dataset, int_field, jobs_of, sqlite_stores, text_field
+from tests.builders import (
+    HOUR,
+    MINUTE,
+    NOON,
+    SECOND,
+    Clock,
+    dataset,
+    int_field,
+    jobs_of,
+    sqlite_stores,
+    text_field,
+)
 
 FULL = Scope(mode=Mode.FULL)
 POI = dataset(axes=(ListAxis(name="country", values=("de", "fr")),))
@@ -57,25 +72,33 @@ def start(stores: Stores, shops: Dataset) -> StartImport:
     datasets: dict[str, Dataset] = {each.name: each for each in (POI, ORPHAN, shops)}
     for each in datasets.values():
         stores.schema.prepare(each)
-    plan = Plan(
-        datasets=datasets,
-        imports=stores.imports,
-        records=stores.records,
-        survey=FileSurvey(print),
-        emit=print,
-    )
     return StartImport(
-        plan=plan,
+        plan=plan_of(datasets, stores, FileSurvey(print)),
         stores=stores,
         uploads=SpooledUploads(),
         datasets=datasets,
         declaration=lambda _: "d1",
         redact=lambda text: text.replace("hush", "${SECRET}"),
+        new_planner=lambda: secrets.token_hex(8),
+    )
+
+
+def plan_of(datasets: Mapping[str, Dataset], stores: Stores, survey: Survey) -> Plan:
+    return Plan(
+        datasets=datasets,
+        imports=stores.imports,
+        records=stores.records,
+        survey=survey,
+        emit=print,
     )
 
 
 def status(stores: Stores, import_id: ImportId) -> ImportStatus:
     return stores.imports.peek(import_id).status
+
+
+def seconds_of(clock: Clock) -> Callable[[], float]:
+    return lambda: (clock.now - NOON) / SECOND
 
 
 class TestPlanning:
@@ -128,6 +151,133 @@ class TestPlanning:
         replace(start, declaration=lambda _: "d2").go_on(begun.id, threading.Event())
 
         assert status(stores, begun.id) is ImportStatus.PLANNING
+
+
+class TestTwoPlanners:
+    """One process may lack the files, or the line to a provider, that another has."""
+
+    def begun(self, start: StartImport, shops: Dataset, tmp_path: Path) -> ImportId:
+        (tmp_path / "shops-1.csv").write_bytes(ROWS)
+        return start.of_source(shops, FULL, ASK).begun.id
+
+    def without_files(self, start: StartImport, shops: Dataset) -> StartImport:
+        lost = replace(shops, source=replace(shops.csv, files=("gone-*.csv",)))
+        return replace(start, datasets={"shops": lost})
+
+    def test_what_somebody_plans_is_left_to_them(
+        self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path
+    ):
+        begun = self.begun(start, shops, tmp_path)
+        assert stores.requests.hold_planning(begun, "ann", longest=MINUTE)
+
+        self.without_files(start, shops).go_on(begun, threading.Event())
+
+        assert status(stores, begun) is ImportStatus.PLANNING
+
+    def test_a_failure_does_not_end_what_another_has_planned_meanwhile(
+        self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path
+    ):
+        begun = self.begun(start, shops, tmp_path)
+
+        class Slow(Plan):
+            """One whose look at the files takes so long that another has done it."""
+
+            @override
+            def axes(self, dataset, *, files=(), still_here=lambda: None):
+                start.plan.fill(
+                    shops,
+                    stores.imports.peek(begun),
+                    start.plan.axes(shops),
+                    resumed=False,
+                    still_here=lambda: None,
+                )
+                raise Misconfigured("no file matches")
+
+        slow = Slow(
+            datasets=start.datasets,
+            imports=stores.imports,
+            records=stores.records,
+            survey=FileSurvey(print),
+            emit=print,
+        )
+
+        replace(start, plan=slow).go_on(begun, threading.Event())
+
+        assert status(stores, begun) is ImportStatus.RUNNING
+
+    def test_whoever_is_gone_is_followed_by_another(
+        self,
+        start: StartImport,
+        stores: Stores,
+        shops: Dataset,
+        tmp_path: Path,
+        clock: Clock,
+    ):
+        begun = self.begun(start, shops, tmp_path)
+        assert stores.requests.hold_planning(begun, "ann", longest=LEASE)
+        clock.pass_time(LEASE)
+
+        start.go_on(begun, threading.Event())
+
+        assert status(stores, begun) is ImportStatus.RUNNING
+
+    def test_a_planner_that_was_held_up_stops_when_another_has_begun(
+        self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path, clock
+    ):
+        begun = self.begun(start, shops, tmp_path)
+
+        def stand_still(dataset: Dataset, still_here: StillHere) -> FileAxis:
+            clock.pass_time(LEASE)
+            assert stores.requests.hold_planning(begun, "ben", longest=LEASE)
+            still_here()
+            raise AssertionError("it went on")
+
+        slow = plan_of(start.datasets, stores, stand_still)
+        held_up = replace(start, plan=slow, monotonic=seconds_of(clock))
+
+        held_up.go_on(begun, threading.Event())
+
+        assert status(stores, begun) is ImportStatus.PLANNING
+        assert [*stores.requests.unplanned()] == []
+
+    def test_a_planner_that_goes_on_for_long_keeps_it(
+        self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path, clock
+    ):
+        begun = self.begun(start, shops, tmp_path)
+        rivals: list[ImportId] = []
+
+        def fetch_for_an_hour(dataset: Dataset, still_here: StillHere) -> FileAxis:
+            for _ in range(120):
+                clock.pass_time(HOUR / 120)
+                still_here()
+                rivals.extend(stores.requests.unplanned())
+            return FileSurvey(print)(dataset)
+
+        slow = plan_of(start.datasets, stores, fetch_for_an_hour)
+        held = replace(start, plan=slow, monotonic=seconds_of(clock))
+
+        held.go_on(begun, threading.Event())
+
+        assert status(stores, begun) is ImportStatus.RUNNING
+        assert rivals == []
+
+    def test_a_look_at_files_ends_when_it_is_to_stop(
+        self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path
+    ):
+        """And another process may go on at once."""
+        begun = self.begun(start, shops, tmp_path)
+        halt = threading.Event()
+
+        def stop(dataset: Dataset, still_here: StillHere) -> FileAxis:
+            halt.set()
+            return FileSurvey(print)(dataset, still_here)
+
+        stopped = plan_of(start.datasets, stores, stop)
+
+        replace(start, plan=stopped).go_on(begun, halt)
+
+        assert status(stores, begun) is ImportStatus.PLANNING
+        assert [*stores.requests.unplanned()] == [begun]
 
 
 class TestFiles:

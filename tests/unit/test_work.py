@@ -30,7 +30,7 @@ from penstock.flow.claims import Claims, Worker
 from penstock.flow.finish import Finish
 from penstock.flow.import_shard import ImportShard, Patience
 from penstock.flow.work import Desk, Terms, Work
-from penstock.ports import Budgets, Host, JobFilter, Source, Stores
+from penstock.ports import Budgets, Host, JobFilter, Source, StillHere, Stores
 from tests.builders import (
     ANN,
     BEN,
@@ -38,6 +38,7 @@ from tests.builders import (
     Clock,
     claim_any,
     dataset,
+    idle,
     plan,
     sqlite_stores,
 )
@@ -69,7 +70,7 @@ class Scripted(Source):
     asked: list[Position | None] = field(default_factory=list)
 
     @override
-    def get_ready(self) -> None:
+    def get_ready(self, shard, position, still_here) -> None:
         """Nothing: a script is always ready."""
 
     @override
@@ -552,9 +553,45 @@ def test_a_request_is_made_ready_before_its_token_is_taken(bench, planned, monke
     monkeypatch.setattr(
         bench.source,
         "get_ready",
-        lambda: taken.append(bench.stores.budgets.state(bench.budget).taken),
+        lambda *_: taken.append(bench.stores.budgets.state(bench.budget).taken),
     )
 
     work()
 
     assert taken == [0]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_page_that_takes_longer_than_its_lease_keeps_it_by_telling(
+    bench, planned, monkeypatch, is_told
+):
+    rivals: list[bool] = []
+
+    def unpack(shard: Shard, position: Position | None, still_here: StillHere) -> None:
+        for _ in range(20):
+            bench.clock.pass_time(timedelta(seconds=10))
+            if is_told:
+                still_here()
+            rivals.append(not idle(bench.stores, bench.dataset))
+
+    work = bench.work(page(1))
+    monkeypatch.setattr(bench.source, "get_ready", unpack)
+
+    work()
+
+    assert any(rivals) is not is_told
+    assert (bench.job().status is JobStatus.DONE) is is_told
+
+
+def test_whoever_makes_ready_hears_that_it_is_to_stop(bench, planned, monkeypatch):
+    def unpack(shard: Shard, position: Position | None, still_here: StillHere) -> None:
+        bench.halt.set()
+        still_here()
+
+    work = bench.work(page(1))
+    monkeypatch.setattr(bench.source, "get_ready", unpack)
+
+    work()
+
+    assert bench.job().status is JobStatus.PENDING
+    assert bench.source.asked == []

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from penstock.domain.budget import LATEST_USE, Budget, Grant
 from penstock.domain.dataset import Dataset
@@ -116,7 +117,7 @@ class ImportShard:
         recall = self._recall_for(held.lease)
         moved: Moved | None = None
         for _ in range(MOST_HOPS + 1):
-            self._source.get_ready()
+            self._source.get_ready(shard, position, partial(self._still_here, held))
             self._take_token(held)
             held.lease = replace(held.lease, sent=held.lease.sent + 1)
             answer = self._source.fetch(
@@ -192,6 +193,12 @@ class ImportShard:
             self._budgets.give_back(self._budget, grant)
             raise
         return is_timely and self._monotonic() - checked <= late
+
+    def _still_here(self, held: Held) -> None:
+        """Keep the lease of a page that takes long, unless we are to stop."""
+        if self._halt.is_set():
+            raise Interrupted("asked to stop")
+        self._keep_lease(held)
 
     def _keep_lease(self, held: Held) -> None:
         now = self._monotonic()

@@ -17,7 +17,7 @@ from penstock.domain.shard import Shard, split
 from penstock.domain.source import CsvSource, Paging
 from penstock.domain.text import format_instant
 from penstock.errors import Interrupted, Misconfigured
-from penstock.ports import Emit, Halt, Imports, Records, Source, Survey
+from penstock.ports import Emit, Halt, Imports, Records, Source, StillHere, Survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +55,9 @@ class Plan:
 
         Asked to stop, it raises `Interrupted`; the next call goes on where it was.
         """
-        scope = self.scope(dataset, asked)
+        scope, still_here = self.scope(dataset, asked), until_halted(halt)
         # what may be refused is asked before anything is stored
-        axes = self.axes(dataset, files=scope.files)
+        axes = self.axes(dataset, files=scope.files, still_here=still_here)
         known, resumed = self._imports.begin(
             dataset,
             scope.mode,
@@ -70,7 +70,7 @@ class Plan:
             if isinstance(dataset.source, CsvSource):
                 planned = self._imports.shard_keys(known.id)
                 refuse_other_files(known, axes, planned, exactly=bool(scope.files))
-        return self.fill(dataset, known, axes, resumed=resumed, halt=halt)
+        return self.fill(dataset, known, axes, resumed=resumed, still_here=still_here)
 
     def fill(
         self,
@@ -79,7 +79,7 @@ class Plan:
         axes: tuple[Axis, ...],
         *,
         resumed: bool,
-        halt: Halt | None = None,
+        still_here: StillHere,
     ) -> Planned:
         """Store the jobs of an import that has begun, and open it to workers.
 
@@ -90,7 +90,7 @@ class Plan:
         ):
             shards = split(axes, bounds_of(dataset, known))
             keys = (shard.key for shard in shards)
-            self._store_jobs(dataset, known, until_halted(keys, halt))
+            self._store_jobs(dataset, known, attended(keys, still_here))
         planned, counted = self._imports.get(known.id)
         self.tell(known, shards=counted.total, resumed=resumed)
         return Planned(planned=planned, resumed=resumed, shards=counted.total)
@@ -130,7 +130,8 @@ class Plan:
             )
         if not stored.total:
             # an import of nothing would prove that there is nothing
-            self._imports.cancel(known.id, reason="there was nothing to import")
+            reason = "there was nothing to import"
+            self._imports.cancel(known.id, reason=reason, only=ImportStatus.PLANNING)
             raise Misconfigured(
                 f"there is no shard of {dataset.name!r} to import up to "
                 f"{format_instant(known.until)}; check the bounds of its axes"
@@ -142,14 +143,20 @@ class Plan:
         return decide_scope(dataset, asked, watermark=watermark)
 
     def axes(
-        self, dataset: Dataset, *, files: tuple[str, ...] = ()
+        self,
+        dataset: Dataset,
+        *,
+        files: tuple[str, ...] = (),
+        still_here: StillHere = lambda: None,
     ) -> tuple[Axis, ...]:
         """Return the axes with what files and other datasets hold read in.
 
-        With `files`, as if the dataset declared just these.
+        With `files`, as if the dataset declared just these. Reading files takes long,
+        and ends with what `still_here` raises.
         """
         if isinstance(dataset.source, CsvSource):
-            return (self._survey(with_files(dataset, files) if files else dataset),)
+            chosen = with_files(dataset, files) if files else dataset
+            return (self._survey(chosen, still_here),)
         return tuple(self._with_values(dataset, axis) for axis in dataset.axes)
 
     def _with_values(self, dataset: Dataset, axis: Axis) -> Axis:
@@ -171,10 +178,17 @@ def with_files(dataset: Dataset, files: Iterable[str]) -> Dataset:
     return dataclasses.replace(dataset, source=source)
 
 
-def until_halted(keys: Iterable[str], halt: Halt | None) -> Iterator[str]:
-    for key in keys:
+def until_halted(halt: Halt | None) -> StillHere:
+    def still_here() -> None:
         if halt is not None and halt.is_set():
             raise Interrupted("stopped while planning; the same command goes on")
+
+    return still_here
+
+
+def attended(keys: Iterable[str], still_here: StillHere) -> Iterator[str]:
+    for key in keys:
+        still_here()
         yield key
 
 

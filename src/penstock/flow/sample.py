@@ -1,14 +1,16 @@
 """Ask for one page of a dataset, as an import would, to see whether it is right."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.domain.axes import Bounds
+from penstock.domain.axes import Axis, Bounds, FileAxis
 from penstock.domain.budget import Budget, closure
 from penstock.domain.dataset import Dataset
 from penstock.domain.mapping import Mapper
 from penstock.domain.page import Page, Rejection
 from penstock.domain.shard import split
+from penstock.domain.source import CsvSource
 from penstock.errors import AccessStopped, Misconfigured, Throttled
 from penstock.flow.plan import Plan
 from penstock.ports import Host, Source, Stores
@@ -24,9 +26,17 @@ class Sampled:
 
 
 class Sample:
-    def __init__(self, *, stores: Stores, plan: Plan, host: Host) -> None:
+    def __init__(
+        self,
+        *,
+        stores: Stores,
+        plan: Plan,
+        first: Callable[[Dataset], FileAxis],
+        host: Host,
+    ) -> None:
         self._stores = stores
         self._plan = plan
+        self._first = first
         self._host = host
 
     def __call__(
@@ -34,10 +44,10 @@ class Sample:
     ) -> Sampled:
         """Send the first request of the first shard, under the budget, and map it."""
         bounds = Bounds(until=self._stores.jobs.now())
-        shard = next(split(self._plan.axes(dataset), bounds), None)
+        shard = next(split(self._axes(dataset), bounds), None)
         if shard is None:
             raise Misconfigured(f"dataset {dataset.name!r} has no shard")
-        source.get_ready()
+        source.get_ready(shard, None, lambda: None)
         grant = self._stores.budgets.take(budget, longest=longest)
         self._host.halt.wait(grant.wait.total_seconds())
         try:
@@ -58,3 +68,9 @@ class Sample:
         return Sampled(
             rows=len(outcomes), valid=len(outcomes) - len(bad), complaint=complaint
         )
+
+    def _axes(self, dataset: Dataset) -> tuple[Axis, ...]:
+        if isinstance(dataset.source, CsvSource):
+            # a look at its beginning is enough, however large it is
+            return (self._first(dataset),)
+        return self._plan.axes(dataset)

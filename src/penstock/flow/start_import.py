@@ -1,5 +1,6 @@
 """Begin an import that a client asks for: once, however often it asks."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ from penstock.errors import (
     PenstockError,
     StoreUnavailable,
 )
-from penstock.flow.plan import Plan, refuse_other
-from penstock.ports import Halt, Redact, Stores, Uploads
+from penstock.flow.plan import Plan, refuse_other, until_halted
+from penstock.flow.planning import Planning
+from penstock.ports import Halt, Redact, StillHere, Stores, Uploads
 from penstock.ports.idempotency import Ask, Begun, Claim, Wanted
 
 # how long planning waits for a store that is away, in seconds
@@ -49,6 +51,9 @@ class StartImport:
     datasets: Mapping[str, Dataset]
     declaration: Callable[[Dataset], str]
     redact: Redact
+    # names whoever plans an import, so that no two do
+    new_planner: Callable[[], str]
+    monotonic: Callable[[], float] = time.monotonic
 
     def of_source(self, dataset: Dataset, asked: Scope, ask: Ask) -> Started:
         """Begin an import of what a dataset declares; it has to be planned after.
@@ -72,7 +77,9 @@ class StartImport:
             )
             return started(self.stores.requests.begin(claim, dataset, wanted))
 
-    def of_file(self, dataset: Dataset, file: str, ask: Ask) -> Started:
+    def of_file(
+        self, dataset: Dataset, file: str, ask: Ask, halt: Halt | None = None
+    ) -> Started:
         """Begin an import of one file that was uploaded; workers may begin at once.
 
         It adds to what is stored: what it lacks is not missing. Raises `Misconfigured`
@@ -80,7 +87,7 @@ class StartImport:
         removed.
         """
         try:
-            begun = self._of_file(dataset, file, ask)
+            begun = self._of_file(dataset, file, ask, until_halted(halt))
         except StoreUnavailable:
             # perhaps it was stored all the same
             raise
@@ -91,12 +98,14 @@ class StartImport:
             self.uploads.remove(dataset, file)
         return begun
 
-    def _of_file(self, dataset: Dataset, file: str, ask: Ask) -> Started:
+    def _of_file(
+        self, dataset: Dataset, file: str, ask: Ask, still_here: StillHere
+    ) -> Started:
         claim = self.stores.requests.claim(ask)
         if isinstance(claim, Begun):
             return started(claim, replayed=True)
         with self._given_up_unless_begun(claim):
-            axes = self.plan.axes(dataset, files=(file,))
+            axes = self.plan.axes(dataset, files=(file,), still_here=still_here)
             shards = split(axes, Bounds(until=EPOCH))
             wanted = Wanted(
                 scope=Scope(mode=Mode.BACKFILL),
@@ -114,11 +123,19 @@ class StartImport:
     def go_on(self, import_id: ImportId, halt: Halt) -> None:
         """Plan an import that has begun; what cannot be planned is cancelled.
 
-        Asked to stop, it leaves the rest to whoever finds it in `unplanned`.
+        Nothing happens while somebody else plans it. Asked to stop, it leaves the rest
+        to whoever finds it in `unplanned`.
         """
+        planning = Planning(
+            import_id,
+            self.new_planner(),
+            requests=self.stores.requests,
+            halt=halt,
+            monotonic=self.monotonic,
+        )
         while not halt.is_set():
             try:
-                self._fill_or_cancel(import_id, halt)
+                self._plan_alone(import_id, planning)
             except StoreUnavailable:
                 halt.wait(REST)
             except Interrupted:
@@ -126,23 +143,36 @@ class StartImport:
             else:
                 return
 
-    def _fill_or_cancel(self, import_id: ImportId, halt: Halt) -> None:
+    def _plan_alone(self, import_id: ImportId, planning: Planning) -> None:
+        if not planning.take():
+            return
         try:
-            self._fill(import_id, halt)
+            self._fill_or_cancel(import_id, planning)
+        finally:
+            with suppress(StoreUnavailable):
+                planning.end()
+
+    def _fill_or_cancel(self, import_id: ImportId, planning: Planning) -> None:
+        try:
+            self._fill(import_id, planning.still_here)
         except (Interrupted, StoreUnavailable):
             raise
         except PenstockError as error:
+            # perhaps it went well elsewhere meanwhile
+            planning.insist()
             reason = self.redact(f"it could not be planned: {error}")
-            self.stores.imports.cancel(import_id, reason=reason)
+            self.stores.imports.cancel(
+                import_id, reason=reason, only=ImportStatus.PLANNING
+            )
 
-    def _fill(self, import_id: ImportId, halt: Halt) -> None:
+    def _fill(self, import_id: ImportId, still_here: StillHere) -> None:
         known = self.stores.imports.peek(import_id)
         dataset = self.datasets.get(known.dataset)
         is_ours = dataset and known.declaration == self.declaration(dataset)
         if not dataset or not is_ours or known.status is not ImportStatus.PLANNING:
             return
-        axes = self.plan.axes(dataset)
-        self.plan.fill(dataset, known, axes, resumed=False, halt=halt)
+        axes = self.plan.axes(dataset, still_here=still_here)
+        self.plan.fill(dataset, known, axes, resumed=False, still_here=still_here)
 
     def forget(self) -> None:
         """Forget requests that are a day old, and the files that came with them."""

@@ -2,7 +2,7 @@
 
 from penstock.ports.access import Signed, Signer, Verifier
 from penstock.ports.budgets import Budgets, LastingBudgets, Remembered
-from penstock.ports.host import Emit, Halt, Host, Redact
+from penstock.ports.host import Emit, Halt, Host, Redact, StillHere
 from penstock.ports.idempotency import Requests
 from penstock.ports.ledger import Bell, Declarations, Imports, JobFilter, Jobs, Ledger
 from penstock.ports.records import Quarantined, ReasonCount, Records, Replay
@@ -41,6 +41,7 @@ __all__ = [
     "Signed",
     "Signer",
     "Source",
+    "StillHere",
     "Stores",
     "Survey",
     "Uploads",

@@ -12,6 +12,8 @@ from penstock.domain.events import Event
 Emit: TypeAlias = Callable[[Event], None]
 # removes what must not be shown from a text
 Redact: TypeAlias = Callable[[str], str]
+# what takes long calls it now and then; it raises where that must not go on
+StillHere: TypeAlias = Callable[[], None]
 
 
 class Halt(Protocol):

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from penstock.domain.dataset import Dataset
@@ -94,7 +95,20 @@ class Requests(Protocol):
 
     @abstractmethod
     def unplanned(self) -> Sequence[ImportId]:
-        """Return the imports of requests that nobody has planned to the end."""
+        """Return the imports of requests that are not planned to the end.
+
+        Without those that somebody is planning right now.
+        """
+        ...
+
+    @abstractmethod
+    def hold_planning(
+        self, import_id: ImportId, planner: str, *, longest: timedelta
+    ) -> bool:
+        """Take the planning of an import, or keep it, for so long; or end it with none.
+
+        False while somebody else has it.
+        """
         ...
 
     @abstractmethod

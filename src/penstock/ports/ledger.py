@@ -101,8 +101,13 @@ class Imports(Protocol):
         ...
 
     @abstractmethod
-    def cancel(self, import_id: ImportId, *, reason: str) -> Import:
-        """End an import and all of its open jobs; a worker's next write is refused."""
+    def cancel(
+        self, import_id: ImportId, *, reason: str, only: ImportStatus | None = None
+    ) -> Import:
+        """End an import and all of its open jobs; a worker's next write is refused.
+
+        With `only`, nothing happens to one in another state.
+        """
         ...
 
     @abstractmethod

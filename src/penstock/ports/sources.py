@@ -15,9 +15,11 @@ from penstock.domain.page import (
     Row,
 )
 from penstock.domain.shard import Shard
+from penstock.ports.host import StillHere
 
-# looks at the files of a dataset, and says where they can be cut
-Survey: TypeAlias = Callable[[Dataset], FileAxis]
+# looks at the files of a dataset, and says where they can be cut; reading them may take
+# an hour
+Survey: TypeAlias = Callable[[Dataset, StillHere], FileAxis]
 # a digest of an answer -> what is known of it
 Recall: TypeAlias = Callable[[bytes], Memo | None]
 
@@ -26,10 +28,13 @@ class Source(Protocol):
     """Where the pages of one dataset come from."""
 
     @abstractmethod
-    def get_ready(self) -> None:
+    def get_ready(
+        self, shard: Shard, position: Position | None, still_here: StillHere
+    ) -> None:
         """Do what a request needs that takes time, before a token is taken for it.
 
-        Raises as `fetch` does.
+        What takes longer than a request may, here or in `fetch`, calls `still_here`
+        all the while, and lets pass what that raises. Raises as `fetch` does.
         """
         ...
 

@@ -28,7 +28,7 @@ from penstock.flow.work import Desk, Terms, Work
 from penstock.ports import Declarations, Emit, Host, Source, Stores
 from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, fingerprint
-from penstock.wiring.host import host_of
+from penstock.wiring.host import host_of, new_worker_id
 from penstock.wiring.transforms import load_transform
 
 if TYPE_CHECKING:
@@ -52,9 +52,13 @@ class Penstock:
             datasets=self.settings.datasets,
             imports=self.stores.imports,
             records=self.stores.records,
-            survey=FileSurvey(self.emit),
+            survey=self._survey,
             emit=self.emit,
         )
+
+    @property
+    def _survey(self) -> FileSurvey:
+        return FileSurvey(self.emit)
 
     @cached_property
     def dry_run(self) -> DryRun:
@@ -81,7 +85,10 @@ class Penstock:
     @cached_property
     def sample(self) -> Sample:
         return Sample(
-            stores=self.stores, plan=self.plan, host=host_of(threading.Event())
+            stores=self.stores,
+            plan=self.plan,
+            first=self._survey.first,
+            host=host_of(threading.Event()),
         )
 
     @cached_property
@@ -109,6 +116,7 @@ class Penstock:
             datasets=self.settings.datasets,
             declaration=self.declaration,
             redact=self.settings.redact,
+            new_planner=new_worker_id,
         )
 
     @cached_property

@@ -11,6 +11,7 @@ from penstock.adapters.csv.head import Head
 from penstock.adapters.csv.stream import translated
 from penstock.adapters.csv.walk import Walk, whole_signs
 from penstock.errors import SourceUnavailable
+from penstock.ports import StillHere
 
 BLOCK = 1024 * 1024
 
@@ -35,7 +36,14 @@ class Cuts:
     unclosed: int | None = None
 
 
-def cut(path: Path, head: Head, *, size: int, block: int = BLOCK) -> Cuts:
+def cut(
+    path: Path,
+    head: Head,
+    *,
+    size: int,
+    block: int = BLOCK,
+    still_here: StillHere = lambda: None,
+) -> Cuts:
     """Cut a file into ranges of about that size; a packed one stays whole.
 
     A file whose last quote is not closed stays whole, too: nobody can tell which of its
@@ -44,7 +52,7 @@ def cut(path: Path, head: Head, *, size: int, block: int = BLOCK) -> Cuts:
     with translated(path), path.open("rb", buffering=0) as file:
         before = file.seek(0, 2), path.stat().st_mtime_ns
         file.seek(0)
-        hashed = Hashed(file)
+        hashed = Hashed(file, still_here)
         whole = Range(start=head.start, end=None, line=head.line)
         if head.is_packed:
             hashed.pass_by(None)
@@ -60,11 +68,13 @@ def cut(path: Path, head: Head, *, size: int, block: int = BLOCK) -> Cuts:
 class Hashed(Hashing):
     """A file that is hashed as it is read."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, still_here: StillHere) -> None:
         super().__init__()
         self._file = file
+        self._still_here = still_here
 
     def read(self, size: int) -> bytes:
+        self._still_here()
         block = self._file.read(size)
         self.add(block)
         return block

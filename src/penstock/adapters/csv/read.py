@@ -17,6 +17,7 @@ from penstock.adapters.csv.excerpt import BadRow, Excerpt, Place, fits
 from penstock.adapters.csv.limits import LIMITS, Limits
 from penstock.adapters.csv.stream import Stream
 from penstock.adapters.csv.windows import Flawed, Window, Windows
+from penstock.ports import StillHere
 
 # read behind a window, it is a record of its own, unless a quote is open there
 OURS = "\n"
@@ -59,21 +60,31 @@ class Chunks:
         *,
         width: int,
         limits: Limits = LIMITS,
+        still_here: StillHere = lambda: None,
     ) -> None:
         self._path = path
         self._dialect = dialect
         self._part = part
         self._width = width
         self._limits = limits
+        # whoever waits for the next chunk, if it takes long; another may later
+        self.still_here = still_here
+        # how much of the file itself is read, packed as it is
+        self.passed = 0
 
     def __iter__(self) -> Iterator[Chunk]:
         start, line = self._part.start, self._part.line
         opened = Stream(
-            self._path, start=start, end=self._part.end, cap=self._limits.unpacked
+            self._path,
+            start=start,
+            end=self._part.end,
+            cap=self._limits.unpacked,
+            still_here=lambda: self.still_here(),  # noqa: PLW0108 (it changes)
         )
         with opened as stream:
             windows = Windows(stream, self._dialect, self._limits, start=start)
             while (window := windows.take(line=line)) is not None:
+                self.passed = stream.passed
                 if isinstance(window, Flawed):
                     chunks = iter([set_aside(window, line)])
                 else:

@@ -31,12 +31,10 @@ from penstock.errors import (
     Rejected,
     SourceUnavailable,
 )
-from penstock.ports import Recall, Source
+from penstock.ports import Recall, Source, StillHere
 
 # files that are held open between two chunks; more than threads work at once
 MOST_OPEN = 64
-# no file is longer than this, so a place in it and the file's number are one rank
-LONGEST_FILE = 2**44
 REMEDY = "let this import end, then run it again"
 
 Cells: TypeAlias = Sequence[str | None]
@@ -72,8 +70,19 @@ class CsvPages(Source):
         self._lock = threading.Lock()
 
     @override
-    def get_ready(self) -> None:
-        """Nothing: a file is there or is not."""
+    def get_ready(
+        self, shard: Shard, position: Position | None, still_here: StillHere
+    ) -> None:
+        """Open the file where it goes on; a packed one is unpacked up to there."""
+        part = shard.slice
+        start, line = place_of(part, position)
+        path = Path(self._source.folder, part.file)
+        with there_before():
+            self._check(part, path)
+            head = self._head(part, path)
+            reading = self._reading(part, head, start=start, line=line)
+            reading.begin(still_here)
+        self._keep(part, start, reading)
 
     @override
     def fetch(
@@ -85,7 +94,7 @@ class CsvPages(Source):
         moved: Moved | None = None,
         recall: Recall | None = None,
     ) -> Page:
-        part = slice_of(shard)
+        part = shard.slice
         start, line = place_of(part, position)
         path = Path(self._source.folder, part.file)
         with there_before():
@@ -97,7 +106,7 @@ class CsvPages(Source):
             self._check(part, path)
         if chunk is None:
             return Page(rows=(), proof=Proof.END_OF_RANGE)
-        rank = part.number * LONGEST_FILE + chunk.start + 1
+        rank = part.rank(chunk.start)
         rows = self._rows(chunk, head)
         flawed = self._flawed(chunk)
         if reading.is_over:
@@ -106,19 +115,24 @@ class CsvPages(Source):
             return Page(
                 rows=rows, flawed=flawed, dropped=chunk.skipped, rank=rank, proof=proof
             )
-        self._keep(part, reading)
+        self._keep(part, chunk.next_start, reading)
         return Page(
             rows=rows,
             flawed=flawed,
             dropped=chunk.skipped,
             rank=rank,
-            next={"at": chunk.next_start, "line": chunk.next_line},
+            next={
+                "at": chunk.next_start,
+                "line": chunk.next_line,
+                # only this tells how far a packed file is read
+                **({"packed": reading.passed} if head.is_packed else {}),
+            },
             rises=True,
         )
 
     @override
     def preview(self, shard: Shard, *, since: datetime | None) -> str:
-        part = slice_of(shard)
+        part = shard.slice
         end = "its end" if part.end is None else f"byte {part.end}"
         return f"{part.file} from byte {part.start}, line {part.line}, to {end}"
 
@@ -177,11 +191,11 @@ class CsvPages(Source):
             width=len(head.names),
             limits=self._limits,
         )
-        return Reading(iter(chunks))
+        return Reading(chunks)
 
-    def _keep(self, part: Slice, reading: "Reading") -> None:
+    def _keep(self, part: Slice, start: int, reading: "Reading") -> None:
         with self._lock:
-            self._open[part.text, reading.at] = reading
+            self._open[part.text, start] = reading
             while len(self._open) > MOST_OPEN:
                 del self._open[next(iter(self._open))]
 
@@ -236,22 +250,33 @@ class CsvPages(Source):
 class Reading:
     """Chunks of one slice, one of them read ahead to know which is the last."""
 
-    def __init__(self, chunks: Iterator[Chunk]) -> None:
+    def __init__(self, chunks: Chunks) -> None:
         self._chunks = chunks
-        self._ahead = next(chunks, None)
+        self._following = iter(chunks)
+        self._ahead: Chunk | None = None
+        self._is_begun = False
 
     @property
     def is_over(self) -> bool:
         return self._ahead is None
 
     @property
-    def at(self) -> int:
-        """Where it goes on."""
-        return -1 if self._ahead is None else self._ahead.start
+    def passed(self) -> int:
+        """How much of the file itself is read, packed as it is."""
+        return self._chunks.passed
+
+    def begin(self, still_here: StillHere | None = None) -> None:
+        """Have the first chunk at hand, for whoever waits for it from now on."""
+        if still_here is not None:
+            self._chunks.still_here = still_here
+        if not self._is_begun:
+            self._is_begun = True
+            self._ahead = next(self._following, None)
 
     def take(self) -> Chunk | None:
+        self.begin()
         chunk = self._ahead
-        self._ahead = None if chunk is None else next(self._chunks, None)
+        self._ahead = None if chunk is None else next(self._following, None)
         return chunk
 
 
@@ -280,13 +305,6 @@ def declared_of(source: CsvSource) -> Declared:
         header=source.header,
         columns=source.columns,
     )
-
-
-def slice_of(shard: Shard) -> Slice:
-    (part,) = shard.parts
-    if not isinstance(part, Slice):
-        raise TypeError("a shard of files is a slice")
-    return part
 
 
 def place_of(part: Slice, position: Position | None) -> tuple[int, int]:

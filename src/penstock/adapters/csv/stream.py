@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from penstock.errors import Misconfigured, Rejected, SourceUnavailable
+from penstock.ports import StillHere
 
 GZIP = b"\x1f\x8b\x08"
 SKIPPED = 1024 * 1024
@@ -19,12 +20,20 @@ class Stream:
     """An open file; of a packed one, places are those in what it unpacks to."""
 
     def __init__(
-        self, path: Path, *, start: int = 0, end: int | None = None, cap: int
+        self,
+        path: Path,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        cap: int,
+        still_here: StillHere = lambda: None,
     ) -> None:
         self._path = path
         self._start = start
         self._end = end
         self._cap = cap
+        # called for every block: to pass by all that was read before may take an hour
+        self._still_here = still_here
         self._closing = ExitStack()
         self._at = 0
         self.is_packed = False
@@ -32,7 +41,7 @@ class Stream:
     def __enter__(self) -> Self:
         check_regular(self._path)
         with translated(self._path), ExitStack() as opening:
-            file = opening.enter_context(self._path.open("rb"))
+            self._file = file = opening.enter_context(self._path.open("rb"))
             self.is_packed = file.peek(len(GZIP)).startswith(GZIP)
             self._take: Callable[[int], bytes] = file.read
             if self.is_packed:
@@ -51,6 +60,11 @@ class Stream:
     ) -> None:
         self._closing.close()
 
+    @property
+    def passed(self) -> int:
+        """How much of the file itself is read, packed as it is."""
+        return self._file.tell()
+
     def read(self, size: int) -> bytes:
         """Return so many bytes; fewer only at the end."""
         if self._end is not None:
@@ -61,6 +75,7 @@ class Stream:
     def _read(self, size: int) -> bytes:
         parts = []
         while size > 0:
+            self._still_here()
             part = self._take(size)
             if not part:
                 break

@@ -31,7 +31,7 @@ from penstock.domain.shard import Shard
 from penstock.domain.sheet import column
 from penstock.domain.source import Paging
 from penstock.errors import PenstockError, RequestRefused, SourceUnavailable
-from penstock.ports import Recall, Redact, Source
+from penstock.ports import Recall, Redact, Source, StillHere
 
 # what a request gets even if its token took longer than it should
 LEAST_TIME = timedelta(seconds=0.1)
@@ -83,7 +83,9 @@ class HttpPages(Source):
         self._key_place = None if key is None else dataset.place[key]
 
     @override
-    def get_ready(self) -> None:
+    def get_ready(
+        self, shard: Shard, position: Position | None, still_here: StillHere
+    ) -> None:
         self._credentials.sign()
 
     @override

@@ -98,6 +98,20 @@ class SqlRequests(Requests):
         return [ImportId(row["id"]) for row in found]
 
     @override
+    def hold_planning(
+        self, import_id: ImportId, planner: str, *, longest: timedelta
+    ) -> bool:
+        held = self._database.write(
+            lambda transaction: transaction.one(
+                "hold_planning",
+                import_id=import_id,
+                planner=planner,
+                longest=longest // MICROSECOND,
+            )
+        )
+        return held is not None
+
+    @override
     def stale(self, *, limit: int) -> Sequence[Stale]:
         found = self._database.read(
             lambda look: look.all("stale_requests", limit=limit)

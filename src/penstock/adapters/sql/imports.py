@@ -163,10 +163,14 @@ class SqlImports(Imports):
         return row is not None and not row["is_open"]
 
     @override
-    def cancel(self, import_id: ImportId, *, reason: str) -> Import:
+    def cancel(
+        self, import_id: ImportId, *, reason: str, only: ImportStatus | None = None
+    ) -> Import:
         def work(transaction: Transaction) -> Import:
             transaction.one("hold_import", import_id=import_id)
             known = self._get(transaction, import_id)
+            if only is not None and known.status is not only:
+                return known
             ending = Ending(status=ImportStatus.CANCELLED, proven=False, note=reason)
             end(transaction, import_id, ending, 0)
             transaction.execute("cancel_jobs", import_id=import_id)

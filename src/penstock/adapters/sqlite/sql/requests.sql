@@ -32,7 +32,20 @@ where scope = :scope and key = :key and fence = :claimed and import_id is null;
 select id from penstock_import
 where status = 'planning'
     and exists (select 1 from penstock_request where import_id = penstock_import.id)
+    and not exists (
+        select 1 from penstock_planning
+        where import_id = penstock_import.id and until > :now
+    )
 order by id;
+
+-- name: hold_planning
+-- Touches no row while somebody else holds it.
+insert into penstock_planning as held (import_id, planner, until)
+values (:import_id, :planner, :now + :longest)
+on conflict (import_id) do update
+set planner = excluded.planner, until = excluded.until
+where held.planner = excluded.planner or held.until <= :now
+returning import_id;
 
 -- name: stale_requests
 -- The file of an import that may go on is kept.
