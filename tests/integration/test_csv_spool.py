@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.adapters.csv.download import Download, is_public
+from penstock.adapters.csv.download import (
+    Download,
+    LongResponse,
+    is_public,
+    place_of,
+)
 from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.spool import Spool, harmless
 from penstock.adapters.csv.survey import FileSurvey
@@ -199,6 +204,74 @@ class TestADownload:
 
         # it did not wait for the end
         assert len(sent) < 100
+
+    @pytest.mark.parametrize(
+        "target",
+        [
+            "https://files.example:99999/a.csv",
+            "https://files.example:x/a.csv",
+            f"https://{'x' * 64}.example/a.csv",
+            "https://[::1/a.csv",
+            "https:///a.csv",
+            "ftp://files.example/a.csv",
+            "http://a..example/a.csv",
+        ],
+        ids=["port", "no port", "long label", "bracket", "no host", "scheme", "dots"],
+    )
+    def test_a_redirect_to_what_is_no_address_is_told(
+        self, server: ScriptedServer, target
+    ):
+        server.script(Reply(status=302, headers={"Location": target}))
+
+        with pytest.raises(
+            Rejected, match=r"redirect of 127\.0\.0\.1 names what is no"
+        ):
+            list(FROM_HERE(f"{server.url}/a.csv"))
+
+    @pytest.mark.parametrize(
+        ("url", "named"),
+        [
+            ("https://ann:s3cr3t@files.example/a.csv", "files.example"),
+            ("https://files.example:8443/a.csv", "files.example:8443"),
+            ("https://m\u00fcller.example/a.csv", "xn--mller-kva.example"),
+            ("https://[2606:2800:220:1::1]:8443/", "[2606:2800:220:1::1]:8443"),
+        ],
+        ids=["credentials", "port", "umlaut", "v6"],
+    )
+    def test_a_server_is_told_its_own_name(self, url, named):
+        assert place_of(url, named_by="it").named == named
+
+    def test_a_trickling_head_takes_no_longer_than_it_may(self, server: ScriptedServer):
+        sent = []
+
+        def trickle(handler: BaseHTTPRequestHandler) -> None:
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            for _ in range(200):
+                handler.wfile.write(b"x")
+                sent.append(1)
+                if server.stopping.wait(0.05):
+                    return
+
+        server.answers = lambda _: trickle
+        hasty = Download(longest=timedelta(seconds=0.3), may_be_private=True)
+
+        with pytest.raises(SourceUnavailable, match=r"within 0\.3 s"):
+            list(hasty(f"{server.url}/a.csv"))
+
+        assert len(sent) < 100
+
+    def test_a_server_that_says_nothing_is_not_waited_for(
+        self, server: ScriptedServer, monkeypatch
+    ):
+        def fall_silent(handler: BaseHTTPRequestHandler) -> None:
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf")
+            server.stopping.wait(10)
+
+        server.answers = lambda _: fall_silent
+        monkeypatch.setattr(LongResponse, "silence", 0.2)
+
+        with pytest.raises(SourceUnavailable, match="broke off: ReadTimeoutError"):
+            list(FROM_HERE(f"{server.url}/a.csv"))
 
 
 def test_a_dataset_may_name_an_address(server: ScriptedServer, tmp_path):

@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from http import HTTPStatus
 from time import monotonic
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from penstock.adapters.net.deadlines import (
+    TimedConnection,
+    TimedPool,
+    TimedResponse,
+    TimedSecureConnection,
+    TimedSecurePool,
+)
 from penstock.errors import Rejected, SourceUnavailable
 
 PIECE = 256 * 1024
@@ -21,6 +28,28 @@ MOVED = frozenset({301, 302, 303, 307, 308})
 HTTPS_PORT, HTTP_PORT = 443, 80
 # how long a server may say nothing, in seconds
 SILENCE = 30.0
+
+
+class LongResponse(TimedResponse):
+    silence = SILENCE
+
+
+class LongConnection(TimedConnection):
+    response_class = LongResponse
+
+
+class LongSecureConnection(TimedSecureConnection):
+    response_class = LongResponse
+
+
+class LongPool(TimedPool):
+    """Connections for what may take an hour, and says something all the while."""
+
+    ConnectionCls = LongConnection
+
+
+class LongSecurePool(TimedSecurePool):
+    ConnectionCls = LongSecureConnection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,47 +64,46 @@ class Download:
     def __call__(self, url: str) -> Iterator[bytes]:
         """Yield the content piece by piece; raise where there is none to be had."""
         deadline = monotonic() + self.longest.total_seconds()
+        place = place_of(url, named_by="the declaration")
         for _ in range(MOST_MOVES + 1):
-            with self._asked(url) as answer:
+            with self._asked(place, deadline) as answer:
                 if answer.status in MOVED:
-                    url = self._moved(url, answer.headers.get("Location"))
+                    place = moved(place, answer.headers.get("Location"))
                     continue
-                refuse(url, answer.status)
+                refuse(place.host, answer.status)
                 # what has come, not a whole piece: a trickle would outlast the deadline
                 while piece := answer.read1(PIECE, decode_content=False):
-                    if monotonic() > deadline:
-                        limit = self.longest.total_seconds()
-                        raise SourceUnavailable(
-                            f"{host_of(url)} did not send the file within {limit:g} s"
-                        )
+                    self._remaining(place, deadline)
                     yield piece
                 return
-        raise Rejected(f"{host_of(url)} redirects more than {MOST_MOVES} times")
+        raise Rejected(f"{place.host} redirects more than {MOST_MOVES} times")
 
     @contextmanager
-    def _asked(self, url: str) -> Iterator[urllib3.BaseHTTPResponse]:
-        split = urlsplit(url)
-        host, address = split.hostname or "", self._address(split)
+    def _asked(
+        self, place: "Place", deadline: float
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        address = self._address(place.host)
         # the address that was judged is the one that is asked: a name may change
-        if split.scheme == "https":
-            pool: urllib3.HTTPConnectionPool = urllib3.HTTPSConnectionPool(
+        if place.is_secure:
+            pool: urllib3.HTTPConnectionPool = LongSecurePool(
                 address,
-                split.port or HTTPS_PORT,
-                server_hostname=host,
-                assert_hostname=host,
+                place.port,
+                server_hostname=place.host,
+                assert_hostname=place.host,
             )
         else:
-            pool = urllib3.HTTPConnectionPool(address, split.port or HTTP_PORT)
-        path = (split.path or "/") + (f"?{split.query}" if split.query else "")
+            pool = LongPool(address, place.port)
+        allowed = self._remaining(place, deadline)
         try:
             with pool:
                 answer = pool.request(
                     "GET",
-                    path,
-                    headers={"Host": split.netloc, "Accept-Encoding": "identity"},
+                    place.target,
+                    headers={"Host": place.named, "Accept-Encoding": "identity"},
                     redirect=False,
                     retries=False,
-                    timeout=SILENCE,
+                    # of head and content together
+                    timeout=urllib3.Timeout(total=allowed, connect=SILENCE),
                     preload_content=False,
                 )
                 try:
@@ -83,13 +111,22 @@ class Download:
                 finally:
                     answer.close()
         except (HTTPError, OSError) as error:
+            self._remaining(place, deadline)
             raise SourceUnavailable(
-                f"{host} broke off: {type(error).__name__}"
+                f"{place.host} broke off: {type(error).__name__}"
             ) from error
 
-    def _address(self, split: SplitResult) -> str:
+    def _remaining(self, place: "Place", deadline: float) -> float:
+        remaining = deadline - monotonic()
+        if remaining <= 0:
+            limit = self.longest.total_seconds()
+            raise SourceUnavailable(
+                f"{place.host} did not send the file within {limit:g} s"
+            )
+        return remaining
+
+    def _address(self, host: str) -> str:
         """Return the first address of a host, if all of them may be asked."""
-        host = split.hostname or ""
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except OSError as error:
@@ -103,11 +140,53 @@ class Download:
                 )
         return addresses[0]
 
-    def _moved(self, url: str, target: str | None) -> str:
-        following = urljoin(url, target or "")
-        if urlsplit(following).scheme != "https" and urlsplit(url).scheme == "https":
-            raise Rejected(f"{host_of(url)} redirects to an address without TLS")
-        return following
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What an address means; one that means nothing is none."""
+
+    url: str
+    is_secure: bool
+    host: str
+    port: int
+    # as the server is told
+    named: str
+    target: str
+
+
+def place_of(url: str, *, named_by: str) -> Place:
+    """Take an address apart; raise `Rejected` where it is none."""
+    try:
+        split = urlsplit(url)
+        is_secure = split.scheme == "https"
+        port = split.port or (HTTPS_PORT if is_secure else HTTP_PORT)
+        host = (split.hostname or "").encode("idna").decode()
+    except ValueError as error:
+        raise Rejected(f"{named_by} names what is no address of a file") from error
+    if split.scheme not in {"http", "https"} or not host:
+        raise Rejected(f"{named_by} names what is no address of a file")
+    named = f"[{host}]" if ":" in host else host
+    return Place(
+        url=url,
+        is_secure=is_secure,
+        host=host,
+        port=port,
+        named=f"{named}:{split.port}" if split.port else named,
+        target=(split.path or "/") + (f"?{split.query}" if split.query else ""),
+    )
+
+
+def moved(place: Place, target: str | None) -> Place:
+    """Return where a redirect leads."""
+    named_by = f"a redirect of {place.host}"
+    try:
+        following = urljoin(place.url, target or "")
+    except ValueError as error:
+        raise Rejected(f"{named_by} names what is no address of a file") from error
+    found = place_of(following, named_by=named_by)
+    if place.is_secure and not found.is_secure:
+        raise Rejected(f"{place.host} redirects to an address without TLS")
+    return found
 
 
 def is_public(address: str) -> bool:
@@ -116,15 +195,11 @@ def is_public(address: str) -> bool:
     return (mapped or known).is_global and not known.is_multicast
 
 
-def host_of(url: str) -> str:
-    return urlsplit(url).hostname or "the host"
-
-
-def refuse(url: str, status: int) -> None:
+def refuse(host: str, status: int) -> None:
     """Raise what an answer without a file means."""
     if status == HTTPStatus.OK:
         return
-    told = f"{host_of(url)} answered {status} instead of a file"
+    told = f"{host} answered {status} instead of a file"
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in {
         HTTPStatus.REQUEST_TIMEOUT,
         HTTPStatus.TOO_MANY_REQUESTS,

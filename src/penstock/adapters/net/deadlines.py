@@ -8,7 +8,7 @@ import http.client
 import io
 import socket
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 import urllib3
 from typing_extensions import Buffer, override
@@ -26,11 +26,17 @@ def timed_pools(**options: Any) -> urllib3.PoolManager:
 
 
 class UntilDeadline(io.RawIOBase):
-    """A socket's bytes, each wait for which ends at one common deadline."""
+    """A socket's bytes, each wait for which ends at one common deadline.
 
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
+    Where a silence is given, none lasts longer than that.
+    """
+
+    def __init__(
+        self, raw: io.RawIOBase, sock: socket.socket, silence: float | None = None
+    ) -> None:
         self._raw = raw
         self._sock = sock
+        self._silence = silence
         # urllib3 has just set what remains of the whole exchange
         allowed = sock.gettimeout()
         self._deadline = None if allowed is None else monotonic() + allowed
@@ -45,7 +51,7 @@ class UntilDeadline(io.RawIOBase):
             remaining = self._deadline - monotonic()
             if remaining <= 0:
                 raise TimeoutError
-            self._sock.settimeout(remaining)
+            self._sock.settimeout(min(remaining, self._silence or remaining))
         return self._raw.readinto(buffer)
 
     @override
@@ -55,9 +61,13 @@ class UntilDeadline(io.RawIOBase):
 
 
 class TimedResponse(http.client.HTTPResponse):
+    # how long a server may say nothing, in seconds
+    silence: ClassVar[float | None] = None
+
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
-        self.fp = io.BufferedReader(UntilDeadline(self.fp.detach(), sock), CHUNK)
+        timed = UntilDeadline(self.fp.detach(), sock, self.silence)
+        self.fp = io.BufferedReader(timed, CHUNK)
 
 
 class TimedConnection(HTTPConnection):
