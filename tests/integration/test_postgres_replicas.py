@@ -1,5 +1,6 @@
 """Replicas answer, and never with less than a client may know of."""
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -18,13 +19,20 @@ from penstock.adapters.postgres.replicas import FIRST_REST, Replica, Replicated
 from penstock.adapters.sql.stores import served_by
 from penstock.domain.queries.parameters import read_query
 from penstock.ports import Served, Stores
-from penstock.ports.serving import Write
+from penstock.ports.serving import Write, Written
 from tests.builders import batch, claim, dataset, last, plan, record, run
 from tests.conftest import StartPostgres, StartStandby
 from tests.integration.postgres import Place, opened
+from tests.proxy import Proxy
 from tests.services.private import PrivatePostgres, PrivateStandby
 
 POI = dataset()
+# as the driver sends it: a kind, a length, the text, whatever follows in the same go
+COMMIT = re.compile(rb"Q.{4}commit", re.DOTALL)
+
+
+def commits(piece: bytes) -> bool:
+    return COMMIT.search(piece) is not None
 
 
 @dataclass
@@ -32,6 +40,8 @@ class Set:
     """A primary and its replica, and an API process that reads from both."""
 
     primary: PrivatePostgres
+    # on which the process reaches the primary
+    line: Proxy
     standby: PrivateStandby
     stores: Stores
     served: Served
@@ -51,6 +61,25 @@ class Set:
 
     def let_go(self) -> None:
         self.ask_standby("select pg_wal_replay_resume()")
+
+    def cut_after_commit(self) -> None:
+        """Let nothing more reach the primary once it was asked to commit something."""
+        asked: list[bytes] = []
+
+        def is_over(piece: bytes) -> bool:
+            if asked:
+                raise ConnectionResetError
+            if commits(piece):
+                asked.append(piece)
+            return False
+
+        self.line.lose_reply_after(is_over)
+
+    def write(self, *numbers: int) -> Written:
+        """Store rows as a client does."""
+        keys = [(number,) for number in numbers]
+        wanted = [Write(record(number)) for number in numbers]
+        return self.served.edits.change(POI, keys, lambda _: wanted)
 
     def ids(self) -> list[int]:
         query, _ = read_query(POI, [("limit", "200")])
@@ -76,12 +105,13 @@ def of(own_postgres: StartPostgres, own_standby: StartStandby) -> Iterator[Set]:
     place = Place(primary.url, "penstock")
     clock = [0.0]
     with ExitStack() as stack:
+        line = stack.enter_context(Proxy("127.0.0.1", primary.port))
         stores, _ = stack.enter_context(opened(place))
         stores.schema.migrate()
         databases = [
             Database(url, place=url, schema="penstock", manner=manner)
             for url, manner in (
-                (primary.url, FOR_CLIENTS),
+                (line.via(primary.url), FOR_CLIENTS),
                 (standby.url, FOR_CLIENTS_OF_A_REPLICA),
             )
         ]
@@ -90,7 +120,7 @@ def of(own_postgres: StartPostgres, own_standby: StartStandby) -> Iterator[Set]:
         replica = Replica(databases[1], clock=lambda: clock[0])
         database = Replicated(databases[0], [replica])
         served = served_by(database, primary=databases[0], on_news=database.rise)
-        yield Set(primary, standby, stores, served, database, clock)
+        yield Set(primary, line, standby, stores, served, database, clock)
 
 
 def wait_for(standby: Set, ids: list[int]) -> None:
@@ -123,9 +153,64 @@ def test_a_client_reads_its_write_although_the_replica_lags(of: Set):
     wait_for(of, [1])
     of.hold_back()
 
-    of.served.edits.change(POI, [(2,)], lambda _: [Write(record(2))])
+    of.write(2)
 
     assert of.ids() == [1, 2]
+    of.let_go()
+
+
+def test_what_was_committed_is_told_although_the_primary_is_gone(of: Set):
+    run(of.stores, POI, last(record(1)))
+    wait_for(of, [1])
+    of.hold_back()
+    of.cut_after_commit()
+
+    assert of.write(2).created == 1
+
+    of.line.mend()
+    assert of.ids() == [1, 2]
+    of.let_go()
+
+
+def test_the_primary_is_read_until_it_says_how_far_it_is(of: Set):
+    run(of.stores, POI, last(record(1)))
+    of.served.reads.states()
+    wait_for(of, [1])
+    of.hold_back()
+    of.line.lose_reply_after(commits)
+
+    assert of.write(2).created == 1
+
+    assert of.line.lost_replies == 1
+    before = of.asked()
+    assert of.ids() == [1, 2]
+    assert of.asked() == before
+    # now it is known, and the replica is asked again once it is there
+    of.let_go()
+    wait_for(of, [1, 2])
+    assert of.ids() == [1, 2]
+    assert of.asked() > before
+
+
+def test_an_older_answer_of_the_primary_settles_no_newer_doubt(of: Set):
+    run(of.stores, POI, last(record(1)))
+    wait_for(of, [1])
+
+    def write(number: int) -> None:
+        of.line.lose_reply_after(commits)
+        assert of.write(number).created == 1
+
+    def write_meanwhile(_: object) -> None:
+        # the primary has said how far it was, and the replica has got there
+        wait_for(of, [1, 2])
+        of.hold_back()
+        write(3)
+
+    write(2)
+    of.database.read(write_meanwhile)
+
+    assert of.line.lost_replies == 2
+    assert of.ids() == [1, 2, 3]
     of.let_go()
 
 
@@ -149,7 +234,7 @@ def test_a_replica_that_lags_leaves_the_rotation_and_returns(of: Set):
     run(of.stores, POI, last(record(1)))
     wait_for(of, [1])
     of.hold_back()
-    of.served.edits.change(POI, [(2,)], lambda _: [Write(record(2))])
+    of.write(2)
     assert of.ids() == [1, 2]
     assert not of.replica.is_in_rotation
 
@@ -182,7 +267,7 @@ def test_a_replica_that_was_promoted_is_not_asked(of: Set):
     run(of.stores, POI, last(record(1)))
     wait_for(of, [1])
     of.ask_standby("select pg_promote()")
-    of.served.edits.change(POI, [(2,)], lambda _: [Write(record(2))])
+    of.write(2)
 
     assert of.ids() == [1, 2]
     assert not of.replica.is_in_rotation

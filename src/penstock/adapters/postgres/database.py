@@ -5,9 +5,9 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Generic
 
 import psycopg
 from psycopg import errors as postgres
@@ -35,6 +35,10 @@ from penstock.domain.dataset import Dataset, Reference
 from penstock.errors import StoreRefused, StoreUnavailable
 
 BEGIN = "begin; select pg_current_xact_id()::text as xid"
+# how far the log of the server has come, by which replicas follow
+POSITION = """
+select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint as position"""
+COMMIT_AND_TELL = f"commit; {POSITION}"
 # conflicts that the server resolves by asking one side to begin anew
 CONFLICTS = (
     postgres.SerializationFailure,
@@ -132,6 +136,17 @@ class Transaction(sql.Transaction):
         return self.connection.execute(self.statements[name].encode(), known)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Generic[Outcome]):
+    """Work that was committed."""
+
+    outcome: Outcome
+    # how many rows of each table it has changed
+    changes: Mapping[Table, int]
+    # where the log of the server was then, if that was asked for and heard
+    position: int | None = None
+
+
 class Database(sql.Database):
     """The database that holds the ledger and the records.
 
@@ -176,13 +191,36 @@ class Database(sql.Database):
     def write(
         self, work: Callable[[Transaction], Outcome], *, slow: bool = False
     ) -> Outcome:
+        return self._write(work, slow=slow).outcome
+
+    def write_and_tell(
+        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+    ) -> tuple[Outcome, int | None]:
+        """Do work in one transaction, and tell where the log was after it.
+
+        It is told with the commit: a question of its own could fail, though the work
+        has taken effect. None where the commit is known to have, but was not answered.
+        """
+        done = self._write(work, slow=slow, commit=COMMIT_AND_TELL)
+        return done.outcome, done.position
+
+    def _write(
+        self,
+        work: Callable[[Transaction], Outcome],
+        *,
+        slow: bool,
+        commit: str = "commit",
+    ) -> Done[Outcome]:
         attempts = itertools.count()
-        outcome, changes = self._insist(
-            lambda: self._write_once(work, slow=slow, is_again=next(attempts) > 0)
-        )
+
+        def once() -> Done[Outcome]:
+            is_again = next(attempts) > 0
+            return self._write_once(work, slow=slow, is_again=is_again, commit=commit)
+
+        done = self._insist(once)
         self._has_written = True
-        self._tidying.note(changes)
-        return outcome
+        self._tidying.note(done.changes)
+        return done
 
     @override
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
@@ -279,8 +317,13 @@ class Database(sql.Database):
                 return outcome
 
     def _write_once(
-        self, work: Callable[[Transaction], Outcome], *, slow: bool, is_again: bool
-    ) -> tuple[Outcome, Mapping[Table, int]]:
+        self,
+        work: Callable[[Transaction], Outcome],
+        *,
+        slow: bool,
+        is_again: bool,
+        commit: str,
+    ) -> Done[Outcome]:
         patience = float("inf") if slow else None
         with self.connections.one(patience=patience) as connection:
             xid = begun(connection)
@@ -293,14 +336,15 @@ class Database(sql.Database):
                 roll_back(connection)
                 raise
             self.connections.extend(connection)
+            done = Done(outcome=outcome, changes=transaction.changes)
             try:
-                connection.execute("commit")
-            except BROKEN as error:
+                told = connection.execute(commit)
+            except psycopg.Error as error:
                 lost = error
             else:
-                return outcome, transaction.changes
+                return replace(done, position=position_in(told))
         if self._took_effect(xid):
-            return outcome, transaction.changes
+            return done
         raise lost
 
     def _took_effect(self, xid: str) -> bool:
@@ -364,6 +408,12 @@ def begun(connection: Connection) -> str:
     if row is None:
         raise psycopg.OperationalError("the transaction has no number")
     return str(row["xid"])
+
+
+def position_in(told: psycopg.Cursor[DictRow]) -> int | None:
+    """Read what follows the answer to a commit, if that was asked for."""
+    row = told.fetchone() if told.nextset() else None
+    return None if row is None else int(row["position"])
 
 
 def roll_back(connection: Connection) -> None:

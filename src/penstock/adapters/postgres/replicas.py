@@ -4,6 +4,9 @@ A client that has read something, or written it, must never meet an older state.
 there is a floor: how far the primary had come when somebody here last learned of a
 change. A replica is asked only once it has replayed its log up to there. One that does
 not get there soon, or does not answer, leaves the rotation and is tried again later.
+
+Where a change took effect and the primary could not say how far it had come, only the
+primary is read, until it has said so.
 """
 
 import itertools
@@ -16,7 +19,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from penstock.adapters.postgres.database import Database, Transaction
+from penstock.adapters.postgres.database import POSITION, Database, Transaction
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome
 from penstock.errors import Misconfigured, StoreTooSlow, StoreUnavailable
@@ -31,8 +34,6 @@ REPLAYED = """
 select case when pg_is_in_recovery()
     then pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint
 end as position"""
-WRITTEN = """
-select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint as position"""
 
 
 class Replica:
@@ -65,6 +66,20 @@ class Replica:
             pause = min(2 * pause, LONGEST_PAUSE)
         return True
 
+    def look(self, floor: int) -> None:
+        """See whether it is there and has got so far, though nobody reads from it."""
+        if not self.is_in_rotation:
+            return
+        self._replayed = -1
+        try:
+            is_there = self.has(floor)
+        except (StoreUnavailable, Misconfigured):
+            is_there = False
+        if is_there:
+            self.is_well()
+        else:
+            self.leave()
+
     def leave(self) -> None:
         """Stay out of the rotation for a while."""
         self._out_until = self._clock() + self._rest
@@ -84,24 +99,44 @@ class Replicated(sql.Database):
         self.replicas = replicas
         self._turns = itertools.count()
         self._floor = 0
+        # writes after which the floor is unknown, and how many of them it is above
+        self._doubts = self._settled = 0
         self._lock = threading.Lock()
 
     def rise(self) -> None:
         """Let nobody read less than the primary has now."""
-        position = self.primary.read(written)
+        doubts = self._doubts
+        self._rise_to(self.primary.read(written), settled=doubts)
+
+    def _rise_to(self, position: int, *, settled: int = 0) -> None:
         with self._lock:
             self._floor = max(self._floor, position)
+            self._settled = max(self._settled, settled)
+
+    def trouble(self) -> str | None:
+        """Name the replicas from which nobody reads, or None; asks all others."""
+        for each in self.replicas:
+            each.look(self._floor)
+        out = [each for each in self.replicas if not each.is_in_rotation]
+        places = ", ".join(each.database.place for each in out)
+        return f"{places}: not asked for a while" if out else None
 
     @override
     def write(
         self, work: Callable[[Transaction], Outcome], *, slow: bool = False
     ) -> Outcome:
-        outcome = self.primary.write(work, slow=slow)
-        self.rise()
+        outcome, position = self.primary.write_and_tell(work, slow=slow)
+        if position is None:
+            with self._lock:
+                self._doubts += 1
+        else:
+            self._rise_to(position)
         return outcome
 
     @override
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        if self._settled < self._doubts:
+            return self._read_primary(work)
         for replica in self._rotation():
             try:
                 if replica.has(self._floor):
@@ -116,6 +151,14 @@ class Replicated(sql.Database):
                 pass
             replica.leave()
         return self.primary.read(work)
+
+    def _read_primary(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        """Read from the primary, and learn how far it has come."""
+        # what comes into doubt from here on, its answer does not settle
+        doubts = self._doubts
+        position, outcome = self.primary.read(lambda look: (written(look), work(look)))
+        self._rise_to(position, settled=doubts)
+        return outcome
 
     @override
     def stream(self) -> AbstractContextManager[Transaction]:
@@ -145,5 +188,5 @@ def replayed(look: Transaction) -> int:
 
 
 def written(look: Transaction) -> int:
-    row = look.connection.execute(WRITTEN).fetchone()
+    row = look.connection.execute(POSITION).fetchone()
     return 0 if row is None else int(row["position"])
