@@ -1,9 +1,13 @@
 """Answers are worked out once, kept no longer than was said, and never mixed."""
 
 import asyncio
+import gc
 import threading
+import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -11,9 +15,13 @@ from penstock.domain.freshness import is_due_early, lifetime
 from penstock.entrypoints.api.answers import (
     LONGEST_HERE,
     LONGEST_NOTHING,
+    OVERHEAD,
+    REST_SHARE,
     Answer,
     Answers,
+    Asked,
     Question,
+    etag_of,
     is_known,
 )
 from penstock.entrypoints.api.lanes import Lanes
@@ -23,6 +31,8 @@ from penstock.ports.serving import State
 from penstock.ports.tickets import CURRENT
 
 NOW = State(generation=1, change_seq=5)
+# as a page of a running import leaves it
+CHANGED = State(generation=1, change_seq=6)
 NEXT = State(generation=2, change_seq=9)
 
 
@@ -48,6 +58,9 @@ class Memory(SharedAnswers):
     def keep(self, name: str, value: bytes, *, seconds: float) -> None:
         self.kept[name] = value
         self.seconds.append(seconds)
+
+    def trouble(self) -> str | None:
+        return None
 
 
 class Reader:
@@ -81,16 +94,30 @@ def answers(lanes, clock) -> Answers:
 
 
 def question(
-    read: Callable[[], Answer], *, key: bytes = b"/a", longest: float = 60.0
+    read: Callable[[], Answer],
+    *,
+    key: bytes = b"/a",
+    longest: float = 60.0,
+    follows_changes: bool = False,
 ) -> Question:
-    return Question(key=key, dataset="poi", edition="e1", read=read, longest=longest)
+    return Question(
+        key=key,
+        dataset="poi",
+        edition="e1",
+        read=read,
+        longest=longest,
+        follows_changes=follows_changes,
+    )
 
 
-def ask(answers: Answers, asked: Question, state: State = NOW) -> Any:
+def ask(
+    answers: Answers, asked: Question, state: State = NOW, *, at_least: int = -1
+) -> Any:
     """Ask as a request does: first what is kept."""
 
     async def go() -> Any:
-        return answers.find(asked.key, state) or await answers.work_out(asked, state)
+        kept = answers.find(asked.key, state, at_least=at_least)
+        return kept or await answers.work_out(asked, state, at_least=at_least)
 
     return asyncio.run(go())
 
@@ -124,6 +151,67 @@ def test_a_new_generation_leaves_it_behind(answers):
     ask(answers, question(read))
 
     ask(answers, question(read), NEXT)
+
+    assert read.asked == 2
+
+
+@pytest.mark.parametrize("memory", [None, Memory()], ids=["alone", "shared"])
+@pytest.mark.parametrize(("follows", "read"), [(True, 2), (False, 1)])
+def test_a_change_leaves_behind_only_what_follows_changes(
+    lanes, clock, memory, follows, read
+):
+    answers = Answers(lanes=lanes, clock=clock, roll=lambda: 0.999999, shared=memory)
+    reader, key = Reader(), b"%d" % follows
+    asked = question(reader, key=key, follows_changes=follows)
+    ask(answers, asked)
+
+    ask(answers, asked, CHANGED)
+    ask(answers, asked, CHANGED)
+
+    assert reader.asked == read
+
+
+def test_who_knows_of_a_change_gets_no_older_answer_from_anywhere(lanes, clock):
+    memory, read = Memory(), Reader()
+    one, other = (
+        Answers(lanes=lanes, clock=clock, roll=lambda: 0.999999, shared=memory)
+        for _ in range(2)
+    )
+    ask(one, question(read))
+
+    ask(one, question(read), CHANGED, at_least=6)
+    assert read.asked == 2
+    # it is what all have now
+    ask(other, question(read), CHANGED, at_least=6)
+    ask(one, question(read), CHANGED)
+    assert read.asked == 2
+
+
+def test_who_knows_of_a_change_does_not_wait_for_what_began_before(answers):
+    read, new = Slow(), Reader(b"new")
+
+    async def go() -> Any:
+        first = asyncio.ensure_future(answers.work_out(question(read), NOW))
+        await asyncio.to_thread(read.begun.acquire)
+        found = await answers.work_out(question(new), CHANGED, at_least=6)
+        read.go.set()
+        return found, await first
+
+    found, first = asyncio.run(go())
+
+    assert (found.answer.body, first.answer.body) == (b"new", b"slow")
+    # what ends later but began before does not take its place
+    assert answers.find(b"/a", CHANGED, at_least=6) is found
+
+
+def test_what_is_shared_but_not_ours_is_passed_over(lanes, clock):
+    memory, read = Memory(), Reader()
+    answers = Answers(lanes=lanes, clock=clock, shared=memory)
+    ask(answers, question(read))
+    [name] = memory.kept
+    memory.kept[name] = b"nonsense"
+
+    ask(Answers(lanes=lanes, clock=clock, shared=memory), question(read))
 
     assert read.asked == 2
 
@@ -182,14 +270,76 @@ def test_what_is_not_there_is_known_for_a_moment(answers, clock):
 
 
 def test_the_oldest_are_let_go_where_room_ends(lanes, clock):
-    answers = Answers(lanes=lanes, clock=clock, roll=lambda: 0.999999, most_bytes=5_000)
+    most = 3 * (OVERHEAD + 700)
+    answers = Answers(lanes=lanes, clock=clock, roll=lambda: 0.999999, most_bytes=most)
     for number in range(10):
         ask(answers, question(Reader(b"x" * 500), key=b"%d" % number))
 
-    assert answers.bytes_kept <= 5_000
+    assert answers.bytes_kept <= most
     assert answers.tally.dropped == 7
     assert answers.find(b"9", NOW) is not None
     assert answers.find(b"0", NOW) is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        [("q", "x" * 8_000)],
+        [("q", "\N{ELECTRIC PLUG}" * 2_000)],
+        [("points", f"in.{number}") for number in range(600)],
+        [],
+    ],
+    ids=["long", "wide", "many", "none"],
+)
+def test_what_is_kept_takes_no_more_bytes_than_are_counted(lanes, clock, query):
+    most = 2_000_000
+    answers = Answers(lanes=lanes, clock=clock, roll=lambda: 0.5, most_bytes=most)
+
+    def fresh(number: int) -> Question:
+        """Make a question as a request does, which shares nothing with another."""
+        asked = Asked(
+            path=f"/api/v1/datasets/poi/records{number}",
+            parts={"dataset": "poi"},
+            raw_path=b"/api/v1/datasets/poi/records%d" % number,
+            query=[(name, f"{value}{number}") for name, value in query],
+        )
+
+        def read() -> Answer:
+            link = urlencode(asked.query).encode()
+            return Answer(body=asked.raw_path, headers=[(b"link", link)])
+
+        return Question(
+            key=asked.raw_path + b"\n" + urlencode(asked.query).encode(),
+            dataset="poi",
+            edition="e1",
+            read=read,
+            longest=60.0,
+            size=asked.size,
+        )
+
+    async def fill() -> None:
+        number = 0
+        while not answers.tally.dropped:
+            number += 1
+            await answers.work_out(fresh(number), NOW)
+
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        asyncio.run(fill())
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+    assert most / 4 < held < 1.1 * most
+
+
+def test_what_is_not_there_holds_on_to_nothing_that_led_to_it(answers):
+    def read() -> Answer:
+        raise NoSuchRecord("none")
+
+    assert ask(answers, question(read)).refusal == "none"
 
 
 def test_processes_share_what_one_has_worked_out(lanes, clock):
@@ -250,6 +400,69 @@ def test_new_data_warms_what_was_asked_for(answers):
     assert answers.tally.warmed == 1
 
 
+class Rounds:
+    """Answers that were asked for, and how often each state is worked out for them."""
+
+    def __init__(self, answers: Answers, *, many: int) -> None:
+        self.read = Slow()
+        self.read.go.set()
+        for number in range(many):
+            asked = question(self.read, key=b"%d" % number)
+            for _ in range(5):
+                ask(answers, asked)
+        self.read.asked = 0
+
+
+def test_data_that_is_new_again_and_again_is_warmed_one_round_at_a_time(answers):
+    rounds = Rounds(answers, many=10)
+    states = [State(generation=2 + at, change_seq=9) for at in range(50)]
+
+    async def go() -> None:
+        rounds.read.go.clear()
+        rounds.read.begun = threading.Semaphore(0)
+        first = asyncio.ensure_future(answers.warm("poi", states[0]))
+        for _ in range(2):
+            await asyncio.to_thread(rounds.read.begun.acquire)
+        for each in states[1:]:
+            # nobody waits for these: the round that is under way goes on with the last
+            await asyncio.wait_for(answers.warm("poi", each), 1)
+        assert rounds.read.asked == 2
+        rounds.read.go.set()
+        await first
+
+    asyncio.run(go())
+
+    assert rounds.read.asked == 2 + 10
+    assert answers.find(b"0", states[-1]) is not None
+
+
+def test_after_a_round_there_is_rest(lanes):
+    answers = Answers(lanes=lanes, roll=lambda: 0.999999)
+    rounds = Rounds(answers, many=1)
+    begun = []
+
+    async def go() -> None:
+        def slow() -> Answer:
+            begun.append(time.monotonic())
+            time.sleep(0.05)
+            return Answer(body=b"x")
+
+        [kept] = answers._kept.values()
+        kept.question = question(slow, key=b"0")
+        kept.hits = 100
+        first = asyncio.ensure_future(answers.warm("poi", NEXT))
+        await asyncio.sleep(0.06)
+        answers.find(b"0", NEXT)
+        await answers.warm("poi", State(generation=3, change_seq=9))
+        await first
+
+    asyncio.run(go())
+
+    assert len(begun) == 2
+    assert begun[1] - begun[0] > 0.05 * (1 + REST_SHARE) * 0.9
+    assert rounds.read.asked == 0
+
+
 def test_one_goes_ahead_before_an_answer_ends(lanes, clock):
     answers = Answers(lanes=lanes, clock=clock, roll=lambda: 1e-12)
     read = Reader()
@@ -274,6 +487,17 @@ def test_the_spread_only_shortens():
 def test_an_early_refresh_is_the_likelier_the_nearer_the_end():
     assert not is_due_early(left=9, cost=0.01, roll=0.5)
     assert is_due_early(left=0.001, cost=0.01, roll=0.5)
+
+
+def test_another_edition_is_another_version():
+    tags = {
+        etag_of(key, edition, state)
+        for key in (b"/a", b"/b")
+        for edition in ("e1", "e2")
+        for state in (NOW, CHANGED, NEXT)
+    }
+
+    assert len(tags) == 12
 
 
 @pytest.mark.parametrize(

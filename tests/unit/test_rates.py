@@ -48,6 +48,9 @@ class Store(SharedRates):
             granted += 1
         return Chunk(granted=granted, left=left, wait=wait)
 
+    def trouble(self) -> str | None:
+        return "away" if self.is_away else None
+
 
 def allowed(rates: Rates, client: str, times: int) -> int:
     async def go() -> int:

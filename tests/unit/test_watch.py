@@ -20,6 +20,7 @@ class Database(Reads):
 
     def __init__(self) -> None:
         self.generation = 1
+        self.change_seq = 7
         self.asked = 0
         self.is_open = threading.Event()
         self.is_open.set()
@@ -29,12 +30,16 @@ class Database(Reads):
     def states(self) -> Mapping[str, State]:
         self.asked += 1
         # as a transaction sees it: what comes later is not in it
-        generation = self.generation
+        seen = State(generation=self.generation, change_seq=self.change_seq)
         self.is_asked.set()
         assert self.is_open.wait(10)
         if self.error is not None:
             raise self.error
-        return {"poi": State(generation=generation, change_seq=7)}
+        return {"poi": seen}
+
+    def change(self) -> None:
+        """Change as a page of a running import does."""
+        self.change_seq += 1
 
     def page(self, query: Any) -> Any: ...
     def one(self, dataset: Any, key: Any, fields: Any) -> Any: ...
@@ -61,10 +66,20 @@ def told() -> Told:
     return Told()
 
 
+class CountingWatch(Watch):
+    """Counts how often somebody asks how far a dataset has come."""
+
+    asked_for = 0
+
+    async def state(self, dataset: str, *, at_least: int = -1) -> State:
+        self.asked_for += 1
+        return await super().state(dataset, at_least=at_least)
+
+
 @pytest.fixture
 def watch(database, told):
     with ThreadPoolExecutor(2) as executor:
-        yield Watch(database, executor, on_new=told)
+        yield CountingWatch(database, executor, on_new=told)
 
 
 def go(work: Coroutine[Any, Any, Any]) -> Any:
@@ -84,15 +99,20 @@ def test_a_look_is_good_for_a_while(watch, database):
 def test_who_knows_of_more_makes_it_look(watch, database):
     async def ask() -> Any:
         await watch.state("poi")
-        database.generation = 2
-        assert (await watch.state("poi")).generation == 1
-        return await watch.state("poi", at_least=2)
+        database.change()
+        assert (await watch.state("poi")).change_seq == 7
+        return await watch.state("poi", at_least=8)
 
-    assert go(ask()).generation == 2
+    assert go(ask()).change_seq == 8
 
 
+@pytest.mark.parametrize(
+    "ask_for",
+    [lambda watch: watch.state("poi", at_least=8), lambda watch: watch.now("poi")],
+    ids=["by its number", "by its time"],
+)
 def test_a_look_that_began_before_a_write_is_not_enough_for_who_knows_of_it(
-    watch, database
+    watch, database, ask_for
 ):
     async def ask() -> Any:
         await watch.state("poi")
@@ -100,14 +120,14 @@ def test_a_look_that_began_before_a_write_is_not_enough_for_who_knows_of_it(
         database.is_asked.clear()
         under_way = asyncio.ensure_future(watch.look())
         await asyncio.to_thread(database.is_asked.wait, 10)
-        database.generation = 2
-        asking = asyncio.ensure_future(watch.state("poi", at_least=2))
+        database.change()
+        asking = asyncio.ensure_future(ask_for(watch))
         await asyncio.sleep(0.05)
         database.is_open.set()
         await under_way
         return await asking
 
-    assert go(ask()).generation == 2
+    assert go(ask()).change_seq == 8
 
 
 def test_a_number_that_never_was_is_not_waited_for(watch, database):
@@ -185,6 +205,66 @@ def test_waiting_for_a_change_ends_with_it_or_with_the_time(watch, database):
     async def ask() -> None:
         await asyncio.wait_for(watch.beyond("poi", 6, seconds=30), 5)
         await asyncio.wait_for(watch.beyond("poi", 7, seconds=0.1), 5)
+
+    go(ask())
+
+
+def follow(watch: Watch, seq: int, *, seconds: float = 30) -> asyncio.Future[None]:
+    return asyncio.ensure_future(watch.beyond("poi", seq, seconds=seconds))
+
+
+def test_a_look_wakes_those_who_wait_and_nothing_else_does(watch, database):
+    async def ask() -> None:
+        await watch.look()
+        waiting = [follow(watch, 7) for _ in range(100)]
+        await asyncio.sleep(0.6)
+        # each asked when it came, and has slept since
+        assert watch.asked_for == 100
+        database.change()
+        await watch.look()
+        await asyncio.wait_for(asyncio.gather(*waiting), 1)
+        assert watch.asked_for == 200
+
+    go(ask())
+
+
+def test_a_write_of_our_own_wakes_those_who_wait(watch):
+    async def ask() -> None:
+        await watch.look()
+        waiting = follow(watch, 7)
+        await asyncio.sleep(0)
+        watch.note("poi", State(generation=2, change_seq=8))
+        await asyncio.wait_for(waiting, 1)
+
+    go(ask())
+
+
+def test_who_waits_is_sent_away_when_the_process_stops(watch):
+    async def ask() -> None:
+        await watch.start()
+        await watch.look()
+        waiting = follow(watch, 7)
+        await asyncio.sleep(0.05)
+        await asyncio.to_thread(watch.close)
+        await asyncio.wait_for(waiting, 1)
+        # and nobody begins to wait
+        await asyncio.wait_for(follow(watch, 7), 1)
+        await watch.stop()
+
+    go(ask())
+
+
+def test_who_waits_hears_soon_that_the_database_is_away(watch, database, monkeypatch):
+    monkeypatch.setattr(module, "EVERY", 0.05)
+
+    async def ask() -> None:
+        await watch.start()
+        await watch.look()
+        waiting = follow(watch, 7)
+        database.error = StoreUnavailable("away")
+        with pytest.raises(StoreUnavailable, match="away"):
+            await asyncio.wait_for(waiting, 5)
+        await watch.stop()
 
     go(ask())
 

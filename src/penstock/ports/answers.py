@@ -18,3 +18,8 @@ class SharedAnswers(Protocol):
 
     @abstractmethod
     def keep(self, name: str, value: bytes, *, seconds: float) -> None: ...
+
+    @abstractmethod
+    def trouble(self) -> str | None:
+        """Say what is wrong with the store, or None; asks it, and waits moments."""
+        ...

@@ -29,3 +29,8 @@ class SharedRates(Protocol):
     def take(self, client: str, rate: Rate, *, most: int) -> Chunk:
         """Take up to so many requests; raises `StoreUnavailable` within moments."""
         ...
+
+    @abstractmethod
+    def trouble(self) -> str | None:
+        """Say what is wrong with the store, or None; asks it, and waits moments."""
+        ...

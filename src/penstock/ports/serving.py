@@ -160,6 +160,9 @@ class Edits(Protocol):
         ...
 
 
+Trouble: TypeAlias = Callable[[], str | None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """Everything that clients can ask for, behind its ports."""
@@ -167,3 +170,5 @@ class Served:
     reads: Reads
     edits: Edits
     search: Search
+    # says what makes answers slower, though not wrong, or None; may wait moments
+    trouble: Trouble = lambda: None

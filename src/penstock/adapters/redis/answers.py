@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 from typing_extensions import override
 
+from penstock.adapters.redis.client import place_of
 from penstock.ports.answers import SharedAnswers
 
 # seconds: one that takes longer is of no help
@@ -42,6 +43,7 @@ class RedisAnswers(SharedAnswers):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
+        self._place = place_of(client)
         self._prefix = f"penstock:{namespace}:answers:"
         self._clock = clock
         self._rests_until = -1e9
@@ -70,6 +72,17 @@ class RedisAnswers(SharedAnswers):
             self._client.set(self._prefix + name, value, px=max(1, int(seconds * 1000)))
         except RedisError:
             self._give_rest()
+
+    @override
+    def trouble(self) -> str | None:
+        if self._clock() >= self._rests_until:
+            try:
+                self._client.ping()
+            except RedisError:
+                self._give_rest()
+            else:
+                return None
+        return f"{self._place}: it does not answer"
 
     def _give_rest(self) -> None:
         self._rests_until = self._clock() + REST

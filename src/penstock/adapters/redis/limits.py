@@ -30,6 +30,7 @@ class RedisRates(SharedRates):
         namespace: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._client = client
         self._place = place_of(client)
         self._prefix = f"penstock:{namespace}:rates:"
         self._clock = clock
@@ -50,6 +51,17 @@ class RedisRates(SharedRates):
             told = f"{self._place}: cannot count how often clients ask"
             raise StoreUnavailable(told) from error
         return Chunk(granted=granted, left=left, wait=wait / MICROSECONDS)
+
+    @override
+    def trouble(self) -> str | None:
+        if self._clock() >= self._rests_until:
+            try:
+                self._client.ping()
+            except RedisError:
+                self._rests_until = self._clock() + REST
+            else:
+                return None
+        return f"{self._place}: it does not answer"
 
 
 def name_of(client: str, rate: Rate) -> str:

@@ -15,6 +15,7 @@ from penstock.adapters.sql.reads import SqlReads
 from penstock.adapters.sql.records import SqlRecords
 from penstock.adapters.sql.searching import SqlSearch
 from penstock.ports import Bell, Budgets, LastingBudgets, Schema, Served, Stores
+from penstock.ports.serving import Trouble
 
 # what stands before the budgets of the database, and has it remember for it
 Limiter: TypeAlias = Callable[[LastingBudgets], Budgets]
@@ -46,10 +47,12 @@ def served_by(
     *,
     primary: Database | None = None,
     on_news: Callable[[], None] | None = None,
+    trouble: Trouble = lambda: None,
 ) -> Served:
     """Serve a database; where it reads from replicas, its primary is named."""
     return Served(
         reads=SqlReads(database, primary=primary, on_news=on_news),
         edits=SqlEdits(database),
         search=SqlSearch(database),
+        trouble=trouble,
     )

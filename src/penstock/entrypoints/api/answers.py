@@ -1,20 +1,23 @@
 """Answers that are given more than once: kept for a moment, worked out once at a time.
 
-An answer is kept under the generation of its dataset that was known *before* it was
-read, so what is read meanwhile can only be newer than it says. A new generation leaves
-all older answers behind; nothing has to be deleted. Each process keeps its own for some
-seconds, and all of them share a store, if there is one, for as long as the dataset
-allows.
+An answer is kept under how far its dataset was known to be *before* it was read, so
+what is read meanwhile can only be newer than it says. A new generation leaves all older
+answers behind, and a change those of single records; nothing has to be deleted. Each
+process keeps its own for some seconds, and all of them share a store, if there is one,
+for as long as the dataset allows.
 """
 
 import asyncio
 import random
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
+from itertools import chain
 from typing import TypeAlias
 
 import msgspec
@@ -35,10 +38,12 @@ LONGEST_NOTHING = 5.0
 MOST_BYTES = 64 * 1024 * 1024
 # beyond this, one answer would push out too many others
 LARGEST = 4 * 1024 * 1024
-# what an entry costs beside its bytes
-OVERHEAD = 1_000
+# what an entry costs beside its bytes, and each pair of a query or of headers
+OVERHEAD, PAIR = 1_500, 150
 # so many of the answers that were asked for most are worked out when data is new
 WARMED, WARMED_AT_ONCE = 20, 2
+# how many times as long as that took until it is done again, and never more seconds
+REST_SHARE, LONGEST_REST = 9, 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +56,13 @@ class Asked:
     raw_path: bytes
     query: Sequence[tuple[str, str]]
     prefer: str = ""
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes it takes to remember the question."""
+        texts = chain((self.path, self.prefer), self.parts.values(), *self.query)
+        held = sum(map(sys.getsizeof, texts))
+        return held + len(self.raw_path) + PAIR * len(self.query)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +87,15 @@ class Question:
     # seconds for which the dataset allows an answer to be kept
     longest: float
     lane: Lane = Lane.READS
+    # whether any change of the dataset may be one of the answer: what is kept is then
+    # good only until the next one, and not until data is published
+    follows_changes: bool = False
+    # bytes that it takes to remember the question
+    size: int = 0
+
+    def least(self, state: State, at_least: int) -> int:
+        """Return the change of which an answer has to know."""
+        return state.change_seq if self.follows_changes else at_least
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,24 +103,24 @@ class Kept:
     """An answer, and how long it is good."""
 
     question: Question
+    # how far the dataset was known to be before it was read
     generation: int
+    change_seq: int
     etag: bytes
     answer: Answer | None
     # why there is none
-    refusal: NoSuchRecord | None = None
+    refusal: str | None = None
     expires: float
     # seconds that it took
     cost: float
+    size: int
     hits: int = 0
-
-    @property
-    def size(self) -> int:
-        return OVERHEAD + (0 if self.answer is None else len(self.answer.body))
 
 
 class Shared(msgspec.Struct, array_like=True):
     """An answer as processes give it to each other."""
 
+    change_seq: int
     etag: bytes
     body: bytes
     headers: list[tuple[bytes, bytes]]
@@ -128,6 +149,7 @@ class UnderWay:
     """An answer that is being worked out, and how many would miss it."""
 
     task: asyncio.Task[Kept]
+    change_seq: int
     waiting: int = 0
 
 
@@ -144,14 +166,18 @@ class Answers:
     bytes_kept: int = 0
     _kept: OrderedDict[bytes, Kept] = field(default_factory=OrderedDict)
     _under_way: dict[tuple[bytes, int], UnderWay] = field(default_factory=dict)
+    # the newest state of each dataset whose answers are being warmed
+    _warming: dict[str, State] = field(default_factory=dict)
 
-    def find(self, key: bytes, state: State) -> Kept | None:
-        """Return an answer that is still good."""
+    def find(self, key: bytes, state: State, *, at_least: int = -1) -> Kept | None:
+        """Return an answer that is still good, and knows of a change at least."""
         kept = self._kept.get(key)
         if kept is None:
             return None
         left = kept.expires - self.clock()
         if kept.generation != state.generation or left <= 0:
+            return None
+        if kept.change_seq < kept.question.least(state, at_least):
             return None
         self._kept.move_to_end(key)
         kept.hits += 1
@@ -159,18 +185,18 @@ class Answers:
         if is_due_early(left=left, cost=kept.cost, roll=self.roll()):
             self.tally.early += 1
             # for those who will ask, none of whom waits yet
-            self._begin(kept.question, state).waiting += 1
+            self._begin(kept.question, state, at_least).waiting += 1
         return kept
 
-    async def work_out(self, question: Question, state: State) -> Kept:
+    async def work_out(
+        self, question: Question, state: State, *, at_least: int = -1
+    ) -> Kept:
         """Read an answer once, however many ask for it at the same time.
 
         Whoever leaves does not take it away from the others; the last one calls it off.
         """
-        under_way = self._under_way.get((question.key, state.generation))
-        if under_way is None:
-            under_way = self._begin(question, state)
-        else:
+        under_way = self._begin(question, state, at_least)
+        if under_way.waiting:
             self.tally.joined += 1
         under_way.waiting += 1
         try:
@@ -183,19 +209,41 @@ class Answers:
                 under_way.task.cancel()
 
     async def warm(self, dataset: str, state: State) -> None:
-        """Work out anew what was asked for most, before it is asked for again."""
+        """Work out anew what was asked for most, before it is asked for again.
+
+        One round of a dataset at a time, always for its newest state, and with a rest
+        after each: where data is new all the time, nothing stays warm for long.
+        """
+        is_at_work = dataset in self._warming
+        self._warming[dataset] = state
+        if is_at_work:
+            return
+        try:
+            warmed = None
+            while (newest := self._warming[dataset]) is not warmed:
+                warmed, begun = newest, self.clock()
+                await self._warm(dataset, newest)
+                took = self.clock() - begun
+                await asyncio.sleep(min(REST_SHARE * took, LONGEST_REST))
+        finally:
+            del self._warming[dataset]
+
+    async def _warm(self, dataset: str, state: State) -> None:
         asked = [
             kept
             for kept in self._kept.values()
             if kept.question.dataset == dataset
             and kept.hits
-            and kept.generation != state.generation
+            and kept.generation < state.generation
         ]
         asked.sort(key=lambda kept: kept.hits, reverse=True)
         places = asyncio.Semaphore(WARMED_AT_ONCE)
 
         async def one(kept: Kept) -> None:
             async with places:
+                if self._warming[dataset] is not state:
+                    # what it would bring is left behind already
+                    return
                 try:
                     await self.work_out(kept.question, state)
                 except PenstockError:
@@ -205,12 +253,15 @@ class Answers:
 
         await asyncio.gather(*(one(kept) for kept in asked[:WARMED]))
 
-    def _begin(self, question: Question, state: State) -> UnderWay:
+    def _begin(self, question: Question, state: State, at_least: int) -> UnderWay:
+        """Read an answer, unless one that is good enough is being read already."""
         name = (question.key, state.generation)
+        least = question.least(state, at_least)
         known = self._under_way.get(name)
-        if known is not None:
+        if known is not None and known.change_seq >= least:
             return known
-        under_way = UnderWay(asyncio.ensure_future(self._read(question, state)))
+        reading = asyncio.ensure_future(self._read(question, state, least))
+        under_way = UnderWay(reading, state.change_seq)
         self._under_way[name] = under_way
         under_way.task.add_done_callback(lambda done: self._end(name, under_way, done))
         return under_way
@@ -227,55 +278,73 @@ class Answers:
         if self._under_way.get(name) is ended:
             del self._under_way[name]
 
-    async def _read(self, question: Question, state: State) -> Kept:
+    async def _read(self, question: Question, state: State, least: int) -> Kept:
         begun = self.clock()
-        answer, refusal, etag, longest = None, None, b"", question.longest
+        told, refusal, longest = None, None, question.longest
         try:
-            answer, etag, longest = await self.lanes.run(
-                question.lane, partial(self._look_up, question, state)
+            told, longest = await self.lanes.run(
+                question.lane, partial(self._look_up, question, state, least)
             )
         except NoSuchRecord as nothing:
-            refusal, longest = nothing, min(longest, LONGEST_NOTHING)
+            # not the error itself, which holds on to all that led to it
+            refusal, longest = str(nothing), min(longest, LONGEST_NOTHING)
+        answer = None if told is None else Answer(body=told.body, headers=told.headers)
         kept = Kept(
             question=question,
             generation=state.generation,
-            etag=etag,
+            change_seq=state.change_seq if told is None else told.change_seq,
+            etag=b"" if told is None else told.etag,
             answer=answer,
             refusal=refusal,
             expires=begun + lifetime(min(longest, LONGEST_HERE), self.roll()),
             cost=self.clock() - begun,
+            size=size_of(question, answer),
         )
         self._keep(kept)
         return kept
 
-    def _look_up(self, question: Question, state: State) -> tuple[Answer, bytes, float]:
-        """Look where all processes keep answers, then in the database."""
+    def _look_up(
+        self, question: Question, state: State, least: int
+    ) -> tuple[Shared, float]:
+        """Look where all processes keep answers, then in the database.
+
+        Returns the answer, and for how many seconds it is good.
+        """
         name = shared_name(question, state)
-        found = None if self.shared is None else self.shared.find(name)
-        if found is not None:
-            value, left = found
-            known = decode(value)
+        found = self._find_shared(name)
+        if found is not None and found[0].change_seq >= least:
             self.tally.shared_hits += 1
-            return Answer(body=known.body, headers=known.headers), known.etag, left
+            return found
         self.tally.misses += 1
         answer = question.read()
         etag = (
-            etag_of(question.key, state)
+            etag_of(question.key, question.edition, state)
             if answer.etag is None
-            else f'"{answer.etag}"'.encode()
+            else record_tag(answer.etag, question.edition).encode()
         )
+        told = Shared(state.change_seq, etag, answer.body, list(answer.headers))
         is_shared = question.longest > 0 and len(answer.body) <= LARGEST
         if self.shared is not None and is_shared:
-            told = Shared(etag, answer.body, list(answer.headers))
             seconds = lifetime(question.longest, self.roll())
             self.shared.keep(name, encode(told), seconds=seconds)
-        return answer, etag, question.longest
+        return told, question.longest
+
+    def _find_shared(self, name: str) -> tuple[Shared, float] | None:
+        found = None if self.shared is None else self.shared.find(name)
+        # what cannot be read was not written by us
+        with suppress(msgspec.DecodeError):
+            return None if found is None else (decode(found[0]), found[1])
+        return None
 
     def _keep(self, kept: Kept) -> None:
+        before = self._kept.get(kept.question.key)
         if kept.size > LARGEST:
             return
-        before = self._kept.pop(kept.question.key, None)
         if before is not None:
+            if is_newer(before, kept) and before.expires > self.clock():
+                # it took so long that others were faster
+                return
+            del self._kept[kept.question.key]
             self.bytes_kept -= before.size
             # what was asked for often will be again, but not for ever
             kept.hits = before.hits // 2
@@ -292,10 +361,34 @@ def shared_name(question: Question, state: State) -> str:
     return f"{question.dataset}:{question.edition}:{state.generation:x}:{asked}"
 
 
-def etag_of(key: bytes, state: State) -> bytes:
-    """Name what a question is answered with as long as the dataset does not change."""
-    asked = blake2b(key, digest_size=8).hexdigest()
+def size_of(question: Question, answer: Answer | None) -> int:
+    """Return about how many bytes are held as long as an answer is kept."""
+    held = OVERHEAD + len(question.key) + question.size
+    if answer is None:
+        return held
+    headers = sum(len(name) + len(value) + PAIR for name, value in answer.headers)
+    return held + len(answer.body) + headers
+
+
+def is_newer(one: Kept, other: Kept) -> bool:
+    return (one.generation, one.change_seq) > (other.generation, other.change_seq)
+
+
+def etag_of(key: bytes, edition: str, state: State) -> bytes:
+    """Name what a question is answered with as long as the dataset does not change.
+
+    Neither its rows nor its declaration, which decides how they are told.
+    """
+    asked = blake2b(key, digest_size=8, key=edition.encode()).hexdigest()
     return f'W/"{state.change_seq:x}.{state.generation:x}.{asked}"'.encode()
+
+
+def record_tag(version: str, edition: str) -> str:
+    """Name a version of a record as clients hear of it.
+
+    What stands behind the first dot says how it is told, not which version it is.
+    """
+    return f'"{version}.{edition}"'
 
 
 def is_known(etag: bytes, if_none_match: bytes | None) -> bool:

@@ -29,6 +29,7 @@ from penstock.entrypoints.api.dispatch import Dispatch
 from penstock.entrypoints.api.edge import Edge
 from penstock.entrypoints.api.endpoints import Endpoint
 from penstock.entrypoints.api.errands import Errands
+from penstock.entrypoints.api.feeds import Feeds
 from penstock.entrypoints.api.gate import Gate
 from penstock.entrypoints.api.lanes import Lanes
 from penstock.entrypoints.api.metrics import Metrics
@@ -36,7 +37,9 @@ from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.progress import Gauges
 from penstock.entrypoints.api.rates import Rates
 from penstock.entrypoints.api.service import Api
-from penstock.entrypoints.api.watch import Watch
+from penstock.entrypoints.api.sizes import Sizes
+from penstock.entrypoints.api.troubles import Troubles
+from penstock.entrypoints.api.watch import LONGEST_LOOK, Watch
 from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.search_records import SearchRecords
@@ -92,6 +95,8 @@ def api_of(
     # what keeps an eye on the database must not wait for those who ask it
     looking = ThreadPoolExecutor(LOOKING, thread_name_prefix="look")
     metrics = Metrics()
+    watch = Watch(served.reads, looking, on_new=answers.warm)
+    stores = [each for each in (shared, rates) if each is not None]
     return Api(
         penstock=penstock,
         served=served,
@@ -99,7 +104,12 @@ def api_of(
         search=SearchRecords(served.search, lambda: serve.seal),
         edits=EditRecords(served.edits, penstock.stores.records),
         answers=answers,
-        watch=Watch(served.reads, looking, on_new=answers.warm),
+        watch=watch,
+        feeds=Feeds(served.reads, watch, lanes),
+        sizes=Sizes(served.reads),
+        troubles=Troubles(
+            {"redis": [each.trouble for each in stores], "replicas": [served.trouble]}
+        ),
         lanes=lanes,
         rates=Rates(penstock.settings.api.rate, rates),
         verifier=verifier_of(penstock.settings),
@@ -149,16 +159,18 @@ async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
 @asynccontextmanager
 async def running(api: Api, gate: Gate) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        for each in (api.lanes, api.rates, gate, api.errands):
+        for each in (api.lanes, api.rates, gate, api.errands, api.troubles):
             stack.callback(each.close)
-        # asked for once, and not when somebody waits on the event loop
-        with suppress(PenstockError):
-            await asyncio.to_thread(lambda: api.records.seal)
+        # asked for once; where that takes too long, by the first who needs it
+        with suppress(PenstockError, TimeoutError):
+            await asyncio.wait_for(api.know_seal(), LONGEST_LOOK)
         await api.watch.start()
         stack.push_async_callback(api.watch.stop)
         telling = asyncio.create_task(api.colleagues.go_on())
         stack.callback(telling.cancel)
-        await starting.go_on_planning(api)
+        # a database that is away is no reason not to listen
+        planning = asyncio.create_task(starting.go_on_planning(api))
+        stack.callback(planning.cancel)
         yield
         api.stop()
         api.close()

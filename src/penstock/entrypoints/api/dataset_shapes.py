@@ -44,7 +44,9 @@ SCHEMAS: Mapping[str, Schema] = {
         {
             "items": {
                 "type": "array",
-                "items": shape({"name": {"type": "string"}, **FRESHNESS}),
+                "items": shape(
+                    {"name": {"type": "string"}, **FRESHNESS, "count": ref("Count")}
+                ),
             }
         }
     ),
@@ -67,6 +69,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "search": {"type": "array", "items": {"type": "string"}},
             "geo": {"type": ["array", "null"], "items": {"type": "string"}},
             **FRESHNESS,
+            "count": ref("Count"),
         }
     ),
 }
@@ -78,7 +81,7 @@ def described_dataset(dataset: Dataset) -> Described:
         parameters=[TOKEN, IF_NONE_MATCH],
         answers={
             200: answer(
-                "Its fields, and how fresh it is.",
+                "Its fields, how fresh it is, and how many records it has.",
                 ref("DatasetDescription"),
                 headers={"ETag": header("ETag", required=True)},
             ),
@@ -131,7 +134,13 @@ def described_changes(dataset: Dataset) -> Described:
                 LONGEST_WAIT,
             ),
         ],
-        answers={200: answer("What changed, in the order of commits.", page)},
+        answers={
+            200: answer(
+                "What changed, in the order of commits.",
+                page,
+                headers={"X-Consistency-Token": header("Token")},
+            )
+        },
     )
 
 

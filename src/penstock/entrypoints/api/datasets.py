@@ -1,4 +1,4 @@
-"""What is served: the datasets, their fields, and how fresh they are."""
+"""What is served: the datasets, their fields, how fresh and how large they are."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.access import Scope
-from penstock.domain.dataset import Dataset, Field
+from penstock.domain.dataset import Dataset
 from penstock.domain.queries.parameters import (
     Reading,
     only,
@@ -17,7 +17,6 @@ from penstock.domain.queries.parameters import (
     refuse_all,
     whole,
 )
-from penstock.domain.queries.query import filterable
 from penstock.domain.text import format_instant
 from penstock.entrypoints.api.answers import Answer, Asked
 from penstock.entrypoints.api.dataset_shapes import (
@@ -26,49 +25,40 @@ from penstock.entrypoints.api.dataset_shapes import (
     described_changes,
     described_dataset,
 )
+from penstock.entrypoints.api.declared import described
+from penstock.entrypoints.api.dispatch import TOKEN, token_for
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.schemas import ref
 from penstock.entrypoints.api.service import Api
-from penstock.ports.serving import Change, State
+from penstock.ports.serving import Change, Count, CountKind, State
 
 encode = msgspec.json.Encoder().encode
 
 
 async def list_datasets(api: Api, request: Request) -> Response:
     refuse_all(request.query_params.multi_items())
-    states = await api.in_thread(api.served.reads.states)
-    items = [
-        {"name": name, **freshness(states.get(name))}
-        for name in sorted(api.penstock.settings.datasets)
-    ]
+    items = await api.in_thread(partial(summaries, api))
     return json_response({"items": items})
+
+
+def summaries(api: Api) -> Sequence[Mapping[str, Any]]:
+    states = api.served.reads.states()
+    return [
+        {"name": name, **freshness(states.get(name)), **size(api, dataset, states)}
+        for name, dataset in sorted(api.penstock.settings.datasets.items())
+    ]
 
 
 def get_dataset(api: Api, asked: Asked) -> Answer:
     dataset = api.dataset(asked.parts["dataset"])
     refuse_all(asked.query)
-    state = api.served.reads.states().get(dataset.name)
-    return Answer(body=encode({**described(dataset), **freshness(state)}))
-
-
-def described(dataset: Dataset) -> Mapping[str, Any]:
-    return {
-        "name": dataset.name,
-        "key": list(dataset.key),
-        "fields": [described_field(each) for each in dataset.fields],
-        "filter": list(filterable(dataset)),
-        "search": list(dataset.search),
-        "geo": None if dataset.geo is None else list(dataset.geo),
+    states = api.served.reads.states()
+    document = {
+        **described(dataset),
+        **freshness(states.get(dataset.name)),
+        **size(api, dataset, states),
     }
-
-
-def described_field(field: Field) -> Mapping[str, Any]:
-    return {
-        "name": field.name,
-        "type": field.type,
-        "required": field.required,
-        "local": field.local,
-    }
+    return Answer(body=encode(document))
 
 
 def freshness(state: State | None) -> Mapping[str, Any]:
@@ -83,22 +73,34 @@ def freshness(state: State | None) -> Mapping[str, Any]:
     }
 
 
+def size(api: Api, dataset: Dataset, states: Mapping[str, State]) -> Mapping[str, Any]:
+    state = states.get(dataset.name)
+    # without tables there is nothing to count
+    count = Count(0, CountKind.EXACT) if state is None else api.sizes.of(dataset, state)
+    return {"count": {"value": count.value, "kind": count.kind}}
+
+
 async def list_changes(api: Api, request: Request) -> Response:
     """Tell what changed; wait for it where a client asks to."""
     dataset = api.dataset(request.path_params["dataset"])
     after, limit, wait = read_changes(dataset, request.query_params.multi_items())
-    find = partial(api.served.reads.changes, dataset, after=after, limit=limit)
-    found = await api.in_thread(find)
+    found = await api.feeds.read(dataset, after=after, limit=limit)
     if not found and wait:
         await api.watch.beyond(dataset.name, after, seconds=wait)
-        found = await api.in_thread(find)
-    last = found[-1].seq if found else after
+        found = await api.feeds.read(dataset, after=after, limit=limit)
+    headers = {"cache-control": "no-store"}
+    last = after
+    if found:
+        last = found[-1].seq
+        # who hears of a change may ask here for the record before the next look
+        await api.watch.state(dataset.name, at_least=last)
+        headers[TOKEN.decode()] = token_for(api, dataset, last)
     document = {
         "items": [told(each) for each in found],
         "after": last,
         "has_more": len(found) == limit,
     }
-    return json_response(document, headers={"cache-control": "no-store"})
+    return json_response(document, headers=headers)
 
 
 def read_changes(

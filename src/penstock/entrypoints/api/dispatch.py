@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from penstock.entrypoints.api.exchange import ClientLeft, Exchange
 from penstock.entrypoints.api.gate import Gate
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.service import LANE, Api
+from penstock.errors import NoSuchRecord, PenstockError, VersionChanged
 from penstock.ports.serving import State
 
 Outcome = TypeVar("Outcome")
@@ -30,6 +32,8 @@ QUICK = 0.05
 # what a client shows to read what it wrote
 TOKEN = b"x-consistency-token"
 CACHE = (b"cache-control", b"private, max-age=0, must-revalidate")
+# requests of these lanes may be answered with a token
+SIGNING = (Lane.WRITES, Lane.FEEDS)
 VARY = (b"vary", b"authorization, accept, prefer")
 JSON = (b"content-type", b"application/json")
 
@@ -76,11 +80,26 @@ class Dispatch:
     ) -> None:
         assert endpoint.handle is not None  # noqa: S101 (an endpoint has one of them)
         LANE.set(endpoint.lane)
+        if endpoint.lane in SIGNING:
+            await self._api.know_seal()
         handled = endpoint.handle(self._api, Request(scope, receive))
         # a change goes on without its client, and takes no longer than it is given
         is_left_alone = endpoint.method == "GET" and endpoint.lane is not Lane.HEALTH
-        response = await (attended(handled, receive) if is_left_alone else handled)
+        try:
+            response = await (attended(handled, receive) if is_left_alone else handled)
+        except VersionChanged:
+            await self._tell_how_far(scope)
+            raise
         await response(scope, receive, send)
+
+    async def _tell_how_far(self, scope: Scope) -> None:
+        """Let who knew an old version read the new one, here and elsewhere."""
+        api = self._api
+        dataset = api.dataset(scope["path_params"]["dataset"])
+        with suppress(PenstockError):
+            state = await api.watch.now(dataset.name)
+            token = token_for(api, dataset, state.change_seq)
+            scope["exchange"].extra.append((TOKEN, token.encode()))
 
     async def _answer(
         self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send
@@ -91,19 +110,24 @@ class Dispatch:
         prefer = headers.get(b"prefer", b"")
         key = b"\n".join([scope["raw_path"], scope["query_string"], prefer])
         dataset = api.dataset(scope["path_params"]["dataset"])
-        state = await api.watch.state(
-            dataset.name, at_least=token_of(api, dataset, headers.get(TOKEN))
-        )
+        token = headers.get(TOKEN)
+        known = -1 if token is None else await change_of(api, dataset, token)
+        state = await api.watch.state(dataset.name, at_least=known)
         wanted = headers.get(b"if-none-match")
-        if wanted is not None and (etag := etag_of(key, state)) in wanted:
-            await not_modified(etag, send)
-            return
-        kept = api.answers.find(key, state)
+        if wanted is not None:
+            etag = etag_of(key, api.edition(dataset), state)
+            if etag in wanted:
+                await not_modified(etag, send)
+                return
+        # a change that never was, of a database that was put back, is waited for once
+        known = min(known, state.change_seq)
+        kept = api.answers.find(key, state, at_least=known)
         if kept is None:
             question = self._question(endpoint, scope, dataset, key)
-            kept = await attended(api.answers.work_out(question, state), receive)
+            answering = api.answers.work_out(question, state, at_least=known)
+            kept = await attended(answering, receive)
         if kept.refusal is not None:
-            raise kept.refusal
+            raise NoSuchRecord(kept.refusal)
         if wanted is not None and is_known(kept.etag, wanted):
             await not_modified(kept.etag, send)
             return
@@ -130,6 +154,8 @@ class Dispatch:
             read=lambda: read(api, asked),
             longest=dataset.cache.total_seconds(),
             lane=endpoint.lane,
+            follows_changes=endpoint.follows_changes,
+            size=asked.size,
         )
 
 
@@ -185,15 +211,19 @@ async def send_kept(kept: Kept, send: Send, *, with_body: bool) -> None:
     )
 
 
-def token_of(api: Api, dataset: Dataset, text: bytes | None) -> int:
-    """Read the generation that a client has seen; what we did not sign is ignored."""
-    if text is None:
-        return 0
-    return api.records.seal.read_number(dataset.name, text.decode("latin-1")) or 0
+async def change_of(api: Api, dataset: Dataset, token: bytes) -> int:
+    """Read which change a client knows of; what we did not sign is ignored."""
+    await api.know_seal()
+    known = api.records.seal.read_number(dataset.name, token.decode("latin-1"))
+    return -1 if known is None else known
+
+
+def token_for(api: Api, dataset: Dataset, change_seq: int) -> str:
+    """Return what lets a client meet nothing older than a change, anywhere."""
+    return api.records.seal.write_number(dataset.name, change_seq)
 
 
 def with_token(api: Api, dataset: Dataset, state: State) -> Mapping[str, str]:
     """Return what lets a client read its own write anywhere."""
     api.watch.note(dataset.name, state)
-    token = api.records.seal.write_number(dataset.name, state.generation)
-    return {TOKEN.decode(): token}
+    return {TOKEN.decode(): token_for(api, dataset, state.change_seq)}

@@ -40,6 +40,8 @@ async def ready(api: Api, request: Request) -> Response:
     # tokens that are known, or whose keys are, are still believed
     if api.verifier is not None and api.verifier.trouble() is not None:
         degraded.append("keys")
+    # without them everything is slower, and nothing is wrong
+    degraded += await api.troubles.names()
     document = {
         "status": "degraded" if degraded else "ready",
         "degraded": degraded,
@@ -62,7 +64,14 @@ async def explain(api: Api, request: Request) -> Response:
 READY = shape(
     {
         "status": {"enum": ["ready", "degraded"]},
-        "degraded": {"type": "array", "items": {"type": "string"}},
+        "degraded": {
+            "type": "array",
+            "items": {"enum": ["stopping", "database", "keys", "redis", "replicas"]},
+            "description": (
+                "What is not as it should be. With `stopping` or `database` the answer "
+                "is 503; without the others all is answered, only slower."
+            ),
+        },
         "at": {"type": "integer", "description": "Seconds since 1970."},
     }
 )

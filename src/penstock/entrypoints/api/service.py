@@ -3,20 +3,22 @@
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import TypeVar
 
-from penstock import __version__
 from penstock.domain.dataset import Dataset
 from penstock.domain.lanes import Lane
-from penstock.entrypoints.api.answers import Answers
+from penstock.entrypoints.api.answers import Answers, record_tag
 from penstock.entrypoints.api.colleagues import Alone
+from penstock.entrypoints.api.declared import edition_of
 from penstock.entrypoints.api.errands import Errands
+from penstock.entrypoints.api.feeds import Feeds
 from penstock.entrypoints.api.lanes import Lanes
 from penstock.entrypoints.api.looks import Looks
 from penstock.entrypoints.api.metrics import Metrics
 from penstock.entrypoints.api.progress import Gauges
 from penstock.entrypoints.api.rates import Rates
+from penstock.entrypoints.api.sizes import Sizes
+from penstock.entrypoints.api.troubles import Troubles
 from penstock.entrypoints.api.watch import Watch
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.search_records import SearchRecords
@@ -39,6 +41,9 @@ class Api:
     edits: EditRecords
     answers: Answers
     watch: Watch
+    feeds: Feeds
+    sizes: Sizes
+    troubles: Troubles
     lanes: Lanes
     rates: Rates
     # None where everybody here may ask
@@ -53,6 +58,7 @@ class Api:
     # whoever waits for news is to be sent away
     is_closing: bool = False
     _editions: dict[str, str] = field(default_factory=dict)
+    _knows_seal: bool = False
 
     def dataset(self, name: str) -> Dataset:
         return self.records.dataset(name)
@@ -61,18 +67,26 @@ class Api:
         """Tell apart what another declaration of a dataset would answer."""
         known = self._editions.get(dataset.name)
         if known is None:
-            fields = [(each.name, str(each.type)) for each in dataset.fields]
-            told = repr([__version__, fields, dataset.key, dataset.filter])
-            known = blake2b(told.encode(), digest_size=8).hexdigest()
-            self._editions[dataset.name] = known
+            known = self._editions[dataset.name] = edition_of(dataset)
         return known
+
+    def tag(self, dataset: Dataset, version: str) -> str:
+        """Return the ETag of a record that is told whole."""
+        return record_tag(version, self.edition(dataset))
 
     def stop(self) -> None:
         self.is_stopping = True
 
     def close(self) -> None:
         """Let nobody wait for news any more."""
-        self.is_closing = self.watch.is_closing = True
+        self.is_closing = True
+        self.watch.close()
+
+    async def know_seal(self) -> None:
+        """See to it that the seal is known: to ask for it would keep all waiting."""
+        if not self._knows_seal:
+            await self.in_thread(lambda: self.records.seal)
+            self._knows_seal = True
 
     async def in_thread(self, work: Callable[[], Outcome]) -> Outcome:
         """Do what waits for a store without making others wait.
