@@ -107,20 +107,20 @@ def trailing_delimiter(retailer: Retailer, end: str) -> Line:
 
 
 def too_many_values(retailer: Retailer, end: str) -> Line:
-    return Line("unreadable", retailer.raw(end, more=",one,more"))
+    return Line("too_many_values", retailer.raw(end, more=",one,more"))
 
 
 def too_few_values(retailer: Retailer, end: str) -> Line:
-    return Line("unreadable", f"{retailer.uid},cut off{end}".encode())
+    return Line("too_few_values", f"{retailer.uid},cut off{end}".encode())
 
 
 def wrong_encoding(retailer: Retailer, end: str) -> Line:
     raw = f"{retailer.uid},Gem\xfcse,,BE,1{end}".encode("latin-1")
-    return Line("unreadable", raw)
+    return Line("undecodable", raw)
 
 
 def nul_character(retailer: Retailer, end: str) -> Line:
-    return Line("unreadable", f"{retailer.uid},\0,,BE,1{end}".encode())
+    return Line("nul", f"{retailer.uid},\0,,BE,1{end}".encode())
 
 
 def empty_line(_: Retailer, end: str) -> Line:

@@ -179,7 +179,7 @@ def test_bad_rows_are_told_with_their_line_and_replayed_after_a_fix(file_worksho
     replayed = file_workshop.penstock("quarantine", "replay", "shops", "--json").json
 
     assert only(counts) == {"seen": 5, "inserted": 1, "quarantined": 3, "dropped": 1}
-    assert bad.keys() == {"type", "unreadable", "range"}
+    assert bad.keys() == {"type", "too_few_values", "range"}
     assert bad["range"]["key"] == [4]
     assert replayed == {"accepted": 1, "superseded": 0, "still_bad": 2}
     assert stored(file_workshop)[4] == ("d", -4)

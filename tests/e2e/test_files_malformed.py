@@ -15,6 +15,7 @@ from tests.e2e.shops import (
     line,
     lines,
     only,
+    read_csv,
     shops,
     some_shops,
     stored,
@@ -139,6 +140,20 @@ def test_rows_that_are_none_stand_in_quarantine_and_cost_no_other(file_workshop)
         ("a.csv", 1019, f"the record has 2000010 {TOO_LONG} 1019 not closed?"),
         ("b.csv", 507, "the quote on line 507 is never closed"),
     ]
+    # the list of them tells one kind from another
+    again = file_workshop.penstock("run", "shops", "--json", "--errors", "bad.txt")
+    assert [row["reason"] for row in read_csv(file_workshop.folder / "bad.txt")] == [
+        *("nul", "undecodable", "too_few_values", "too_many_values"),
+        *("too_long", "too_long", "unclosed_quote"),
+    ]
+    assert {row["reason"]: row["rows"] for row in again.json["rejections"]} == {
+        "nul": 1,
+        "undecodable": 1,
+        "too_few_values": 1,
+        "too_many_values": 1,
+        "too_long": 2,
+        "unclosed_quote": 1,
+    }
 
 
 def places(workshop: Workshop) -> list[tuple[str, int, str]]:
@@ -185,6 +200,6 @@ def test_a_file_of_bad_rows_alone_is_stopped_by_its_ratio(file_workshop):
 
     assert ran.code == 1
     assert Counter(row["reason"] for row in bad_rows(file_workshop)) == {
-        "unreadable": 50
+        "undecodable": 50
     }
     assert "bad.max_ratio" in ran.json["note"]

@@ -86,16 +86,16 @@ def test_bad_rows_are_counted_by_reason_at_the_end_of_a_run(shop):
     assert [each.split() for each in table] == [
         ["1", "length", "name"],
         ["1", "pattern", "phone"],
+        ["1", "too_few_values", "-"],
         ["1", "type", "id"],
-        ["1", "unreadable", "-"],
     ]
     # nothing was read the second time, and the same rows are bad
     assert again["import_id"] == 2
     assert again["rejections"] == [
         {"reason": "length", "field": "name", "rows": 1},
         {"reason": "pattern", "field": "phone", "rows": 1},
+        {"reason": "too_few_values", "field": None, "rows": 1},
         {"reason": "type", "field": "id", "rows": 1},
-        {"reason": "unreadable", "field": None, "rows": 1},
     ]
 
 
@@ -186,7 +186,7 @@ def test_errors_are_written_with_their_places(shop):
         "type": ("id", "five"),
         # what a spreadsheet would run is marked
         "pattern": ("phone", "'=1+1"),
-        "unreadable": ("", "7;seventh"),
+        "too_few_values": ("", "7;seventh"),
     }
 
 

@@ -73,7 +73,8 @@ def test_a_page_of_strangers_alone_has_no_record():
 
 
 def test_flawed_rows_are_bad_beside_the_others():
-    flawed = Row((), b"1,2,3", 7, "has 3 values, not 2", Place(9, 99))
+    told = ("has 3 values, not 2", Place(9, 99), Reason.TOO_MANY_VALUES)
+    flawed = Row((), b"1,2,3", 7, *told)
     page = Page(rows=by_column((1, "north")).rows, flawed=[flawed])
 
     records, rejections = map_page(
@@ -83,5 +84,5 @@ def test_flawed_rows_are_bad_beside_the_others():
     assert len(records) == 1
     (bad,) = rejections
     assert (bad.reason, bad.raw, bad.place) == (
-        *(Reason.UNREADABLE, b"1,2,3", Place(9, 99)),
+        *(Reason.TOO_MANY_VALUES, b"1,2,3", Place(9, 99)),
     )

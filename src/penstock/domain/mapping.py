@@ -57,7 +57,7 @@ class Mapper:
         if row.unreadable is not None:
             return Rejection(
                 position=row.position,
-                reason=Reason.UNREADABLE,
+                reason=row.flaw,
                 detail=row.unreadable,
                 raw=row.raw,
                 place=row.place,

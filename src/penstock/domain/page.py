@@ -27,6 +27,44 @@ class Proof(StrEnum):
     UNCHANGED = "unchanged"
 
 
+class Reason(StrEnum):
+    """Why a row is in quarantine."""
+
+    # of a file, it is no row at all
+    TOO_FEW_VALUES = "too_few_values"
+    TOO_MANY_VALUES = "too_many_values"
+    UNCLOSED_QUOTE = "unclosed_quote"
+    UNDECODABLE = "undecodable"
+    NUL = "nul"
+    TOO_LONG = "too_long"
+    # of a provider, it is no record at all
+    UNREADABLE = "unreadable"
+    # one of its values is not what a field allows
+    MISSING = "missing"
+    TYPE = "type"
+    RANGE = "range"
+    LENGTH = "length"
+    PATTERN = "pattern"
+    CHOICE = "choice"
+    REFERENCE = "reference"
+    # it is good, but not of its shard
+    OUTSIDE = "outside"
+
+
+# what tells that nothing of a row could be read
+FLAWS = frozenset(
+    {
+        Reason.TOO_FEW_VALUES,
+        Reason.TOO_MANY_VALUES,
+        Reason.UNCLOSED_QUOTE,
+        Reason.UNDECODABLE,
+        Reason.NUL,
+        Reason.TOO_LONG,
+        Reason.UNREADABLE,
+    }
+)
+
+
 class Row(NamedTuple):
     """One raw record: the values at the declared paths, and its own bytes."""
 
@@ -37,6 +75,8 @@ class Row(NamedTuple):
     unreadable: str | None = None
     # where it stands in its file
     place: "Place | None" = None
+    # which of the flaws that is
+    flaw: Reason = Reason.UNREADABLE
 
 
 class Place(NamedTuple):
@@ -103,20 +143,6 @@ class Record(NamedTuple):
     key: Key
     values: tuple[object, ...]
     digest: bytes
-
-
-class Reason(StrEnum):
-    """Why a row is in quarantine."""
-
-    UNREADABLE = "unreadable"
-    MISSING = "missing"
-    TYPE = "type"
-    RANGE = "range"
-    LENGTH = "length"
-    PATTERN = "pattern"
-    CHOICE = "choice"
-    REFERENCE = "reference"
-    OUTSIDE = "outside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.map_page import not_in
 from penstock.domain.mapping import Mapper
-from penstock.domain.page import Reason, Record, Rejection
+from penstock.domain.page import FLAWS, Reason, Record, Rejection
 from penstock.ports import Quarantined, Records, Replay, Source
 
 ROWS_AT_ONCE = 500
@@ -46,7 +46,7 @@ class ReplayQuarantine:
             return bad
         # what could not be read of a file is read no better without the file, which
         # alone tells as precisely what is wrong
-        if bad.reason is Reason.UNREADABLE and bad.place is not None:
+        if bad.reason in FLAWS and bad.place is not None:
             return bad
         return mapper(source.read(bad.raw))
 

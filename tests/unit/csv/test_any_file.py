@@ -17,7 +17,7 @@ from penstock.adapters.csv.head import Head
 from penstock.adapters.csv.limits import Limits
 from penstock.adapters.csv.read import Chunk, Chunks
 from penstock.adapters.csv.stream import GZIP
-from penstock.adapters.csv.windows import Flaw
+from penstock.domain.page import Reason
 from tests.unit.csv.files import MARKS, Expected, headless, is_open, records, write
 
 SIGNS = ",;\t| ?^]-\\'\"a"
@@ -212,17 +212,17 @@ def judge(chunks: list[Chunk], written: Written, width: int, limits: Limits) -> 
     expected = list(records(written.text, written.dialect, start=len(written.mark)))
     unclosed = expected[-1:] if is_open(written.text, written.dialect) else []
 
-    def kind(record: Expected) -> Flaw | str:
+    def kind(record: Expected) -> Reason | str:
         if record in unclosed:
-            return Flaw.UNCLOSED_QUOTE
+            return Reason.UNCLOSED_QUOTE
         if len(record.raw) > limits.record:
-            return Flaw.TOO_LONG
+            return Reason.TOO_LONG
         if not record.row:
             return "empty"
         if len(record.row) < width:
-            return Flaw.TOO_FEW_VALUES
+            return Reason.TOO_FEW_VALUES
         extra = record.row[width:]
-        return "row" if extra in ([], [""]) else Flaw.TOO_MANY_VALUES
+        return "row" if extra in ([], [""]) else Reason.TOO_MANY_VALUES
 
     assert all(len(chunk.rows) <= limits.rows for chunk in chunks)
     assert sum(map(counted, chunks)) == len(expected)
@@ -245,7 +245,7 @@ def judge(chunks: list[Chunk], written: Written, width: int, limits: Limits) -> 
     ] == [
         (kind(record), record.line, record.offset, record.raw[: limits.record])
         for record in expected
-        if isinstance(kind(record), Flaw)
+        if isinstance(kind(record), Reason)
     ]
 
 

@@ -11,7 +11,7 @@ from penstock.adapters.csv.cut import Range, cut
 from penstock.adapters.csv.dialect import Dialect
 from penstock.adapters.csv.limits import Limits
 from penstock.adapters.csv.read import Chunks
-from penstock.adapters.csv.windows import Flaw
+from penstock.domain.page import Reason
 from penstock.errors import Misconfigured, Rejected
 from tests.unit.csv.files import flaws, headless, read, rows, write
 
@@ -73,9 +73,9 @@ def test_rows_with_too_few_or_too_many_values_are_bad(tmp_path):
 
     assert chunk.rows == [["1", "a"], ["5", "e"]]
     assert flaws([chunk]) == [
-        (2, Flaw.TOO_FEW_VALUES),
-        (3, Flaw.TOO_MANY_VALUES),
-        (5, Flaw.TOO_MANY_VALUES),
+        (2, Reason.TOO_FEW_VALUES),
+        (3, Reason.TOO_MANY_VALUES),
+        (5, Reason.TOO_MANY_VALUES),
     ]
     first, second, _ = chunk.bad
     assert first.detail == "1 values, but the file has 2 columns"
@@ -88,7 +88,7 @@ def test_bytes_that_cannot_be_decoded_make_one_row_bad(tmp_path):
 
     assert chunk.rows == [["1", "é"], ["3", "c"]]
     (bad,) = chunk.bad
-    assert (bad.flaw, bad.place.line) == (Flaw.UNDECODABLE, 2)
+    assert (bad.flaw, bad.place.line) == (Reason.UNDECODABLE, 2)
     assert bad.detail == "byte 0xe9 at offset 9 is not utf-8"
     assert bad.place.raw == b"2,\xc3\xa9\xe9\n"
 
@@ -100,7 +100,7 @@ def test_half_a_character_of_utf_16_makes_the_last_row_bad(tmp_path):
 
     assert chunk.rows == [["1", "a"]]
     (bad,) = chunk.bad
-    assert (bad.flaw, bad.place.line, bad.place.offset) == (Flaw.UNDECODABLE, 2, 10)
+    assert (bad.flaw, bad.place.line, bad.place.offset) == (Reason.UNDECODABLE, 2, 10)
     assert bad.place.raw == "2,b".encode("utf-16-le") + b"\x00"
     assert chunk.next_start == len(raw)
 
@@ -111,7 +111,7 @@ def test_half_a_surrogate_pair_makes_its_row_bad(tmp_path):
     chunk = only(read_text(tmp_path, raw))
 
     assert chunk.rows == [["2", "b"]]
-    assert flaws([chunk]) == [(1, Flaw.UNDECODABLE)]
+    assert flaws([chunk]) == [(1, Reason.UNDECODABLE)]
 
 
 def test_a_nul_makes_its_row_bad(tmp_path):
@@ -119,7 +119,7 @@ def test_a_nul_makes_its_row_bad(tmp_path):
 
     assert chunk.rows == [["1", "é"], ["3", "c"]]
     (bad,) = chunk.bad
-    assert (bad.flaw, bad.place.line) == (Flaw.NUL, 2)
+    assert (bad.flaw, bad.place.line) == (Reason.NUL, 2)
     assert bad.detail == "a NUL character stands at offset 9"
 
 
@@ -132,7 +132,7 @@ def test_a_record_that_is_too_long_is_one_bad_row(tmp_path, quote):
     )
 
     assert rows(chunks) == [["1", "a"], ["3", "c"]]
-    assert flaws(chunks) == [(2, Flaw.TOO_LONG)]
+    assert flaws(chunks) == [(2, Reason.TOO_LONG)]
     (bad,) = [bad for chunk in chunks for bad in chunk.bad]
     assert bad.detail.startswith(
         f"the record has {len(long)} bytes, of 30 that are allowed"
@@ -146,14 +146,14 @@ def test_a_record_may_be_as_long_as_the_limit(tmp_path):
     chunks = read_text(tmp_path, content, limits=Limits(record=6, bytes=6))
 
     assert rows(chunks) == [["1", "aaa"], ["3", "bbb"], ["4", "b"]]
-    assert flaws(chunks) == [(2, Flaw.TOO_LONG)]
+    assert flaws(chunks) == [(2, Reason.TOO_LONG)]
 
 
 def test_a_quote_that_is_never_closed_is_one_bad_row(tmp_path):
     chunks = read_text(tmp_path, '1,a\n2,"b\n3,c\n4,d\n')
 
     assert rows(chunks) == [["1", "a"]]
-    assert flaws(chunks) == [(2, Flaw.UNCLOSED_QUOTE)]
+    assert flaws(chunks) == [(2, Reason.UNCLOSED_QUOTE)]
     assert chunks[-1].bad[0].detail == "the quote on line 2 is never closed"
 
 
@@ -210,7 +210,7 @@ def test_of_a_giant_record_only_the_beginning_is_kept(tmp_path):
     chunk = only(read_text(tmp_path, "x" * (MEGABYTE + 1)))
 
     (bad,) = chunk.bad
-    assert bad.flaw is Flaw.TOO_LONG
+    assert bad.flaw is Reason.TOO_LONG
     assert len(bad.place.raw) == 64 * 1024
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from io import StringIO
 
 from penstock.adapters.csv.dialect import Dialect
-from penstock.adapters.csv.windows import Flaw
+from penstock.domain.page import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class BadRow:
     """A record that is no row."""
 
     place: Place
-    flaw: Flaw
+    flaw: Reason
     detail: str
 
 
@@ -53,7 +53,7 @@ class Excerpt:
             yield row, Place(line=line, offset=self.start + byte, raw=raw)
             at, byte, line = end, byte + size, self.line + reader.line_num
 
-    def flaw(self, row: list[str], place: Place) -> tuple[Flaw, str] | None:
+    def flaw(self, row: list[str], place: Place) -> tuple[Reason, str] | None:
         """Say why a record is no row; None if it is one."""
         if not self.is_clean:
             coding = self.dialect.coding
@@ -63,15 +63,15 @@ class Excerpt:
                 byte = place.raw[error.start]
                 at = place.offset + error.start
                 told = f"byte 0x{byte:02x} at offset {at} is not {coding.name}"
-                return Flaw.UNDECODABLE, told
+                return Reason.UNDECODABLE, told
             if "\0" in text:
                 at = place.offset + coding.size(text[: text.index("\0")])
-                return Flaw.NUL, f"a NUL character stands at offset {at}"
+                return Reason.NUL, f"a NUL character stands at offset {at}"
         if fits(row, self.width):
             return None
         counted = f"{len(row)} values, but the file has {self.width} columns"
         is_short = len(row) < self.width
-        return (Flaw.TOO_FEW_VALUES if is_short else Flaw.TOO_MANY_VALUES), counted
+        return (Reason.TOO_FEW_VALUES if is_short else Reason.TOO_MANY_VALUES), counted
 
     def without_last(self) -> tuple["Excerpt", int]:
         """Return the excerpt without its last record, and the line of that."""

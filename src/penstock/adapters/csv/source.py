@@ -143,7 +143,9 @@ class CsvPages(Source):
         except ValueError:
             values = None
         # a line that is no row may be any JSON by itself
-        if not isinstance(values, dict) or set(map(type, values.values())) != {str}:
+        if not isinstance(values, dict) or not all(
+            isinstance(value, str) for value in values.values()
+        ):
             return Row((), raw, 0, "the row does not fit the columns of its file")
         columns = self._columns([[values.get(name)] for name in self._wanted])
         return Row(tuple([value for (value,) in columns]), raw, 0)
@@ -242,6 +244,7 @@ class CsvPages(Source):
                 len(chunk.rows) + at,
                 bad.detail,
                 Place(line=bad.place.line, offset=bad.place.offset),
+                bad.flaw,
             )
             for at, bad in enumerate(chunk.bad)
         ]

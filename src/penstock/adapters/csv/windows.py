@@ -1,26 +1,15 @@
 """Read a range in windows of whole records, whatever it holds, in bounded memory."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from penstock.adapters.csv.dialect import Dialect
 from penstock.adapters.csv.limits import Limits
 from penstock.adapters.csv.stream import Stream
 from penstock.adapters.csv.walk import Walk, whole_signs
+from penstock.domain.page import Reason
 
 # enough of a bad record to find it again
 KEPT = 64 * 1024
-
-
-class Flaw(StrEnum):
-    """Why a record is no row."""
-
-    TOO_LONG = "too_long"
-    UNCLOSED_QUOTE = "unclosed_quote"
-    UNDECODABLE = "undecodable"
-    NUL = "nul"
-    TOO_FEW_VALUES = "too_few_values"
-    TOO_MANY_VALUES = "too_many_values"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +30,7 @@ class Flawed:
     start: int
     size: int
     lines: int
-    flaw: Flaw
+    flaw: Reason
     detail: str
 
 
@@ -118,10 +107,10 @@ class Windows:
                 self._fill(len(self._raw) + self._size)
         total = self._start - start
         if walk.is_quoted:
-            flaw = Flaw.UNCLOSED_QUOTE
+            flaw = Reason.UNCLOSED_QUOTE
             told = f"the quote on line {walk.opened_on} is never closed"
         elif total > self._limit:
-            flaw = Flaw.TOO_LONG
+            flaw = Reason.TOO_LONG
             told = f"the record has {total} bytes, of {self._limit} that are allowed"
             if opened_on is not None:
                 told += f"; is a quote on line {opened_on} not closed?"
