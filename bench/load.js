@@ -13,7 +13,7 @@ export const options = {
       rate: Number(__ENV.RATE),
       timeUnit: "1s",
       duration: `${__ENV.SECONDS}s`,
-      preAllocatedVUs: 50,
+      preAllocatedVUs: 100,
       maxVUs: 400,
     },
   },

@@ -15,6 +15,8 @@ from bench.points import ENVIRON
 
 SECONDS = 8
 CONNECTIONS = 32
+# of the questions of a steady rate, those that nobody was there to ask
+MOST_DROPPED = 0.02
 API_CORE, CLIENT_CORE = "0", "1"
 LOAD = Path(__file__).with_name("load.js")
 
@@ -91,5 +93,7 @@ def delays(base, paths, *, token, per_second):
         )
         told = json.loads(summary.read_text())["metrics"]
     assert not told["checks"]["fails"], told["checks"]
-    assert "dropped_iterations" not in told, told["dropped_iterations"]
+    # or it was no open loop
+    dropped = told.get("dropped_iterations", {"count": 0})["count"]
+    assert dropped <= MOST_DROPPED * per_second * SECONDS, told
     return [told["http_req_duration"][each] for each in ("p(50)", "p(95)", "p(99)")]

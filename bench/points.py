@@ -40,7 +40,7 @@ key = "id"
 cache = "{cache}"
 search = ["title", "town", "address"]
 filter = ["country_id", "town", "points"]
-geo = {{ lat = "lat", lon = "lon" }}
+geo = ["lat", "lon"]
 
 [datasets.poi.fields]
 id = {{ path = "ID", type = "int", required = true }}
@@ -110,7 +110,7 @@ def points():
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as name,
     ):
         folder = Path(name)
-        for file, cache in (("penstock.toml", "60s"), (FORGETFUL, "none")):
+        for file, cache in (("penstock.toml", "60s"), (FORGETFUL, "0s")):
             config = CONFIG.format(database=database, cache=cache)
             (folder / file).write_text(config)
         penstock(folder, "migrate")
