@@ -56,7 +56,9 @@ def postgres_served(settings: Settings, stack: ExitStack, *, threads: int) -> Se
         for at, url in enumerate(settings.replicas)
     ]
     database = Replicated(primary, replicas)
-    return served_by(database, primary=primary, on_news=database.rise)
+    return served_by(
+        database, primary=primary, on_news=database.rise, trouble=database.trouble
+    )
 
 
 @contextmanager
