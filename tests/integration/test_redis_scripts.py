@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from penstock.adapters.redis.budgets import limits_left
 from penstock.adapters.redis.client import connect
 from penstock.adapters.redis.memory import (
     Answered,
@@ -26,6 +25,7 @@ from penstock.domain.budget import (
     LimitState,
     Usage,
     give_back,
+    limits_left,
     reserve,
     without_future,
 )

@@ -242,6 +242,15 @@ def remaining(budget: Budget, usage: Usage, limit: Limit, *, now: int) -> int:
     return max((depth(budget, limit) - (full - now)) // interval(limit), 0)
 
 
+def limits_left(budget: Budget, usage: Usage, *, now: int) -> tuple[LimitState, ...]:
+    """Count for each limit the tokens that it would grant without waiting."""
+    past = without_future(budget, usage, now=now)
+    return tuple(
+        LimitState(limit=limit, remaining=remaining(budget, past, limit, now=now))
+        for limit in budget.limits
+    )
+
+
 def closure(asked: timedelta | None) -> timedelta:
     """Return how long a throttled budget stays closed."""
     if asked is None:

@@ -45,11 +45,9 @@ from penstock.domain.budget import (
     Budget,
     BudgetState,
     Grant,
-    LimitState,
     Usage,
     is_timely,
-    remaining,
-    without_future,
+    limits_left,
 )
 from penstock.errors import (
     BudgetClosed,
@@ -232,14 +230,3 @@ def remembered_state(
         closed_reason=remembered.closed_reason if remembered else None,
         stopped=remembered.stopped if remembered else None,
     )
-
-
-def limits_left(budget: Budget, usage: Usage, *, now: int) -> tuple[LimitState, ...]:
-    usage = without_future(budget, usage, now=now)
-    return tuple(
-        LimitState(limit=limit, remaining=remaining(budget, usage, limit, now=now))
-        for limit in budget.limits
-    )
-
-
-__all__ = ["RedisBudgets"]

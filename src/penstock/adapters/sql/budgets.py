@@ -20,11 +20,10 @@ from penstock.domain.budget import (
     Budget,
     BudgetState,
     Grant,
-    LimitState,
     Usage,
     give_back,
     is_timely,
-    remaining,
+    limits_left,
     reserve,
     without_future,
 )
@@ -122,11 +121,10 @@ class SqlBudgets(LastingBudgets):
         if row is None:
             return unused(budget)
         now = row["now"]
-        usage = without_future(budget, decode_usage(row["usage"]), now=now)
         left = row["closed_until"] - now
         return BudgetState(
             budget=budget,
-            limits=limits_left(budget, usage, now=now),
+            limits=limits_left(budget, decode_usage(row["usage"]), now=now),
             taken=row["taken"],
             closed_for=timedelta(microseconds=left) if left > 0 else None,
             closed_reason=row["closed_reason"] if left > 0 else None,
@@ -202,13 +200,6 @@ def held(transaction: Transaction, name: str) -> Row:
 def unused(budget: Budget) -> BudgetState:
     return BudgetState(
         budget=budget, limits=limits_left(budget, Usage(), now=0), taken=0
-    )
-
-
-def limits_left(budget: Budget, usage: Usage, *, now: int) -> tuple[LimitState, ...]:
-    return tuple(
-        LimitState(limit=limit, remaining=remaining(budget, usage, limit, now=now))
-        for limit in budget.limits
     )
 
 
