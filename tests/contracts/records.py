@@ -460,7 +460,7 @@ class RecordsContract:
         pass_time(SECOND)
         run(stores, POI, last(rejections=[rejection(key=[1])]), mode=Mode.DELTA)
         pass_time(SECOND)
-        later, earlier = stores.records.latest_quarantine(POI, before=None, limit=9)
+        ((later, earlier),) = stores.records.latest_quarantine(POI, at_once=9)
 
         told = stores.records.replay(
             POI, [(later, record(1, "later")), (earlier, record(1, "earlier"))]

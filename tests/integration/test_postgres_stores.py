@@ -8,6 +8,7 @@ import pytest
 from penstock.adapters.sql.stores import served_by
 from penstock.ports import Served, Stores
 from tests.contracts.budgets import BudgetsContract
+from tests.contracts.complaints import ComplaintsContract
 from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
@@ -82,4 +83,8 @@ class TestPostgresServing(ServingContract):
 
 
 class TestPostgresSearch(SearchContract):
+    pass
+
+
+class TestPostgresComplaints(ComplaintsContract):
     pass

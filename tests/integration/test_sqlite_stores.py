@@ -36,6 +36,7 @@ from tests.builders import (
     sqlite_stores,
 )
 from tests.contracts.budgets import BudgetsContract
+from tests.contracts.complaints import ComplaintsContract
 from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
@@ -117,6 +118,10 @@ class TestSqliteServing(ServingContract):
 
 
 class TestSqliteSearch(SearchContract):
+    pass
+
+
+class TestSqliteComplaints(ComplaintsContract):
     pass
 
 

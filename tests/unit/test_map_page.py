@@ -1,6 +1,7 @@
 """What becomes of the rows of a page."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
@@ -86,3 +87,28 @@ def test_flawed_rows_are_bad_beside_the_others():
     assert (bad.reason, bad.raw, bad.place) == (
         *(Reason.TOO_MANY_VALUES, b"1,2,3", Place(9, 99)),
     )
+
+
+@pytest.mark.parametrize("page_of", [by_column, by_row])
+@pytest.mark.parametrize(
+    ("rank", "version", "outdone"),
+    [(1, None, {0, 3}), (0, None, set()), (1, "region", set())],
+    ids=["of a file", "of an api", "by version"],
+)
+def test_a_bad_row_of_a_file_is_outdone_by_a_good_one_behind_it(
+    page_of, rank, version, outdone
+):
+    page = page_of(
+        *((1, "west"), (1, "north"), (1, "west"), (2, "west"), (1, "west")),
+        *((2, "north"), (2, "south"), ("x", "north"), (3, "west")),
+    )
+
+    _, rejections = map_page(
+        Mapper(replace(SHOPS, version=version)),
+        replace(page, rank=rank),
+        *(never_outside, known),
+        shard="all",
+    )
+
+    assert {each.position for each in rejections} == {0, 2, 3, 4, 7, 8}
+    assert {each.position for each in rejections if each.is_outdone} == outdone

@@ -1,7 +1,7 @@
 """Map a page: its good rows become records, its bad ones rejections."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Reference
@@ -37,6 +37,8 @@ def map_page(
 ) -> Mapped:
     """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
     good, rejections = sort_page(mapper, page, outside, unknown, shard=shard)
+    if page.rank and not mapper.has_version:
+        rejections = note_outdone(good, rejections)
     return mapper.resolve(good.records), rejections
 
 
@@ -120,6 +122,29 @@ def refer(
         for place, row in zip(places, good.rows(places), strict=True)
     ]
     return good.without(set(places)), rejections
+
+
+def note_outdone(good: Good, rejections: list[Rejection]) -> list[Rejection]:
+    """Note of bad rows that a good one of their key stands after them.
+
+    Only the page can tell it: of what is stored, only the place of its page is known.
+    """
+    bad = {each.key for each in rejections} - {None}
+    keys = good.records.keys
+    places = [place for place, key in enumerate(keys) if key in bad] if bad else []
+    if not places:
+        # finding where rows stand takes its time
+        return rejections
+    last = {
+        keys[place]: row.position
+        for place, row in zip(places, good.rows(places), strict=True)
+    }
+    return [
+        replace(each, is_outdone=True)
+        if each.key is not None and last.get(each.key, -1) > each.position
+        else each
+        for each in rejections
+    ]
 
 
 def not_in(value: object, reference: Reference) -> str:

@@ -90,6 +90,11 @@ class Mapper:
             hashed[place] = plain_times(columns[place])
         return Sheet(keys, columns, digests_of(zip(*hashed, strict=True))), bad
 
+    @property
+    def has_version(self) -> bool:
+        """Whether the newest of the rows of a key wins, wherever it stands."""
+        return self._version is not None
+
     def column(self, name: str) -> int:
         """Return the place of a field in the values of a record."""
         return self._places[name]

@@ -158,6 +158,8 @@ class Rejection:
     key: Key | None = None
     # where it stands in its file
     place: Place | None = None
+    # a good row of its key stands after it on the page
+    is_outdone: bool = False
 
 
 # six bytes a key: whole pages are compared, so a chance match of one key is harmless

@@ -22,11 +22,8 @@ class ReplayQuarantine:
         """Map each open row anew; store those that are good now."""
         mapper = Mapper(dataset)
         accepted = superseded = still_bad = 0
-        before: int | None = None
         # the latest first: it supersedes the earlier rows of its key
-        while rows := self._records.latest_quarantine(
-            dataset, before=before, limit=ROWS_AT_ONCE
-        ):
+        for rows in self._records.latest_quarantine(dataset, at_once=ROWS_AT_ONCE):
             tried = [(row, self._retry(row, mapper, source)) for row in rows]
             for name, reference in mapper.references:
                 tried = self._refer(tried, mapper.column(name), name, reference)
@@ -34,7 +31,6 @@ class ReplayQuarantine:
             accepted += told.accepted
             superseded += told.superseded
             still_bad += told.still_bad
-            before = rows[-1].id
         return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
 
     def _retry(

@@ -88,9 +88,13 @@ class Records(Protocol):
 
     @abstractmethod
     def latest_quarantine(
-        self, dataset: Dataset, *, before: int | None, limit: int
-    ) -> Sequence[Quarantined]:
-        """Return open bad rows, the latest first, beginning before one."""
+        self, dataset: Dataset, *, at_once: int
+    ) -> Iterator[Sequence[Quarantined]]:
+        """Yield open bad rows, up to so many at once, the latest first.
+
+        Of rows of files that is the one that stands last in them, in whatever order
+        they came. Those that are settled meanwhile may be left out.
+        """
         ...
 
     @abstractmethod
@@ -122,6 +126,8 @@ class Records(Protocol):
 
         They are tried in the order given, so the latest of a key must come first. A row
         whose key was written since it was quarantined is superseded: what came later is
-        not overwritten. A row that is still bad keeps its new reason.
+        not overwritten. Between rows that one import brought of files, it is not the
+        time that decides but where they stand. A row that is still bad keeps its new
+        reason.
         """
         ...

@@ -15,7 +15,7 @@ from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.partitions import ensure_partitions, hold_merges
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql import database as sql
-from penstock.adapters.sql.database import Merged, counted
+from penstock.adapters.sql.database import Merged, Stamp, counted
 from penstock.adapters.sql.keys import key_text, plain_value
 from penstock.adapters.sql.memos import read_memo
 from penstock.domain.page import Key, Memo, Record
@@ -160,10 +160,16 @@ class StoredTable(sql.Table):
             yield str(plain_value(value))
 
     @override
-    def updated_at(self, key: Key) -> datetime | None:
+    def stamp(self, key: Key) -> Stamp | None:
         hold_merges(self.connection, self.of.dataset)
-        row = self.connection.execute(self.of.updated_at.encode(), key).fetchone()
-        return None if row is None else row["_updated_at"]
+        row = self.connection.execute(self.of.stamp.encode(), key).fetchone()
+        if row is None:
+            return None
+        return Stamp(row["_updated_at"], row["_import"], row["rank"])
+
+    @override
+    def outdo(self, *, job: int, start: int) -> None:
+        self._execute(self.of.outdo, job=job, start=start)
 
     @override
     def count_missing(self, *, import_id: int, started: datetime) -> int:

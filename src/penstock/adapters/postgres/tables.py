@@ -80,6 +80,7 @@ class Table:
         self.settle = self._settle()
         self.hold = self._hold()
         self.settled = self._settled()
+        self.outdo = self._outdo()
         self.recall = self._recall()
         shown = ", ".join(readable(field) for field in dataset.fields)
         self.rows = (
@@ -96,8 +97,9 @@ class Table:
             f"select count(*) as counted from {self.name} where _deleted_at is null"
         )
         self.first = f"select 1 as found from {self.name} limit 1"
-        self.updated_at = (
-            f"select _updated_at from {self.name} "
+        rank = "_rank" if dataset.is_ranked else "0"
+        self.stamp = (
+            f"select _updated_at, _import, {rank} as rank from {self.name} "
             f"where {' and '.join(f'{name} = %s' for name in self._key)} for update"
         )
         missing = (
@@ -250,6 +252,28 @@ select count(*) filter (where kept._import > %(import_id)s or (
 )) as settled
 from {self._incoming()}
 join {self.name} as kept on {self._same("kept", "come")}"""
+
+    def _outdo(self) -> str:
+        """Compose how complaints are settled by rows that win over what they are about.
+
+        A row that was only seen, with a bad value, has no rank.
+        """
+        same = " and ".join(
+            f"kept.{quoted(field.name)} = "
+            f"(bad.key::json ->> {at})::{COLUMN_TYPES[field.type]}"
+            for at, field in enumerate(self._key_fields)
+        )
+        wins = "kept._import > bad.import_id"
+        if self.dataset.version is None:
+            wins += (
+                " or (kept._import = bad.import_id "
+                "and kept._rank > %(start)s + bad.byte_offset)"
+            )
+        return f"""
+update penstock_quarantine as bad set resolved = 'superseded'
+from {self.name} as kept
+where bad.job_id = %(job)s and bad.resolved is null
+    and {same} and kept._rank > 0 and ({wins})"""
 
     def _incoming(self) -> str:
         """Compose a page as rows; its arrays are numbered parameters."""

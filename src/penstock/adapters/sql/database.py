@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from penstock.adapters.sql.searched import SearchedTable
 from penstock.adapters.sql.served import ServedTable
@@ -35,6 +35,15 @@ class Merged:
     # rows whose key this import had brought before, and those of them that were updated
     again: int = 0
     rewritten: int = 0
+
+
+class Stamp(NamedTuple):
+    """When a row was last written, and where in which import it stands."""
+
+    updated_at: datetime
+    import_id: int
+    # 0 where the import has only seen its key
+    rank: int
 
 
 class Table(Protocol):
@@ -89,8 +98,18 @@ class Table(Protocol):
     def distinct(self, field: str) -> Iterator[str]: ...
 
     @abstractmethod
-    def updated_at(self, key: Key) -> datetime | None:
-        """Return when the row of a key was last written."""
+    def stamp(self, key: Key) -> Stamp | None:
+        """Return what is known of how the row of a key came, and hold it."""
+        ...
+
+    @abstractmethod
+    def outdo(self, *, job: int, start: int) -> None:
+        """Settle what a job complains of where the row that is stored of the key wins.
+
+        So it does if it stands later in the files, or if a later import brought it;
+        `start` is the rank of the first byte of the job's file. Nobody knows the
+        version of a bad row, so where versions decide, its place does not.
+        """
         ...
 
     @abstractmethod

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing_extensions import override
 
 from penstock import __version__
+from penstock.adapters.sql.complaints import settle_outdone
 from penstock.adapters.sql.database import Database, Row, Transaction, counted
 from penstock.adapters.sql.rows import Rows, read_shards
 from penstock.domain.dataset import Dataset
@@ -145,6 +146,7 @@ class SqlImports(Imports):
             )
         if ending.marks_missing:
             deleted = facts.mark_missing()
+        settle_outdone(transaction, dataset, known.id)
         if ending.settles_quarantine:
             transaction.execute(
                 "supersede_rejections", dataset=dataset.name, import_id=known.id

@@ -161,7 +161,7 @@ class SqlLedger(Ledger):
             with transaction.together():
                 note_page(transaction, lease, batch)
                 if job["has_open_rejections"]:
-                    settle_complaints(transaction, lease, batch)
+                    settle_complaints(transaction, dataset, lease, batch)
                 add_rejections(transaction, lease, batch)
                 count(transaction, lease, counts, provider_time=provider_time)
                 # last, because others who commit a page wait for what it holds
@@ -289,8 +289,14 @@ def note_page(transaction: Transaction, lease: Lease, batch: Batch) -> None:
     )
 
 
-def settle_complaints(transaction: Transaction, lease: Lease, batch: Batch) -> None:
-    """Settle older complaints about the rows that are good now."""
+def settle_complaints(
+    transaction: Transaction, dataset: Dataset, lease: Lease, batch: Batch
+) -> None:
+    """Settle older complaints about the rows that are good now.
+
+    The shards of a file come in any order, so which of its complaints are older is not
+    told before all have come.
+    """
     if not batch.records:
         return
     keys = [key_text(record.key) for record in batch.records]
@@ -300,6 +306,7 @@ def settle_complaints(transaction: Transaction, lease: Lease, batch: Batch) -> N
         keys=json.dumps(keys),
         # by which an index finds them
         hashes=[md5(key.encode(), usedforsecurity=False).hexdigest() for key in keys],
+        before=lease.import_id if dataset.is_ranked else None,
     )
 
 
@@ -325,6 +332,7 @@ def described(lease: Lease, rejection: Rejection) -> dict[str, object]:
         "key": None if rejection.key is None else key_text(rejection.key),
         "line": None if rejection.place is None else rejection.place.line,
         "byte_offset": None if rejection.place is None else rejection.place.offset,
+        "resolved": "superseded" if rejection.is_outdone else None,
     }
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing_extensions import override
 
 from penstock.adapters.sql import database as sql
-from penstock.adapters.sql.database import Merged, instant
+from penstock.adapters.sql.database import Merged, Stamp, instant
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sql.memos import read_memo
 from penstock.adapters.sqlite.tables import Known, Table
@@ -150,10 +150,14 @@ class StoredTable(sql.Table):
         return self.of.distinct(self.connection, field)
 
     @override
-    def updated_at(self, key: Key) -> datetime | None:
+    def stamp(self, key: Key) -> Stamp | None:
         for known in self.of.known(self.connection, [key]).values():
-            return instant(known.updated_at)
+            return Stamp(instant(known.updated_at), known.import_id, known.rank)
         return None
+
+    @override
+    def outdo(self, *, job: int, start: int) -> None:
+        self.of.outdo(self.connection, job=job, start=start)
 
     @override
     def count_missing(self, *, import_id: int, started: datetime) -> int:

@@ -130,6 +130,7 @@ class Table:
         )
         self._matches_key = matches_key
         self._raise = f"update {table} set _rank = ? where {asked}"
+        self._outdo = outdo_statement(dataset)
         all_names = ", ".join(quoted(field.name) for field in dataset.fields)
         self._rows = (
             f"select {all_names} from {table} where _deleted_at is null "
@@ -217,6 +218,10 @@ class Table:
         self, connection: sqlite3.Connection, keys: Iterable[Key], rank: int
     ) -> None:
         connection.execute(self._raise, (rank, self._asked(keys)))
+
+    def outdo(self, connection: sqlite3.Connection, *, job: int, start: int) -> None:
+        """Settle the complaints of a job about keys of which a good row won."""
+        connection.execute(self._outdo, {"job": job, "start": start})
 
     def whole(
         self, connection: sqlite3.Connection, keys: Sequence[Key]
@@ -323,6 +328,28 @@ def create_statement(dataset: Dataset) -> str:
         columns.append(f"primary key ({', '.join(map(quoted, dataset.key))})")
     tail = "strict" if is_rowid else "strict, without rowid"
     return f"create table {quoted(dataset.name)} ({', '.join(columns)}) {tail}"
+
+
+def outdo_statement(dataset: Dataset) -> str:
+    """Compose how complaints are settled by rows that win over what they are about.
+
+    A row that was only seen, with a bad value, has no rank.
+    """
+    same = " and ".join(
+        f"kept.{quoted(name)} = json_extract(bad.key, '$[{place}]')"
+        for place, name in enumerate(dataset.key)
+    )
+    wins = "kept._import > bad.import_id"
+    if dataset.version is None:
+        wins += (
+            " or (kept._import = bad.import_id and kept._rank > :start + byte_offset)"
+        )
+    return (
+        "update penstock_quarantine as bad set resolved = 'superseded' "
+        "where job_id = :job and resolved is null and exists ("
+        f"select 1 from {quoted(dataset.name)} as kept "
+        f"where {same} and kept._rank > 0 and ({wins}))"
+    )
 
 
 def known_values(reference: Reference) -> str:

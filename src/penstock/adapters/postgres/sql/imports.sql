@@ -172,10 +172,11 @@ from advanced;
 -- name: add_rejection
 insert into penstock_quarantine
     (dataset, import_id, job_id, page_seq, position, field, reason, detail, raw, key,
-    line, byte_offset, at)
+    line, byte_offset, at, resolved)
 values
     (%(dataset)s, %(import_id)s, %(job)s, %(page_seq)s, %(position)s, %(field)s,
-    %(reason)s, %(detail)s, %(raw)s, %(key)s, %(line)s, %(byte_offset)s, {now});
+    %(reason)s, %(detail)s, %(raw)s, %(key)s, %(line)s, %(byte_offset)s, {now},
+    %(resolved)s);
 
 -- name: supersede_rejections
 -- A proven full import has read everything anew: older complaints are settled.
@@ -183,15 +184,26 @@ update penstock_quarantine set resolved = 'superseded'
 where dataset = %(dataset)s and resolved is null and import_id < %(import_id)s;
 
 -- name: supersede_keys
--- A good record of the same key has come since: what is in quarantine is history.
+-- A good record of the same key has come since: what is in quarantine is history. Where
+-- the order in files decides, it is only what imports before this one complain of.
 update penstock_quarantine set resolved = 'superseded'
 where id in (
     select id from penstock_quarantine
     where dataset = %(dataset)s and resolved is null
         and md5(key) = any(%(hashes)s::text[])
+        and (%(before)s::bigint is null or import_id < %(before)s)
     order by id
     for update
 );
+
+-- name: complaining_jobs
+-- Of one import, or of all of a dataset.
+select job.id, job.import_id, job.shard_key, count(byte_offset) > 0 as is_of_file
+from penstock_quarantine as bad
+join penstock_job as job on job.id = bad.job_id
+where bad.dataset = %(dataset)s and resolved is null
+    and (%(import_id)s::bigint is null or bad.import_id = %(import_id)s)
+group by job.id;
 
 -- name: find_rejections
 select penstock_quarantine.*, penstock_job.shard_key
@@ -209,6 +221,17 @@ join penstock_job on penstock_job.id = penstock_quarantine.job_id
 where penstock_quarantine.dataset = %(dataset)s and resolved is null
     and (%(before)s::bigint is null or penstock_quarantine.id < %(before)s)
 order by penstock_quarantine.id desc
+limit %(limit)s;
+
+-- name: last_rejections
+-- Of one job, as they stand in its file, the last first.
+select penstock_quarantine.*, penstock_job.shard_key
+from penstock_quarantine
+join penstock_job on penstock_job.id = penstock_quarantine.job_id
+where job_id = %(job)s and resolved is null
+    and (%(page)s::integer is null
+        or (penstock_quarantine.page_seq, position) < (%(page)s, %(position)s))
+order by penstock_quarantine.page_seq desc, position desc
 limit %(limit)s;
 
 -- name: resolve_rejection
@@ -300,6 +323,12 @@ limit 1;
 -- name: accept_rejection
 -- Of one that was resolved in the same transaction.
 update penstock_quarantine set resolved = 'accepted' where id = %(id)s;
+
+-- name: renew_complaints
+-- What its import has stored of the key by now was not written by others since.
+update penstock_quarantine set at = {now}
+where dataset = %(dataset)s and import_id = %(import_id)s and resolved is null
+    and md5(key) = md5(%(key)s);
 
 -- name: publish_dataset
 -- Whoever keeps answers has to ask anew.

@@ -145,10 +145,10 @@ values (?, ?, ?, ?, ?, ?);
 -- name: add_rejection
 insert into penstock_quarantine
     (dataset, import_id, job_id, page_seq, position, field, reason, detail, raw, key,
-    line, byte_offset, at)
+    line, byte_offset, at, resolved)
 values
     (:dataset, :import_id, :job, :page_seq, :position, :field,
-    :reason, :detail, :raw, :key, :line, :byte_offset, :now);
+    :reason, :detail, :raw, :key, :line, :byte_offset, :now, :resolved);
 
 -- name: supersede_rejections
 -- A proven full import has read everything anew: older complaints are settled.
@@ -156,10 +156,21 @@ update penstock_quarantine set resolved = 'superseded'
 where dataset = :dataset and resolved is null and import_id < :import_id;
 
 -- name: supersede_keys
--- A good record of the same key has come since: what is in quarantine is history.
+-- A good record of the same key has come since: what is in quarantine is history. Where
+-- the order in files decides, it is only what imports before this one complain of.
 update penstock_quarantine set resolved = 'superseded'
 where dataset = :dataset and resolved is null
-    and key in (select value from json_each(:keys));
+    and key in (select value from json_each(:keys))
+    and (:before is null or import_id < :before);
+
+-- name: complaining_jobs
+-- Of one import, or of all of a dataset.
+select job.id, job.import_id, job.shard_key, count(byte_offset) > 0 as is_of_file
+from penstock_quarantine as bad
+join penstock_job as job on job.id = bad.job_id
+where bad.dataset = :dataset and resolved is null
+    and (:import_id is null or bad.import_id = :import_id)
+group by job.id;
 
 -- name: find_rejections
 select penstock_quarantine.*, penstock_job.shard_key
@@ -177,6 +188,16 @@ join penstock_job on penstock_job.id = penstock_quarantine.job_id
 where penstock_quarantine.dataset = :dataset and resolved is null
     and (:before is null or penstock_quarantine.id < :before)
 order by penstock_quarantine.id desc
+limit :limit;
+
+-- name: last_rejections
+-- Of one job, as they stand in its file, the last first.
+select penstock_quarantine.*, penstock_job.shard_key
+from penstock_quarantine
+join penstock_job on penstock_job.id = penstock_quarantine.job_id
+where job_id = :job and resolved is null
+    and (:page is null or (penstock_quarantine.page_seq, position) < (:page, :position))
+order by penstock_quarantine.page_seq desc, position desc
 limit :limit;
 
 -- name: resolve_rejection
@@ -252,6 +273,12 @@ limit 1;
 -- name: accept_rejection
 -- Of one that was resolved in the same transaction.
 update penstock_quarantine set resolved = 'accepted' where id = :id;
+
+-- name: renew_complaints
+-- What its import has stored of the key by now was not written by others since.
+update penstock_quarantine set at = :now
+where dataset = :dataset and import_id = :import_id and resolved is null
+    and key = :key;
 
 -- name: publish_dataset
 -- Whoever keeps answers has to ask anew.
