@@ -133,4 +133,9 @@ class CsvSource:
     order: None = None
 
 
+def is_address(file: str) -> bool:
+    """Say whether a file of a source is elsewhere, and no pattern of names."""
+    return file.startswith(("http://", "https://"))
+
+
 Source: TypeAlias = HttpSource | CsvSource

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from penstock.domain.source import End, Paging
+from penstock.domain.source import End, Paging, is_address
 from penstock.settings.declared import (
     Count,
     CountOrNone,
@@ -233,10 +233,6 @@ class CsvTable(Declared):
                 yield ("files",), str(unfit)
             if file.startswith("http://") and not self.private:
                 yield ("files",), "must begin with https://, unless private = true"
-
-
-def is_address(file: str) -> bool:
-    return file.startswith(("http://", "https://"))
 
 
 def lower(names: Mapping[str, object]) -> set[str]:

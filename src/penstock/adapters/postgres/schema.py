@@ -1,7 +1,7 @@
 """Create and update the tables of the ledger and of every dataset, online."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from psycopg import sql
 from typing_extensions import override
@@ -14,7 +14,9 @@ from penstock.adapters.postgres.tending import Tending
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.schema import (
     REMEDY,
+    columns_to_add,
     declared_types,
+    lacks_rank,
     migrations,
     missing_fields,
     missing_migrations,
@@ -125,9 +127,9 @@ class PostgresSchema(Schema):
                     f"alter table {table.name} "
                     f"add column {column(field, dataset)}".encode()
                 )
-            for rank in missing_rank(dataset, stored):
+            if lacks_rank(dataset, stored):
                 connection.execute(
-                    f"alter table {table.name} add column {rank}".encode()
+                    f"alter table {table.name} add column {RANK}".encode()
                 )
         else:
             connection.execute(table.create.encode())
@@ -145,18 +147,7 @@ def steps(transaction: Transaction, dataset: Dataset) -> list[str]:
     if not stored or not known:
         return [f"create table {dataset.name}"]
     refuse(transaction.connection, dataset, stored, known)
-    return [
-        *(
-            f"add column {field.name} to {dataset.name}"
-            for field in missing_fields(dataset, stored)
-        ),
-        *(f"add column _rank to {dataset.name}" for _ in missing_rank(dataset, stored)),
-    ]
-
-
-def missing_rank(dataset: Dataset, stored: Collection[str]) -> list[str]:
-    """Return the column that a dataset lacks which did not come from files before."""
-    return [RANK] if dataset.is_ranked and "_rank" not in stored else []
+    return columns_to_add(dataset, stored)
 
 
 def refuse_old(connection: Connection, place: str) -> None:

@@ -55,6 +55,19 @@ def missing_fields(dataset: Dataset, stored: Collection[str]) -> list[Field]:
     return [field for field in dataset.fields if field.name not in stored]
 
 
+def lacks_rank(dataset: Dataset, stored: Collection[str]) -> bool:
+    """Say whether a dataset lacks the column of those that come from files."""
+    return dataset.is_ranked and "_rank" not in stored
+
+
+def columns_to_add(dataset: Dataset, stored: Collection[str]) -> list[str]:
+    """Say which columns a stored table gets."""
+    names = [field.name for field in missing_fields(dataset, stored)]
+    if lacks_rank(dataset, stored):
+        names.append("_rank")
+    return [f"add column {name} to {dataset.name}" for name in names]
+
+
 def refuse_changes(
     dataset: Dataset,
     *,

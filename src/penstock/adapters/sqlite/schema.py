@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +10,9 @@ from typing_extensions import override
 
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.schema import (
+    columns_to_add,
     declared_types,
+    lacks_rank,
     migrations,
     missing_fields,
     missing_migrations,
@@ -122,10 +124,8 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence
                 f"alter table {quoted(dataset.name)} "
                 f"add column {quoted(field.name)} {COLUMN_TYPES[field.type]}"
             )
-        for column in missing_rank(dataset, stored):
-            connection.execute(
-                f"alter table {quoted(dataset.name)} add column {column}"
-            )
+        if lacks_rank(dataset, stored):
+            connection.execute(f"alter table {quoted(dataset.name)} add column {RANK}")
     else:
         connection.execute(table.create)
     declared = {field.name: field.type for field in dataset.fields}
@@ -164,18 +164,9 @@ def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]
     found = connection.execute(f"pragma index_list({quoted(dataset.name)})")
     indexes = {row["name"] for row in found}
     return [
-        *(
-            f"add column {field.name} to {dataset.name}"
-            for field in missing_fields(dataset, stored)
-        ),
-        *(f"add column _rank to {dataset.name}" for _ in missing_rank(dataset, stored)),
+        *columns_to_add(dataset, stored),
         *(f"build index {name}" for name in table.indexes if name not in indexes),
     ]
-
-
-def missing_rank(dataset: Dataset, stored: Collection[str]) -> list[str]:
-    """Return the column that a dataset lacks which did not come from files before."""
-    return [RANK] if dataset.is_ranked and "_rank" not in stored else []
 
 
 def stored_columns(
