@@ -7,14 +7,21 @@ from hypothesis import strategies as st
 from penstock.domain.casts import JsonText, compile_cast
 from penstock.domain.dataset import Field, FieldType
 from penstock.domain.guess.draft import guess_dataset
+from penstock.domain.guess.encoding import guess_encoding
 from penstock.domain.guess.kinds import guess_kind
-from penstock.domain.guess.layout import NotATable, Table, guess_layout, read_table
+from penstock.domain.guess.layout import (
+    NotATable,
+    Table,
+    guess_delimiter,
+    guess_layout,
+    read_table,
+)
 from penstock.domain.guess.names import LONGEST_NAME, field_names
 from penstock.settings.declared import as_own_name
 
 
 def draft_of(text):
-    layout = guess_layout(text)
+    layout = guess_layout(text, is_whole=True)
     return guess_dataset(read_table([text], layout, is_whole=True))
 
 
@@ -115,10 +122,13 @@ def test_a_name_is_made_of_what_a_column_is_called(column, name):
         ('a,b\n"x,y\nz",2\n', ",", 2),
         ("a\r1\r2\r", ",", 1),
         ("a\nx, y\nz\n", ",", 1),
+        # decimal commas, and rows that are not as they should be
+        ("a;b\n" + "1,5;2,5\n" * 50 + "1,5;2,5;x\n" * 2, ";", 2),
+        ("a;b\n" + "1,5;2,5;\n" * 50, ";", 2),
     ],
 )
 def test_the_delimiter_is_what_cuts_evenly(text, delimiter, columns):
-    layout = guess_layout(text)
+    layout = guess_layout(text, is_whole=True)
 
     assert layout.delimiter.value == delimiter
     assert len(read_table([text], layout, is_whole=True).columns) == columns
@@ -138,12 +148,57 @@ def test_the_delimiter_is_what_cuts_evenly(text, delimiter, columns):
     ],
 )
 def test_a_header_holds_names_and_no_values(text, has_header):
-    assert guess_layout(text).header.value is has_header
+    assert guess_layout(text, is_whole=True).header.value is has_header
+
+
+def test_a_row_that_goes_on_behind_what_is_read_is_not_judged():
+    text = "a;b|c\n1;2|3\n4|5"
+
+    assert guess_delimiter(text, is_whole=False).value == ";"
+    assert guess_delimiter(text, is_whole=True).value == "|"
+
+
+@pytest.mark.parametrize(
+    ("quote", "delimiter"), [('"', ","), ("'", ";"), (None, ","), (",", ";")]
+)
+def test_what_stands_in_quotes_delimits_nothing(quote, delimiter):
+    text = "a;b\n" + "'1,1,1';2\n" * 9 if quote == "'" else "a,b\n1,2\n3;4,5\n"
+
+    assert guess_delimiter(text, quote=quote, is_whole=True).value == delimiter
+
+
+@pytest.mark.parametrize(
+    ("pieces", "encoding", "why"),
+    [
+        ([b"a,b\n", b"c\n"], "utf-8", "plain ASCII so far"),
+        ([b"a,b\n", "ü\n".encode()], "utf-8", "valid UTF-8"),
+        ([b"a,b\n", "ü\n".encode("cp1252")], "cp1252", "no UTF-8"),
+        ([b"a\n", "100 €\n".encode("cp1252")], "cp1252", "no UTF-8"),
+        # a byte that Windows does not know
+        ([b"M\xfcller\n", b"\x81\n"], "latin-1", "no UTF-8"),
+        ([b"\xff\n", "äöüß\n".encode()], "utf-8", "but for 1 broken"),
+        # what somebody else has replaced before
+        (["\ufffd\n".encode()], "utf-8", "valid UTF-8"),
+        (["\ufffd\n".encode(), b"\xff\xfe\n"], "cp1252", "no UTF-8"),
+    ],
+)
+def test_the_encoding_is_what_most_characters_are_built_in(pieces, encoding, why):
+    guess = guess_encoding(pieces, is_whole=True)
+
+    assert guess.value == encoding
+    assert why in guess.reason
+
+
+def test_a_character_that_goes_on_behind_what_is_read_is_not_broken():
+    piece = "a,é".encode()[:-1]
+
+    assert guess_encoding([piece], is_whole=False).value == "utf-8"
+    assert guess_encoding([piece], is_whole=True).value == "cp1252"
 
 
 def test_pieces_that_were_cut_inside_a_cell_are_not_looked_at():
     begin, good, bad = "a,b\n1,2\n", "3,4\n", "x\n5,6,7\n8\n"
-    layout = guess_layout(begin)
+    layout = guess_layout(begin, is_whole=True)
 
     read = read_table([begin, good, bad], layout, is_whole=True)
 
@@ -157,7 +212,7 @@ def test_a_quote_that_is_never_closed_is_told():
 
 
 def test_rows_of_another_width_are_counted():
-    layout = guess_layout("a,b\n1,2\n3\n4,5,6\n7,8\n")
+    layout = guess_layout("a,b\n1,2\n3\n4,5,6\n7,8\n", is_whole=True)
 
     assert read_table(["a,b\n1,2\n3\n4,5,6\n"], layout, is_whole=True).odd == 2
 

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.adapters.csv.coding import coding_of
+from penstock.adapters.csv.dialect import Declared
+from penstock.adapters.csv.head import read_head
 from penstock.domain.dataset import FieldType
 from penstock.entrypoints.cli.init import look_at
 from penstock.entrypoints.cli.peek import BEGINNING, peek
@@ -159,6 +162,28 @@ def test_the_encoding_is_found(tmp_path, encoding, written):
 
     assert table["source"]["encoding"] == written
     assert table["fields"]["grosse"]["column"] == "größe"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "id;größe\n" + "1,5;2,5\n" * 50 + "1,5;2,5;x\n" * 2,
+        "id|name\n" + "1|Smith, John\n" * 9,
+        "id\n1\n",
+        "id;b|c\n1;2|3\n4|5",
+        "id;a\n" + f"1;{'x, ' * 99}\n" * 3000,
+    ],
+    ids=range(5),
+)
+@pytest.mark.parametrize("damage", [b"", b"\xff;\xff\n", b"\x81"])
+def test_a_draft_and_an_import_guess_the_same(tmp_path, content, damage):
+    raw = content.encode() + damage
+
+    drafted = declared(tmp_path, raw)["source"]
+
+    found = read_head(tmp_path / "shops.csv", Declared()).dialect
+    assert drafted["delimiter"] == found.delimiter
+    assert coding_of(drafted["encoding"]).name == found.encoding
 
 
 def test_an_export_is_drafted_as_what_it_was(tmp_path):

@@ -26,10 +26,37 @@ def test_a_byte_order_mark_names_the_encoding(mark, codec):
     assert detected.dialect == Dialect(delimiter=";", encoding=codec)
 
 
-def test_a_byte_order_mark_counts_more_than_what_was_declared():
-    detected = found(codecs.BOM_UTF8 + b"a,b\n", encoding="cp1252")
+@pytest.mark.parametrize(
+    ("mark", "codec"), [(codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le")]
+)
+def test_a_byte_order_mark_counts_more_than_what_was_declared_and_is_told(mark, codec):
+    sample = mark + "a,b\n".encode(codec)
 
-    assert detected.dialect.encoding == "utf-8"
+    detected = found(sample, delimiter=",", encoding="cp1252")
+
+    assert detected.dialect.encoding == codec
+    (told,) = detected.remarks
+    assert told.startswith("encoding 'cp1252' is declared, but its byte order mark")
+    assert told.endswith(f"says {codec!r}, and that counts")
+
+
+@pytest.mark.parametrize(
+    ("mark", "encoding", "is_told"),
+    [
+        (codecs.BOM_UTF8, "UTF8", False),
+        (codecs.BOM_UTF8, "utf-8-sig", False),
+        (codecs.BOM_UTF8, "utf-16", True),
+        (codecs.BOM_UTF16_LE, "utf-16", False),
+        (codecs.BOM_UTF16_BE, "utf-16", False),
+        (codecs.BOM_UTF16_BE, "utf-16-be", False),
+        (codecs.BOM_UTF16_BE, "utf-16-le", True),
+        (codecs.BOM_UTF16_LE, "utf-8", True),
+        # which could not be read without the mark
+        (codecs.BOM_UTF8, "gbk", True),
+    ],
+)
+def test_a_byte_order_mark_that_was_declared_is_no_remark(mark, encoding, is_told):
+    assert bool(found(mark, delimiter=",", encoding=encoding).remarks) is is_told
 
 
 @pytest.mark.parametrize(
@@ -49,7 +76,7 @@ def test_an_encoding_that_is_not_declared_is_found(sample, encoding):
     detected = found(sample, delimiter=",")
 
     assert detected.dialect.encoding == encoding
-    assert bool(detected.guesses) == (encoding != "utf-8")
+    assert bool(detected.remarks) == (encoding != "utf-8")
 
 
 def test_a_character_that_goes_on_behind_the_sample_is_not_broken():
@@ -69,6 +96,9 @@ def test_a_character_that_goes_on_behind_the_sample_is_not_broken():
         ("a;b;c\n1,5;2,5;3,5\n2,5;3,5;4,5\n", ";"),
         ("a;b\n1;Smith, John\n2;Ng, Ann\n", ";"),
         ('a;b\n"1,1,1";"x\n,\n"\n"2,2,2";y\n', ";"),
+        # decimal commas, and rows that are not as they should be
+        ("a;b\n" + "1,5;2,5\n" * 50 + "1,5;2,5;x\n" * 2, ";"),
+        ("a;b\n" + "1,5;2,5;\n" * 50, ";"),
         ("uid\n1\n2\n", ","),
         ("", ","),
     ],
@@ -85,8 +115,8 @@ def test_a_record_that_goes_on_behind_the_sample_is_not_judged():
 
 
 def test_a_guess_is_told():
-    assert found(b"a;b\n").guesses == ("delimiter ';' is a guess by the first records",)
-    assert found(b"a;b\n", delimiter=";").guesses == ()
+    assert found(b"a;b\n").remarks == ("delimiter ';' is a guess by the first records",)
+    assert found(b"a;b\n", delimiter=";").remarks == ()
 
 
 @pytest.mark.parametrize(

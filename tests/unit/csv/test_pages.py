@@ -206,6 +206,19 @@ def test_what_is_odd_about_a_file_is_told(tmp_path):
     assert "'x' is not declared" in remarks
 
 
+def test_a_mark_that_says_something_else_than_was_declared_is_told(tmp_path):
+    (tmp_path / "a.csv").write_bytes("id,name\n1,Zoë\n".encode("utf-8-sig"))
+    declared = shops(tmp_path, delimiter=",", encoding="cp1252")
+
+    (shard,), (event,) = survey(declared)
+    (page,) = walk(declared, shard)
+
+    assert isinstance(event, FileSurveyed)
+    (told,) = event.remarks
+    assert "'cp1252' is declared, but its byte order mark says 'utf-8'" in told
+    assert [row.values for row in page.rows] == [("1", "Zoë")]
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

@@ -64,11 +64,6 @@ UTF_8 = Coding(name="utf-8", unit=1, is_single=False, lenient="surrogateescape")
 UTF_16_LE = Coding(name="utf-16-le", unit=2, is_single=False, lenient="surrogatepass")
 UTF_16_BE = Coding(name="utf-16-be", unit=2, is_single=False, lenient="surrogatepass")
 
-MARKS = (
-    (codecs.BOM_UTF8, UTF_8),
-    (codecs.BOM_UTF16_LE, UTF_16_LE),
-    (codecs.BOM_UTF16_BE, UTF_16_BE),
-)
 UNICODE = {
     "utf-8": UTF_8,
     "utf-8-sig": UTF_8,
@@ -97,11 +92,3 @@ def coding_of(encoding: str) -> Coding:
             advice=["convert the file to UTF-8 first"],
         )
     return Coding(name=name, unit=1, is_single=True, lenient="surrogateescape")
-
-
-def find_mark(sample: bytes) -> tuple[int, Coding | None]:
-    """Return the length of the byte order mark, and what it says."""
-    for mark, coding in MARKS:
-        if sample.startswith(mark):
-            return len(mark), coding
-    return 0, None

@@ -1,22 +1,18 @@
 """How a CSV file is written: as declared, and where nothing is declared, as found."""
 
+import codecs
 import csv
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from io import StringIO
-from itertools import islice
 from typing import Protocol, Self
 
-from penstock.adapters.csv.coding import UTF_8, Coding, coding_of, find_mark
+from penstock.adapters.csv.coding import UTF_8, Coding, coding_of
+from penstock.domain.guess.encoding import find_mark, guess_encoding
+from penstock.domain.guess.layout import guess_delimiter
 from penstock.errors import Misconfigured
 
-DELIMITERS = ",;\t|"
 # what no file can be cut at: the ends of lines, and what is never data
 IMPOSSIBLE = "\r\n\0"
-# enough to tell delimiters apart, and few enough to try them all
-JUDGED_BYTES = 64 * 1024
-JUDGED_RECORDS = 100
 # a field is bounded by its record, so the module's own limit must never be in the way
 WIDEST_FIELD = 2**31 - 1
 
@@ -78,81 +74,46 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detected:
-    """The dialect of one file, and what was guessed to know it."""
+    """The dialect of one file, and what is to be told of it."""
 
     dialect: Dialect
     # the bytes of the byte order mark
     mark: int
-    guesses: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def detect(sample: bytes, declared: Declared, *, is_whole: bool) -> Detected:
     """Find the dialect of a file by its first bytes."""
     mark, marked = find_mark(sample)
-    guesses = []
+    remarks = []
     if marked is not None:
         # a mark is a fact about this file, whatever was said of all
-        coding = marked
+        coding = coding_of(marked)
+        if declared.encoding is not None and differs(marked, declared.encoding):
+            told = f"its byte order mark says {marked!r}, and that counts"
+            remarks.append(f"encoding {declared.encoding!r} is declared, but {told}")
     elif declared.encoding is not None:
         coding = coding_of(declared.encoding)
     else:
-        coding = guess_coding(sample, is_whole=is_whole)
+        coding = coding_of(guess_encoding([sample], is_whole=is_whole).value)
         if coding is not UTF_8:
-            guesses.append(
+            remarks.append(
                 f"encoding {coding.name!r} is a guess: the file is not UTF-8"
             )
     delimiter = declared.delimiter
     if delimiter is None:
-        text = coding.decode_leniently(sample[mark : mark + JUDGED_BYTES])
-        is_all = is_whole and len(sample) - mark <= JUDGED_BYTES
-        delimiter = guess_delimiter(text, declared.quote, is_whole=is_all)
-        guesses.append(f"delimiter {delimiter!r} is a guess by the first records")
+        text = coding.decode_leniently(sample[mark:])
+        guessed = guess_delimiter(text, quote=declared.quote, is_whole=is_whole)
+        delimiter = guessed.value
+        remarks.append(f"delimiter {delimiter!r} is a guess by the first records")
     dialect = Dialect(delimiter=delimiter, quote=declared.quote, encoding=coding.name)
-    return Detected(dialect=dialect, mark=mark, guesses=tuple(guesses))
+    return Detected(dialect=dialect, mark=mark, remarks=tuple(remarks))
 
 
-def guess_coding(sample: bytes, *, is_whole: bool) -> Coding:
-    """Tell UTF-8 from the code pages of the West by how its characters are built.
-
-    A few broken bytes among many whole characters are damage, not another encoding.
-    """
-    try:
-        sample.decode("utf-8")
-    except UnicodeDecodeError as error:
-        # the last character may go on behind the sample
-        is_cut = not is_whole and error.end == len(sample)
-        if is_cut and error.reason == "unexpected end of data":
-            return UTF_8
-    else:
-        return UTF_8
-    text = sample.decode("utf-8", "replace")
-    broken = text.count("\N{REPLACEMENT CHARACTER}")
-    ascii_only = len(text.encode("ascii", "ignore"))
-    if len(text) - ascii_only - broken > broken:
-        return UTF_8
-    try:
-        sample.decode("cp1252")
-    except UnicodeDecodeError:
-        return coding_of("latin-1")
-    return coding_of("cp1252")
-
-
-def guess_delimiter(text: str, quote: str | None, *, is_whole: bool) -> str:
-    """Choose the delimiter that cuts the first records most evenly, then most often."""
-
-    def evenness(delimiter: str) -> tuple[float, int]:
-        reader = open_reader(StringIO(text, newline=""), delimiter, quote)
-        rows = list(islice(reader, JUDGED_RECORDS + 1))
-        # the last one may be cut off
-        judged = rows if is_whole else rows[:-1] or rows
-        widths = Counter(len(row) for row in judged[:JUDGED_RECORDS] if row)
-        if not widths:
-            return 0, 0
-        width, count = widths.most_common(1)[0]
-        return (count / widths.total(), width) if width > 1 else (0, 0)
-
-    candidates = [each for each in DELIMITERS if each != quote]
-    return max(candidates, key=evenness)
+def differs(marked: str, encoding: str) -> bool:
+    """Tell if a mark names another encoding; `utf-16` leaves the order to it."""
+    known = codecs.lookup(encoding).name.removesuffix("-sig")
+    return not marked.startswith(known)
 
 
 def open_reader(

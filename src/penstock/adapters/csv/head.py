@@ -24,8 +24,8 @@ class Head:
     start: int
     line: int
     is_packed: bool = False
-    # what was not declared and had to be guessed
-    guesses: tuple[str, ...] = ()
+    # what had to be guessed, or is not as it was declared
+    remarks: tuple[str, ...] = ()
 
 
 def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Head:
@@ -47,7 +47,7 @@ def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Hea
         start=start,
         line=line,
         is_packed=is_packed,
-        guesses=detected.guesses,
+        remarks=detected.remarks,
     )
 
 

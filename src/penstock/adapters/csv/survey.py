@@ -94,7 +94,7 @@ class FileSurvey:
             size=source.shard,
             still_here=still_here,
         )
-        remarks = [*file.head.guesses, *file.columns.remarks]
+        remarks = [*file.head.remarks, *file.columns.remarks]
         if cuts.unclosed is not None:
             remarks.append(
                 f"the quote opened in line {cuts.unclosed} is never closed, so the "

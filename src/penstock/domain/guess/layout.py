@@ -13,10 +13,13 @@ from penstock.domain.guess.kinds import fits
 from penstock.domain.text import shorten
 
 DELIMITERS = (",", ";", "\t", "|")
+# enough to tell delimiters apart, and few enough to try them all
+JUDGED_CHARACTERS = 64 * 1024
 JUDGED_ROWS = 200
 MOST_ROWS = 20_000
-# what is looked at is smaller, so that no cell of it is refused for its size
-LARGEST_CELL = 2**22
+# what is looked at is smaller, so that no cell of it is refused for its size; one value
+# for the whole process, which imports set as well
+LARGEST_CELL = 2**31 - 1
 LONGEST_COLUMN = 1_000
 # rows that do not fit this well come from a piece that was cut inside a cell
 MOST = 0.5
@@ -42,31 +45,53 @@ class Table:
     odd: int = 0
 
 
-def guess_layout(text: str) -> Layout:
-    """Look at the beginning of a file; raises `NotATable`."""
-    delimiter = guess_delimiter(text)
+def guess_layout(text: str, *, is_whole: bool) -> Layout:
+    """Look at the beginning of a file, or all of it; raises `NotATable`."""
+    delimiter = guess_delimiter(text, is_whole=is_whole)
     rows = [*islice(cut(text, delimiter.value), JUDGED_ROWS)]
     if not rows:
         raise NotATable("there is nothing but blank lines")
     return Layout(delimiter=delimiter, header=guess_header(rows[0], rows[1:]))
 
 
-def guess_delimiter(text: str) -> Guessed[str]:
+def guess_delimiter(
+    text: str, *, quote: str | None = '"', is_whole: bool
+) -> Guessed[str]:
     """Take what cuts most rows, the first of them too, into the same many cells."""
+    candidates = [each for each in DELIMITERS if each != quote]
     best = (False, 0.0, 1)
-    guess = Guessed(",", "one column: no comma, semicolon, tab or bar cuts it evenly")
-    for delimiter in DELIMITERS:
-        rows = [*islice(cut(text, delimiter), JUDGED_ROWS)]
+    told = "one column: no comma, semicolon, tab or bar cuts it evenly"
+    guess = Guessed(candidates[0], told)
+    for delimiter in candidates:
+        rows = first_rows(text, delimiter, quote, is_whole=is_whole)
         if not rows:
             break
-        (width, times), *_ = Counter(map(len, rows)).most_common(1)
+        first = len(rows[0])
+        widths = Counter(width_of(row, first) for row in rows)
+        (width, times), *_ = widths.most_common(1)
         # decimal commas cut every row evenly, but not the header
-        score = (len(rows[0]) == width, round(times / len(rows), 2), width)
+        score = (first == width, round(times / len(rows), 2), width)
         if width > 1 and score > best:
             best = score
             told = f"gives {width} columns in {times} of the first {len(rows)} lines"
             guess = Guessed(delimiter, told)
     return guess
+
+
+def first_rows(
+    text: str, delimiter: str, quote: str | None, *, is_whole: bool
+) -> list[list[str]]:
+    rows = cut(text[:JUDGED_CHARACTERS], delimiter, quote)
+    some = [*islice(rows, JUDGED_ROWS + 1)]
+    if is_whole and len(text) <= JUDGED_CHARACTERS:
+        return some[:JUDGED_ROWS]
+    # the last one may be cut off
+    return some[:-1] or some
+
+
+def width_of(row: Sequence[str], first: int) -> int:
+    """Count the cells of a row; a delimiter at its end adds none to the first's."""
+    return first if len(row) == first + 1 and not row[-1] else len(row)
 
 
 def guess_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Guessed[bool]:
@@ -130,10 +155,15 @@ def read_table(pieces: Sequence[str], layout: Layout, *, is_whole: bool) -> Tabl
     return Table(columns=columns, rows=tuple(map(tuple, rows)), odd=odd)
 
 
-def cut(text: str, delimiter: str) -> Iterator[list[str]]:
+def cut(text: str, delimiter: str, quote: str | None = '"') -> Iterator[list[str]]:
     if csv.field_size_limit() < LARGEST_CELL:
         csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=delimiter,
+        quotechar=quote,
+        quoting=csv.QUOTE_NONE if quote is None else csv.QUOTE_MINIMAL,
+    )
     try:
         # a blank line is no row
         yield from filter(None, reader)

@@ -60,7 +60,7 @@ def look_at(path: Path, *, beside: Path) -> Drafted:
     """Guess a dataset from a file; raises `Misconfigured` if it holds no table."""
     seen = peek(path)
     try:
-        layout = guess_layout(seen.pieces[0])
+        layout = guess_layout(seen.pieces[0], is_whole=seen.is_whole)
         table = read_table(seen.pieces, layout, is_whole=seen.is_whole)
         draft = guess_dataset(table)
     except NotATable as error:

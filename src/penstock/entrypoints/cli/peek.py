@@ -4,11 +4,12 @@ import codecs
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from penstock.domain.guess.encoding import find_mark, guess_encoding
 from penstock.domain.guess.guessed import Guessed
 from penstock.errors import Misconfigured
 
@@ -55,7 +56,7 @@ def peek_into(file: IO[bytes], path: Path) -> Peek:
     places = [size // 2, size - ELSEWHERE] if can_jump else []
     raw = [beginning if is_whole else without_last_line(beginning, path)]
     raw += [lines_at(file, place) for place in places if place > BEGINNING]
-    encoding = guess_encoding(raw)
+    encoding = encoding_of(raw)
     pieces = tuple(decoded(raw, encoding.value))
     if not pieces[0].strip():
         raise Misconfigured(f"{path}: is empty")
@@ -90,23 +91,18 @@ def lines_at(file: IO[bytes], place: int) -> bytes:
     return some[begin + 1 : end + 1]
 
 
-def guess_encoding(pieces: list[bytes]) -> Guessed[str]:
-    if pieces[0].startswith(UTF_16):
-        return Guessed("utf-16", "its byte order mark")
-    if pieces[0].startswith(codecs.BOM_UTF8):
-        return Guessed("utf-8", "its byte order mark")
-    for piece in pieces:
-        try:
-            piece.decode("utf-8")
-        except UnicodeDecodeError as error:
-            told = f"no UTF-8: 0x{piece[error.start]:02X} stands alone"
-            return Guessed("cp1252", f"{told}; maybe another of Windows or ISO 8859")
-    is_ascii = all(map(bytes.isascii, pieces))
-    return Guessed("utf-8", "plain ASCII so far" if is_ascii else "valid UTF-8")
+def encoding_of(pieces: Sequence[bytes]) -> Guessed[str]:
+    """Guess an encoding for all files like this one."""
+    _, marked = find_mark(pieces[0])
+    if marked is None:
+        return guess_encoding(pieces, is_whole=True)
+    # the order of bytes is told by the mark of each file
+    known = "utf-16" if marked.startswith("utf-16") else marked
+    return Guessed(known, "its byte order mark")
 
 
-def decoded(pieces: list[bytes], encoding: str) -> Iterator[str]:
+def decoded(pieces: Sequence[bytes], encoding: str) -> Iterator[str]:
     for piece in pieces:
-        # five bytes mean nothing in cp1252
+        # what is damaged is shown as such
         text = piece.decode(encoding, "replace")
         yield text.removeprefix("\ufeff")
