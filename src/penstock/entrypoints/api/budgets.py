@@ -10,9 +10,9 @@ from starlette.responses import Response
 from penstock.domain.access import Scope
 from penstock.domain.budget import Budget
 from penstock.entrypoints.api.bodies import refuse_body
+from penstock.entrypoints.api.budget_shapes import BUDGET, BUDGETS
 from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
-from penstock.entrypoints.api.import_shapes import BUDGET, BUDGETS
 from penstock.entrypoints.api.imports import NEVER
 from penstock.entrypoints.api.parameters import Parameters
 from penstock.entrypoints.api.service import Api

@@ -1,42 +1,32 @@
-"""What OpenAPI says of imports, jobs and budgets."""
+"""What OpenAPI says of imports."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import ImportStatus, JobStatus, Mode
-from penstock.domain.page import Proof
+from penstock.domain.job import ImportStatus, Mode
 from penstock.domain.queries.forms import WHOLE_INSTANT
 from penstock.domain.source import CsvSource
 from penstock.entrypoints.api.endpoints import Described
-from penstock.entrypoints.api.parameters import LARGEST_ID
-
-Schema: TypeAlias = Mapping[str, Any]
+from penstock.entrypoints.api.schemas import Schema
+from penstock.entrypoints.api.shapes import answer, shape
+from penstock.entrypoints.api.work_shapes import (
+    COUNT,
+    DATASET,
+    ID,
+    INSTANT,
+    INSTANT_OR_NONE,
+    NUMBER_OR_NONE,
+    RECORDS,
+    TEXT_OR_NONE,
+    in_path,
+    listed,
+    query,
+    refusal,
+)
 
 DEFAULT_IMPORTS, MOST_IMPORTS = 20, 50
-DEFAULT_JOBS, MOST_JOBS = 50, 200
 LONGEST_KEY = 255
-PROBLEM = {
-    "application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}
-}
-
-
-def shape(properties: Schema) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*properties],
-        "additionalProperties": False,
-    }
-
-
-def answer(description: str, schema: Schema, *, media: str = "") -> dict[str, Any]:
-    content = {media or "application/json": {"schema": schema}}
-    return {"description": description, "content": content}
-
-
-def refusal(description: str) -> Schema:
-    return {"description": description, "content": PROBLEM}
 
 
 def links(*operations: str) -> Mapping[str, Any]:
@@ -47,50 +37,9 @@ def links(*operations: str) -> Mapping[str, Any]:
     }
 
 
-def query(name: str, description: str, schema: Schema) -> Schema:
-    return {"name": name, "in": "query", "description": description, "schema": schema}
-
-
-def in_path(name: str) -> Schema:
-    return {"name": name, "in": "path", "required": True, "schema": ID}
-
-
-def listed(items: Schema, *, most: int, address: str) -> Schema:
-    page = {
-        "next": {"type": ["integer", "null"], "description": address},
-        "has_more": {"type": "boolean"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": most},
-    }
-    some = {"type": "array", "items": items, "maxItems": most}
-    return shape({"items": some, "page": shape(page)})
-
-
-ID: Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-TEXT_OR_NONE: Schema = {"type": ["string", "null"]}
-INSTANT: Schema = {"type": "string", "format": "date-time"}
-INSTANT_OR_NONE: Schema = {"type": ["string", "null"], "format": "date-time"}
-NUMBER_OR_NONE: Schema = {"type": ["number", "null"], "minimum": 0}
-DATASET: Schema = query("dataset", "Only of this dataset.", {"type": "string"})
-
 SHARDS: Schema = shape(
     dict.fromkeys(
         ("total", "done", "failed", "split", "pending", "leased", "cancelled"), COUNT
-    )
-)
-RECORDS: Schema = shape(
-    dict.fromkeys(
-        (
-            "seen",
-            "inserted",
-            "updated",
-            "unchanged",
-            "deleted",
-            "quarantined",
-            "dropped",
-            "duplicates",
-        ),
-        COUNT,
     )
 )
 TOLD: Mapping[str, Schema] = {
@@ -281,103 +230,3 @@ def described_start(dataset: Dataset) -> Described:
         content["multipart/form-data"] = {"schema": FORM}
     body = {"required": True, "content": content}
     return Described(parameters=[KEY], body=body, answers=STARTED)
-
-
-FAULT: Schema = shape(
-    {
-        "at": INSTANT,
-        "owner": TEXT_OR_NONE,
-        "fence": COUNT,
-        "code": {"type": "string"},
-        "message": {"type": "string"},
-        "cursor": TEXT_OR_NONE,
-    }
-)
-BRIEFLY: Mapping[str, Schema] = {
-    "job_id": ID,
-    "import_id": ID,
-    "dataset": {"type": "string"},
-    "shard_key": {"type": "string"},
-    "status": {"enum": [*JobStatus]},
-    "pages": COUNT,
-    "requests": COUNT,
-    "records": RECORDS,
-    "fence": COUNT,
-    "attempts": COUNT,
-    "rescues": COUNT,
-    "snoozes": COUNT,
-    "proof": {"enum": [*Proof, None]},
-    "run_at": INSTANT,
-    "lease_owner": TEXT_OR_NONE,
-    "lease_until": INSTANT_OR_NONE,
-    "created_at": INSTANT,
-    "finished_at": INSTANT_OR_NONE,
-    "last_error": {"anyOf": [FAULT, {"type": "null"}]},
-}
-LISTED_JOBS: Sequence[Schema] = [
-    query("status", "Only in this state.", {"type": "string", "enum": [*JobStatus]}),
-    DATASET,
-    query("import", "Only of this import.", ID),
-    query("after", "Begin after this job: `page.next`.", {**ID, "minimum": 0}),
-    query(
-        "limit",
-        "How many jobs a page has.",
-        {
-            "type": "integer",
-            "minimum": 1,
-            "maximum": MOST_JOBS,
-            "default": DEFAULT_JOBS,
-        },
-    ),
-]
-JOBS: Mapping[int, Schema] = {
-    200: answer(
-        "Some jobs.",
-        listed(shape(BRIEFLY), most=MOST_JOBS, address="Send it as `after`."),
-    )
-}
-THE_JOB: Schema = in_path("job")
-JOB: Mapping[int, Schema] = {
-    200: answer(
-        "The job.",
-        shape(
-            {
-                **BRIEFLY,
-                "parent": {"type": ["integer", "null"]},
-                "region": TEXT_OR_NONE,
-                "cursor": TEXT_OR_NONE,
-                "errors": {"type": "array", "items": FAULT},
-            }
-        ),
-    )
-}
-RETRIED: Mapping[int, Schema] = {**JOB, 409: refusal("It is not failed.")}
-OF_IMPORT: Schema = shape({"import_id": ID})
-ALL_RETRIED: Mapping[int, Schema] = {
-    200: answer(
-        "How many are pending again.",
-        shape({"import_id": ID, "retried": COUNT, "has_more": {"type": "boolean"}}),
-    ),
-    404: refusal("There is no such import."),
-    409: refusal("No worker would take them, or a newer import is running."),
-}
-
-ONE_BUDGET: Schema = shape(
-    {
-        "name": {"type": "string"},
-        "state": {"enum": ["open", "closed", "stopped"]},
-        "limits": {
-            "type": "array",
-            "items": shape({"rate": {"type": "string"}, "remaining": COUNT}),
-        },
-        "taken": COUNT,
-        "closed_seconds": NUMBER_OR_NONE,
-        "reason": TEXT_OR_NONE,
-    }
-)
-BUDGETS: Mapping[int, Schema] = {
-    200: answer(
-        "All budgets.", shape({"items": {"type": "array", "items": ONE_BUDGET}})
-    )
-}
-BUDGET: Mapping[int, Schema] = {200: answer("The budget, which is open.", ONE_BUDGET)}

@@ -13,18 +13,18 @@ from penstock.domain.text import format_instant
 from penstock.entrypoints.api.bodies import read_json, refuse_body
 from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
-from penstock.entrypoints.api.import_shapes import (
+from penstock.entrypoints.api.imports import NEVER, page_of
+from penstock.entrypoints.api.job_shapes import (
     ALL_RETRIED,
     DEFAULT_JOBS,
     JOB,
     JOBS,
-    LISTED_JOBS,
+    LISTED,
     MOST_JOBS,
     OF_IMPORT,
     RETRIED,
     THE_JOB,
 )
-from penstock.entrypoints.api.imports import NEVER, page_of
 from penstock.entrypoints.api.parameters import (
     LARGEST_ID,
     Parameters,
@@ -180,13 +180,13 @@ def all_retried(api: Api, import_id: ImportId) -> Mapping[str, Any]:
     """Retry so many; those who come after them need another request."""
     # whether it is there
     api.penstock.stores.imports.peek(import_id)
-    retry, done = api.penstock.retry, 0
     with as_conflict():
-        for job in retry.failed_of(import_id):
-            if done == MOST_RETRIED:
-                return {"import_id": import_id, "retried": done, "has_more": True}
-            done += retry(job)
-    return {"import_id": import_id, "retried": done, "has_more": False}
+        done = api.penstock.retry.all_of(import_id, most=MOST_RETRIED)
+    return {
+        "import_id": import_id,
+        "retried": len(done.jobs),
+        "has_more": done.has_more,
+    }
 
 
 def endpoints() -> Sequence[Endpoint]:
@@ -199,7 +199,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.READS,
             summary="List jobs in the order of their ids",
             handle=list_jobs,
-            parameters=LISTED_JOBS,
+            parameters=LISTED,
             answers=JOBS,
         ),
         # before the address of one job, of which it would be a name

@@ -31,7 +31,7 @@ from penstock.settings import Settings
 # what of all that is served is the API
 PREFIX = "/api/"
 # {id:int} as a route has it
-VARIABLE = re.compile(r"\{(\w+)(?::(\w+))?\}")
+VARIABLE = re.compile(r"\{(\w+)(?::\w+)?\}")
 ABOUT = """\
 The records of the declared datasets, and the imports that bring them.
 
@@ -160,8 +160,6 @@ def operation_name(endpoint: Endpoint, dataset: Dataset | None) -> str:
         return endpoint.operation.format(schema_name(dataset.name) if dataset else "")
     function = endpoint.handle or endpoint.read
     verb, *others = getattr(function, "__name__", endpoint.method.lower()).split("_")
-    if dataset is not None:
-        others = [each for each in others if each not in {"record", "records"}]
     of = "" if dataset is None else schema_name(dataset.name)
     return verb + of + "".join(map(str.capitalize, others))
 
@@ -177,9 +175,9 @@ def path_parameters(
     """Yield the variables of a path that its endpoint does not describe itself."""
     known = {each["name"] for each in told.parameters if each.get("in") == "path"}
     known |= {"dataset", "key"} if dataset is not None else set()
-    for name, kind in VARIABLE.findall(endpoint.path):
+    for name in VARIABLE.findall(endpoint.path):
         if name not in known:
-            schema = {"type": "integer"} if kind == "int" else {"type": "string"}
+            schema = {"type": "string"}
             yield {"name": name, "in": "path", "required": True, "schema": schema}
 
 

@@ -86,7 +86,6 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "forbidden": (403, "The token does not allow this"),
     "not-found": (404, "There is nothing here"),
     "method-not-allowed": (405, "This cannot be done here"),
-    "not-acceptable": (406, "There is no such form of it"),
     "request-timeout": (408, "The request did not come to its end in time"),
     "conflict": (409, "It is in another state than was thought"),
     "version-changed": (412, "It has changed since it was read"),

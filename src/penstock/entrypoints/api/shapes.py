@@ -21,12 +21,13 @@ def answer(
     description: str,
     schema: Schema,
     *,
+    media: str = "application/json",
     headers: Mapping[str, Any] | None = None,
     links: Mapping[str, Any] | None = None,
 ) -> Schema:
     return {
         "description": description,
-        "content": {"application/json": {"schema": schema}},
+        "content": {media: {"schema": schema}},
         **({"headers": headers} if headers else {}),
         **({"links": links} if links else {}),
     }
