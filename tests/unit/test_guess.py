@@ -38,7 +38,11 @@ def table(columns, *rows):
         (["007", "8"], "text", None, "a first zero would be lost"),
         (["+49", "8"], "text", None, "a plus would be lost"),
         (["9" * 20, "1"], "text", None, "more digits"),
-        (["1,5", "1.000,25"], "text", None, "decimal comma"),
+        (["1,5", "-2,25", "7"], "float", None, "decimal comma"),
+        (["1,5", "1.000,25"], "text", None, "dots between thousands"),
+        (["1,500", "27"], "text", None, "commas may part thousands"),
+        (["01,5", "1,5"], "text", None, "a first zero would be lost"),
+        (["1,5", "x"], "text", None, "up to 3 characters"),
         (["yes", "no"], "bool", None, "only no and yes"),
         (["TRUE"], "bool", None, "only true"),
         (["y", "n"], "bool", None, "only n and y"),
@@ -74,10 +78,13 @@ def test_digits_that_name_something_stay_text(name):
 @given(st.lists(st.text(min_size=1).map(str.strip).filter(bool), max_size=5))
 @example(['{"a": 1}', "[]"])
 @example(["[NaN]"])
+@example(["1,5", "2"])
 @example(['["\\u0000"]'])
 def test_what_is_guessed_is_accepted_by_an_import(values):
     kind = guess_kind("it", values)
-    field = Field(name="it", type=kind.type, format=kind.format)
+    field = Field(
+        name="it", type=kind.type, format=kind.format, decimal=kind.decimal or "."
+    )
     as_read = JsonText if kind.type is FieldType.JSON else str
 
     for value in values if kind.type is not FieldType.TEXT else ():
@@ -264,6 +271,13 @@ def test_columns_are_given_their_use():
     assert draft.geo.value == ("lat", "lng")
     types = {column.name: column.kind.type for column in draft.columns}
     assert types["lat"] is types["lng"] is FieldType.FLOAT
+
+
+def test_degrees_with_a_decimal_comma_are_a_place():
+    draft = guess_dataset(table(["lat", "lon"], ("48,1", "11,5"), ("-90", "180")))
+
+    assert draft.geo is not None
+    assert [column.kind.decimal for column in draft.columns] == [",", ","]
 
 
 def test_degrees_beyond_the_globe_are_no_place():

@@ -206,6 +206,15 @@ def test_an_export_is_drafted_as_what_it_was(tmp_path):
     } == {"id": "int"} | {f"a_{name}": name for name in kinds}
 
 
+def test_numbers_with_a_decimal_comma_are_declared_as_such(tmp_path):
+    table = declared(tmp_path, b"id;weight;lat;lon\n1;1,5;48,1;11,5\n2;3;48,2;11,25\n")
+
+    fields = table["fields"]
+    assert fields["weight"] == {"column": "weight", "type": "float", "decimal": ","}
+    assert fields["lat"]["decimal"] == fields["lon"]["decimal"] == ","
+    assert table["geo"] == ["lat", "lon"]
+
+
 def test_packed_files_are_looked_into(tmp_path):
     table = declared(tmp_path, gzip.compress(b"id;b\n1;2\n"), name="shops.csv.gz")
 

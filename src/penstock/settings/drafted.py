@@ -99,6 +99,8 @@ def field_lines(draft: Draft) -> Iterator[Line]:
             told.append(f'type = "{column.kind.type}"')
         if column.kind.format is not None:
             told.append(f"format = {text(column.kind.format)}")
+        if column.kind.decimal is not None:
+            told.append(f"decimal = {text(column.kind.decimal)}")
         if column.name in draft.key.value:
             told.append("required = true")
         if column.name in degrees:

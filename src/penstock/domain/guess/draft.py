@@ -65,7 +65,8 @@ def guess_dataset(table: Table) -> Draft:
 
 def with_degrees(column: Column) -> Column:
     """Declare a place as it must be, also if all of the seen degrees are whole."""
-    return replace(column, kind=Kind(type=FieldType.FLOAT, reason="degrees"))
+    kind = replace(column.kind, type=FieldType.FLOAT, reason="degrees")
+    return replace(column, kind=kind)
 
 
 def as_key(column: Column) -> Column:

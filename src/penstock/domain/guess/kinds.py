@@ -23,6 +23,8 @@ LABEL = re.compile(
 )
 ZERO_FIRST = re.compile(r"[+-]?0[0-9]")
 DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+(\.[0-9]{3})*,[0-9]+")
+# what may be 1.234 or 1234
+THREE_DIGITS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})?")
 HAS_ZONE = re.compile(r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$", re.IGNORECASE)
 # so large a share of numbers makes one wonder what the others are
 MOST = 0.8
@@ -35,13 +37,22 @@ class Kind:
     reason: str
     # how dates and times are written, where that is not ISO 8601
     format: str | None = None
+    # what stands before a fraction, where that is not a point
+    decimal: str | None = None
 
 
 def guess_kind(name: str, values: Sequence[str]) -> Kind:
     """Judge by the very casts of an import, so that what is guessed is accepted."""
     if not values:
         return Kind(type=FieldType.TEXT, reason="empty in all rows looked at")
-    for judge in (as_number, as_truth, as_time, as_foreign_time, as_document):
+    for judge in (
+        as_number,
+        as_foreign_number,
+        as_truth,
+        as_time,
+        as_foreign_time,
+        as_document,
+    ):
         kind = judge(name, values)
         if kind is not None:
             return kind
@@ -59,6 +70,18 @@ def as_number(name: str, values: Sequence[str]) -> Kind | None:
     is_flag = set(values) == {"0", "1"}
     told = "0 and 1 only: maybe a bool" if is_flag else "whole numbers"
     return Kind(type=FieldType.INT, reason=told)
+
+
+def as_foreign_number(name: str, values: Sequence[str]) -> Kind | None:
+    if not fits(FieldType.FLOAT, values, decimal=","):
+        return None
+    told = why_no_quantity(name, values)
+    if told is None and all(map(THREE_DIGITS.fullmatch, values)):
+        told = "numbers whose commas may part thousands: else float with decimal ','"
+    if told is not None:
+        return Kind(type=FieldType.TEXT, reason=told)
+    reason = "numbers with a decimal comma"
+    return Kind(type=FieldType.FLOAT, decimal=",", reason=reason)
 
 
 def why_no_quantity(name: str, values: Sequence[str]) -> str | None:
@@ -125,7 +148,7 @@ def why_text(values: Sequence[str]) -> str:
     Of other values none is shown: they may be people's, and a comment is kept.
     """
     if all(map(DECIMAL_COMMA.fullmatch, values)):
-        return "numbers with a decimal comma; a transform can mend them"
+        return "numbers with a decimal comma, but with dots between thousands as well"
     for kind, told in (
         (FieldType.FLOAT, "numbers"),
         (FieldType.DATE, "dates"),
@@ -137,15 +160,27 @@ def why_text(values: Sequence[str]) -> str:
     return f"up to {max(map(len, values)):,} characters"
 
 
-def fits(kind: FieldType, values: Iterable[str], *, form: str | None = None) -> bool:
-    return next(misfits(kind, values, form=form), None) is None
+def fits(
+    kind: FieldType,
+    values: Iterable[str],
+    *,
+    form: str | None = None,
+    decimal: str = ".",
+) -> bool:
+    found = misfits(kind, values, form=form, decimal=decimal)
+    return next(found, None) is None
 
 
 def misfits(
-    kind: FieldType, values: Iterable[str], *, form: str | None = None
+    kind: FieldType,
+    values: Iterable[str],
+    *,
+    form: str | None = None,
+    decimal: str = ".",
 ) -> Iterator[str]:
     """Yield the values that a field of this type would refuse."""
-    cast = compile_cast(Field(name="probe", type=kind, format=form))
+    field = Field(name="probe", type=kind, format=form, decimal=decimal)
+    cast = compile_cast(field)
     for value in values:
         try:
             cast(value)

@@ -90,7 +90,9 @@ def guess_geo(columns: Iterable[Column]) -> Guessed[tuple[str, str]] | None:
 
 
 def is_within(column: Column, most: float) -> bool:
-    return all(-most <= float(value) <= most for value in column.values)
+    point = column.kind.decimal or "."
+    numbers = (float(value.replace(point, ".")) for value in column.values)
+    return all(-most <= number <= most for number in numbers)
 
 
 def guess_search(
