@@ -10,7 +10,7 @@ from penstock.domain.job import Import, ImportStatus, Mode
 from penstock.domain.scope import Scope
 from penstock.errors import Conflict, KeyReused, StillAtWork
 from penstock.ports import Stores
-from penstock.ports.idempotency import Ask, Begun, Claim, Stale, Wanted
+from penstock.ports.idempotency import Ask, Begun, Claim, Wanted
 from tests.builders import A_MOMENT, HOUR, MINUTE, begin, dataset, jobs_of
 from tests.integration.racing import errors_in, in_threads
 
@@ -246,15 +246,13 @@ class RequestsContract:
     ):
         answered(stores)
         pass_time(A_DAY - HOUR)
-        assert [*stores.requests.stale(limit=9)] == []
+        assert stores.requests.forget(most=9) == 0
         assert isinstance(stores.requests.claim(ASK), Begun)
         pass_time(HOUR + A_MOMENT)
 
-        (old,) = stores.requests.stale(limit=9)
-        stores.requests.forget(old)
+        assert stores.requests.forget(most=9) == 1
 
-        assert old == Stale(scope=ASK.scope, key=ASK.key, file=None)
-        assert [*stores.requests.stale(limit=9)] == []
+        assert stores.requests.forget(most=9) == 0
         assert claimed(stores, OTHER).fence == 1
 
     def test_an_old_key_can_be_used_anew_before_anybody_forgets_it(
@@ -267,41 +265,21 @@ class RequestsContract:
 
         assert again.begun.id == first.begun.id
         assert again.resumed
-        assert [*stores.requests.stale(limit=9)] == []
-
-    def test_a_request_that_was_made_anew_is_not_forgotten(
-        self, stores: Stores, pass_time: Callable[[timedelta], None]
-    ):
-        answered(stores)
-        pass_time(A_DAY + A_MOMENT)
-        (old,) = stores.requests.stale(limit=9)
-        answered(stores, OTHER)
-
-        stores.requests.forget(old)
-
+        assert stores.requests.forget(most=9) == 0
         assert isinstance(stores.requests.claim(OTHER), Begun)
 
-    def test_the_file_of_an_import_is_kept_as_long_as_it_may_be_read(
-        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    @pytest.mark.parametrize("is_answered", [True, False])
+    def test_a_request_with_a_file_is_forgotten_like_any_other(
+        self, stores: Stores, pass_time: Callable[[timedelta], None], is_answered
     ):
-        begun = answered(stores, WITH_FILE, wanted("a")).begun
+        """The file is not: see who tidies the spool."""
+        if is_answered:
+            answered(stores, WITH_FILE, wanted("a"))
+        else:
+            claimed(stores, WITH_FILE)
         pass_time(A_DAY + A_MOMENT)
-        assert [*stores.requests.stale(limit=9)] == []
 
-        stores.imports.cancel(begun.id, reason="enough")
-
-        (old,) = stores.requests.stale(limit=9)
-        assert old.file == WITH_FILE.file
-
-    def test_the_file_of_a_request_that_was_never_answered_is_not(
-        self, stores: Stores, pass_time: Callable[[timedelta], None]
-    ):
-        claimed(stores, WITH_FILE)
-        pass_time(HOUR)
-
-        (old,) = stores.requests.stale(limit=9)
-
-        assert old.file == WITH_FILE.file
+        assert stores.requests.forget(most=9) == 1
 
     def test_only_so_many_are_forgotten_at_a_time(
         self, stores: Stores, pass_time: Callable[[timedelta], None]
@@ -311,4 +289,15 @@ class RequestsContract:
             pass_time(A_MOMENT)
         pass_time(A_DAY)
 
-        assert [old.key for old in stores.requests.stale(limit=2)] == ["a", "b"]
+        assert stores.requests.forget(most=2) == 2
+        assert stores.requests.forget(most=2) == 1
+
+    def test_an_import_whose_client_is_forgotten_is_planned_all_the_same(
+        self, stores: Stores, pass_time: Callable[[timedelta], None]
+    ):
+        begun = answered(stores).begun
+        assert stores.requests.hold_planning(begun.id, "ann", longest=MINUTE)
+        pass_time(A_DAY + A_MOMENT)
+        assert stores.requests.forget(most=9) == 1
+
+        assert [*stores.requests.unplanned()] == [begun.id]

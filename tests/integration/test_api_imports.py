@@ -4,21 +4,26 @@ import csv
 import dataclasses
 import io
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
 from penstock.domain.access import Scope as Access
+from penstock.domain.events import Event, RequestFailed
 from penstock.domain.job import ImportId, ImportStatus, Mode, WorkerId
 from penstock.domain.page import Proof, Reason, Rejection
 from penstock.domain.scope import Scope
+from penstock.entrypoints.api.errands import PLANNERS
 from penstock.entrypoints.api.import_shapes import MOST_IMPORTS
 from penstock.entrypoints.api.starting import digest_of
 from penstock.ports.idempotency import Ask, Claim, Wanted
 from penstock.wiring import signer_of
 from tests.api import OF, Told
 from tests.builders import batch
+from tests.e2e.workshop import wait_until
 from tests.integration.api_server import SECRET, Running, running_api
 
 POI = f"{OF}/poi/imports"
@@ -154,6 +159,29 @@ class TestStarting:
         told = running.client.ask("POST", POI, document={}, query={"mode": "full"})
         assert told.flaws == {"?mode": "unknown-parameter"}
         assert running.client.get(POI).status == 405
+
+
+def test_what_goes_wrong_with_a_plan_is_told_by_the_id_that_its_client_knows(
+    running: Running, monkeypatch
+):
+    class Broken:
+        def __getattr__(self, name: str) -> object:
+            return getattr(running.api.penstock.plan, name)
+
+        def axes(self, *_: object, **__: object) -> None:
+            raise ZeroDivisionError
+
+    told: list[Event] = []
+    start_import = running.api.penstock.start_import
+    broken = dataclasses.replace(start_import, plan=Broken())  # type: ignore[arg-type]
+    monkeypatch.setitem(vars(running.api.penstock), "start_import", broken)
+    monkeypatch.setattr(running.api.errands, "_emit", told.append)
+
+    answer = start(running, SHOPS)
+
+    wait_until(lambda: told)
+    assert isinstance(told[0], RequestFailed)
+    assert told[0].trace_id == answer.headers["x-trace-id"]
 
 
 class TestAskingAgain:
@@ -335,6 +363,10 @@ class TestLooking:
         assert running.client.ask("POST", f"{missing}/cancel").status == 404
 
 
+def wait_for(event: threading.Event) -> None:
+    assert event.wait(20)
+
+
 class TestCancelling:
     def test_an_import_is_cancelled_with_its_jobs(self, running: Running):
         import_id = started(running)
@@ -368,6 +400,30 @@ class TestCancelling:
 
         assert running.client.post(path, {"why": "so"}).status == 422
         assert running.client.get(path).status == 405
+
+    def test_it_does_not_wait_for_plans_and_files_of_others(self, running: Running):
+        import_id = started(running)
+        let_go = threading.Event()
+        for _ in range(PLANNERS):
+            running.api.errands.later(partial(wait_for, let_go), trace_id="t")
+        try:
+            told = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
+        finally:
+            let_go.set()
+
+        assert told.status == 200, told.body
+
+    def test_it_is_refused_early_where_too_much_waits(
+        self, running: Running, monkeypatch
+    ):
+        import_id = started(running)
+        monkeypatch.setattr(running.api.errands, "_most", 0)
+
+        told = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
+
+        assert told.status == 503
+        assert told.headers["retry-after"] == "1"
+        assert running.client.get("/api/health").status == 200
 
 
 class TestBadRows:

@@ -3,9 +3,10 @@
 import gzip
 import itertools
 import socket
+import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
@@ -298,6 +299,36 @@ class TestBrokenLines:
 
         assert told.status == 408
         assert running.spooled() == []
+
+    def test_a_client_that_sends_a_byte_now_and_then_is_not_waited_for(
+        self, running: Running, monkeypatch
+    ):
+        monkeypatch.setattr(uploads, "SILENCE", 0.5)
+        begun = time.monotonic()
+        with connected(running) as line:
+            line.sendall(head_of("Content-Length: 1000"))
+            with suppress(OSError):
+                for each in form(("file", "a.csv", GOOD * 10))[:100]:
+                    line.sendall(bytes([each]))
+                    time.sleep(0.1)
+            told = line.recv(65_536)
+        took = time.monotonic() - begun
+
+        assert b"408" in told.split(b"\r\n")[0]
+        assert b"bytes a second" in told
+        assert took < 5
+        assert running.spooled() == []
+
+    def test_what_never_ends_behind_the_form_is_not_read(self, running: Running):
+        """The parser throws it away, so nothing of it would ever be too large."""
+        whole = form(("file", "a.csv", GOOD))
+        pieces = itertools.chain([whole], itertools.repeat(b"x" * 60_000))
+        with connected(running) as line:
+            line.sendall(head_of("Transfer-Encoding: chunked"))
+            with pytest.raises(OSError, match=r"reset|[Bb]roken"):
+                send_all(line, itertools.islice(pieces, 1_000))
+
+        wait_until(lambda: running.spooled() == [])
 
     def test_more_at_a_time_than_there_is_room_for_are_sent_away(
         self, running: Running

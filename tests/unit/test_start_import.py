@@ -4,7 +4,6 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -151,6 +150,21 @@ class TestPlanning:
         replace(start, declaration=lambda _: "d2").go_on(begun.id, threading.Event())
 
         assert status(stores, begun.id) is ImportStatus.PLANNING
+
+    def test_what_nobody_expected_ends_it_and_is_told(
+        self, start: StartImport, stores: Stores, shops: Dataset
+    ):
+        """Or it would be begun again and again."""
+        begun = start.of_source(shops, FULL, ASK).begun
+
+        def stumble(dataset: Dataset, still_here: StillHere) -> FileAxis:
+            raise ZeroDivisionError
+
+        broken = replace(start, plan=plan_of(start.datasets, stores, stumble))
+        with pytest.raises(ZeroDivisionError):
+            broken.go_on(begun.id, threading.Event())
+
+        assert status(stores, begun.id) is ImportStatus.CANCELLED
 
 
 class TestTwoPlanners:
@@ -342,26 +356,3 @@ class TestFiles:
             broken.of_file(shops, file, replace(ASK, file=file))
 
         assert (tmp_path / file).exists()
-
-    @pytest.mark.parametrize("is_needed", [True, False])
-    def test_a_file_is_removed_when_nobody_needs_it(
-        self,
-        start: StartImport,
-        shops: Dataset,
-        stores: Stores,
-        clock: Clock,
-        tmp_path: Path,
-        is_needed,
-    ):
-        file = self.send(start, shops)
-        begun = start.of_file(shops, file, replace(ASK, file=file)).begun
-        if not is_needed:
-            stores.imports.cancel(begun.id, reason="enough")
-        clock.pass_time(timedelta(hours=23))
-        start.forget()
-        assert (tmp_path / file).exists()
-
-        clock.pass_time(timedelta(hours=2))
-        start.forget()
-
-        assert (tmp_path / file).exists() == is_needed

@@ -28,8 +28,6 @@ from penstock.ports.idempotency import Ask, Begun, Claim, Wanted
 
 # how long planning waits for a store that is away, in seconds
 REST = 5.0
-# requests that are forgotten at a time
-FORGOTTEN = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +87,7 @@ class StartImport:
         try:
             begun = self._of_file(dataset, file, ask, until_halted(halt))
         except StoreUnavailable:
-            # perhaps it was stored all the same
+            # perhaps it was stored all the same; if not, the spool is tidied some day
             raise
         except BaseException:
             self.uploads.remove(dataset, file)
@@ -161,9 +159,14 @@ class StartImport:
             # perhaps it went well elsewhere meanwhile
             planning.insist()
             reason = self.redact(f"it could not be planned: {error}")
-            self.stores.imports.cancel(
-                import_id, reason=reason, only=ImportStatus.PLANNING
-            )
+            self._cancel(import_id, reason)
+        except Exception:
+            # others would come upon it as well, again and again
+            self._cancel(import_id, "it could not be planned: see the log for why")
+            raise
+
+    def _cancel(self, import_id: ImportId, reason: str) -> None:
+        self.stores.imports.cancel(import_id, reason=reason, only=ImportStatus.PLANNING)
 
     def _fill(self, import_id: ImportId, still_here: StillHere) -> None:
         known = self.stores.imports.peek(import_id)
@@ -173,15 +176,6 @@ class StartImport:
             return
         axes = self.plan.axes(dataset, still_here=still_here)
         self.plan.fill(dataset, known, axes, resumed=False, still_here=still_here)
-
-    def forget(self) -> None:
-        """Forget requests that are a day old, and the files that came with them."""
-        requests = self.stores.requests
-        for each in requests.stale(limit=FORGOTTEN):
-            for dataset in self.datasets.values():
-                if each.file is not None and isinstance(dataset.source, CsvSource):
-                    self.uploads.remove(dataset, each.file)
-            requests.forget(each)
 
     @contextmanager
     def _given_up_unless_begun(self, claim: Claim) -> Iterator[None]:

@@ -11,6 +11,7 @@ from penstock.ports import Declarations, Emit, Stores
 
 # after so many seconds
 TEND_AGAIN = 60.0
+TIDY_AGAIN = 3600.0
 
 
 class Sweep:
@@ -22,6 +23,7 @@ class Sweep:
         stores: Stores,
         finish: Finish,
         emit: Emit,
+        tidy_spool: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._datasets = datasets
@@ -30,14 +32,16 @@ class Sweep:
         self._jobs = stores.jobs
         self._imports = stores.imports
         self._finish = finish
+        self._tidy_spool = tidy_spool
         self._emit = emit
         self._monotonic = monotonic
         # datasets whose tables could not be tended, and when to try again
         self._tend_at: dict[str, float] = {}
+        self._tidy_at = monotonic()
 
     def __call__(self) -> None:
-        """Fail jobs that kill their workers, close what only lacks its closing, and
-        keep the tables fast.
+        """Fail jobs that kill their workers, close what only lacks its closing, keep
+        the tables fast and the spool empty.
         """  # noqa: D205 (one sentence that needs two lines)
         for import_id in self._jobs.sweep():
             known = self._imports.peek(import_id)
@@ -46,6 +50,10 @@ class Sweep:
                 self._finish(self._datasets[known.dataset], import_id)
         for dataset in self._datasets.values():
             self._tend(dataset)
+        now = self._monotonic()
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_AGAIN
+            self._tidy_spool()
 
     def _tend(self, dataset: Dataset) -> None:
         """Keep a table fast; where that fails it is slow, and tried again later."""

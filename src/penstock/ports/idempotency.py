@@ -56,15 +56,6 @@ class Wanted:
     shard_keys: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stale:
-    """A request that nobody asks for again."""
-
-    scope: str
-    key: str
-    file: str | None
-
-
 class Requests(Protocol):
     """The requests of clients, each known by its scope and key."""
 
@@ -112,9 +103,9 @@ class Requests(Protocol):
         ...
 
     @abstractmethod
-    def stale(self, *, limit: int) -> Sequence[Stale]:
-        """Return requests that may be forgotten: a day old, and no file needed."""
-        ...
+    def forget(self, *, most: int) -> int:
+        """Forget so many requests that nobody asks for again; return how many were.
 
-    @abstractmethod
-    def forget(self, stale: Stale) -> None: ...
+        These are answers of a day ago, and what was never answered.
+        """
+        ...

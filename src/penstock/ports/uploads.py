@@ -1,7 +1,8 @@
 """Files that clients send."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import Protocol
 
 from penstock.domain.dataset import Dataset
@@ -23,4 +24,20 @@ class Uploads(Protocol):
     @abstractmethod
     def remove(self, dataset: Dataset, file: str) -> None:
         """Remove a file that was saved; nothing happens if it is not there."""
+        ...
+
+    @abstractmethod
+    def remove_idle(
+        self,
+        dataset: Dataset,
+        *,
+        age: timedelta,
+        needed: Callable[[], Iterable[str]],
+    ) -> None:
+        """Remove files that came from elsewhere, are as old, and are not needed.
+
+        Also those that were fetched, and what is left of those that never came to
+        their end. The files that are needed are asked for only if there are others
+        as old.
+        """
         ...

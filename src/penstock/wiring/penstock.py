@@ -24,6 +24,7 @@ from penstock.flow.retry import RetryJobs
 from penstock.flow.sample import Sample
 from penstock.flow.start_import import StartImport
 from penstock.flow.sweep import Sweep
+from penstock.flow.tidy_spool import TidySpool
 from penstock.flow.work import Desk, Terms, Work
 from penstock.ports import Declarations, Emit, Host, Source, Stores
 from penstock.ports.uploads import Uploads
@@ -75,7 +76,14 @@ class Penstock:
             declarations=self.declarations(self.settings.datasets),
             stores=self.stores,
             finish=self.finish,
+            tidy_spool=self.tidy_spool,
             emit=self.emit,
+        )
+
+    @cached_property
+    def tidy_spool(self) -> TidySpool:
+        return TidySpool(
+            datasets=self.settings.datasets, stores=self.stores, uploads=self.uploads
         )
 
     @cached_property

@@ -2,9 +2,12 @@
 
 import os
 import re
+import stat
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -15,6 +18,8 @@ from penstock.errors import Misconfigured, Rejected, SourceUnavailable
 HARMLESS = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_NAME = 80
 DIGEST_BYTES = 8
+# the names that we give; whatever else lies there is none of our business
+OURS = re.compile(r"[0-9a-f]{16}-.+|penstock-\w+\.part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,9 @@ class Spool:
         place = self.folder / dataset
         try:
             place.mkdir(parents=True, exist_ok=True)
-            with NamedTemporaryFile(dir=place, suffix=".part", delete=False) as file:
+            with NamedTemporaryFile(
+                dir=place, prefix="penstock-", suffix=".part", delete=False
+            ) as file:
                 part = Path(file.name)
                 try:
                     digest = self._write(pieces, file.fileno(), name)
@@ -51,6 +58,23 @@ class Spool:
             ) from error
         return target
 
+    def idle(self, dataset: str, *, age: timedelta) -> list[Path]:
+        """Return the files of a dataset that nobody has written to for so long."""
+        try:
+            found = [*(self.folder / dataset).iterdir()]
+        except OSError:
+            # it is not there, or not ours
+            return []
+        return [
+            path for path in found if OURS.fullmatch(path.name) and is_old(path, age)
+        ]
+
+    def remove_idle(self, path: Path, *, age: timedelta) -> None:
+        """Remove one of them, unless the same content has come again meanwhile."""
+        if is_old(path, age):
+            with suppress(OSError):
+                path.unlink()
+
     def _write(self, pieces: Iterable[bytes], file: int, name: str) -> str:
         digest, size = blake2b(digest_size=DIGEST_BYTES), 0
         for piece in pieces:
@@ -64,6 +88,15 @@ class Spool:
         # a name that is there must stand for content that is there
         os.fsync(file)
         return digest.hexdigest()
+
+
+def is_old(path: Path, age: timedelta) -> bool:
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    is_file = stat.S_ISREG(found.st_mode)
+    return is_file and time.time() - found.st_mtime > age.total_seconds()
 
 
 def harmless(name: str) -> str:

@@ -1,7 +1,8 @@
 """Files that clients send, in a folder of the spool."""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import timedelta
 from pathlib import Path
 
 from typing_extensions import override
@@ -34,3 +35,22 @@ class SpooledUploads(Uploads):
         path = Path(source.folder, file).absolute()
         if path.parent == Path(source.spool, dataset.name, FOLDER).absolute():
             path.unlink(missing_ok=True)
+
+    @override
+    def remove_idle(
+        self,
+        dataset: Dataset,
+        *,
+        age: timedelta,
+        needed: Callable[[], Iterable[str]],
+    ) -> None:
+        source = dataset.csv
+        spool = Spool(Path(source.spool).absolute(), source.max_bytes)
+        kept: set[str] | None = None
+        for place in (dataset.name, f"{dataset.name}/{FOLDER}"):
+            for path in spool.idle(place, age=age):
+                # by their own names: other machines may have the spool elsewhere
+                if kept is None:
+                    kept = {Path(name).name for name in needed()}
+                if path.name not in kept:
+                    spool.remove_idle(path, age=age)

@@ -12,7 +12,7 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.job import ImportId
 from penstock.domain.times import MICROSECOND
 from penstock.errors import KeyReused, StillAtWork
-from penstock.ports.idempotency import Ask, Begun, Claim, Requests, Stale, Wanted
+from penstock.ports.idempotency import Ask, Begun, Claim, Requests, Wanted
 
 REMEMBERED = timedelta(hours=24)
 # how long a request may take before somebody else may take it over; a large file has
@@ -112,18 +112,10 @@ class SqlRequests(Requests):
         return held is not None
 
     @override
-    def stale(self, *, limit: int) -> Sequence[Stale]:
-        found = self._database.read(
-            lambda look: look.all("stale_requests", limit=limit)
+    def forget(self, *, most: int) -> int:
+        return self._database.write(
+            lambda transaction: transaction.execute("forget_requests", most=most)
         )
-        return [
-            Stale(scope=row["scope"], key=row["key"], file=row["file"]) for row in found
-        ]
-
-    @override
-    def forget(self, stale: Stale) -> None:
-        same = {"scope": stale.scope, "key": stale.key}
-        self._database.write(lambda each: each.execute("forget_request", **same))
 
 
 def named(ask: Ask) -> dict[str, object]:

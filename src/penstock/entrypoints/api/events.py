@@ -2,18 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from penstock.domain.access import Scope
 from penstock.domain.job import ImportId
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.import_shapes import EVENTS, LAST_EVENT, THE_IMPORT
-from penstock.entrypoints.api.imports import following, import_in
+from penstock.entrypoints.api.imports import Timely, following, import_in
 from penstock.entrypoints.api.looks import Seen
 from penstock.entrypoints.api.parameters import Parameters
 from penstock.entrypoints.api.service import Api
@@ -45,10 +45,12 @@ async def follow_import(api: Api, request: Request) -> Response:
     events = events_of(api, import_id, known)
     # what is refused is refused before anything is sent
     whole = following(await anext(events), events)
-    return StreamingResponse(whole, media_type="text/event-stream", headers=HEADERS)
+    return Timely(whole, media_type="text/event-stream", headers=HEADERS)
 
 
-async def events_of(api: Api, import_id: ImportId, known: str) -> AsyncIterator[bytes]:
+async def events_of(
+    api: Api, import_id: ImportId, known: str
+) -> AsyncGenerator[bytes, None]:
     """Yield what is new of an import until it ends, or this process does."""
     with api.errands.place("streams of events", most=MOST_STREAMS):
         yield f"retry: {AGAIN * 1000}\n\n".encode()

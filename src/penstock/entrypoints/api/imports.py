@@ -1,12 +1,22 @@
 """Imports: look at them, and end them."""
 
+import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Send
+from typing_extensions import override
 
 from penstock.domain.access import Scope
 from penstock.domain.dataset import Dataset
@@ -14,6 +24,7 @@ from penstock.domain.job import Import, ImportId, ImportStatus
 from penstock.entrypoints.api.bodies import refuse_body
 from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
+from penstock.entrypoints.api.exchange import ClientLeft
 from penstock.entrypoints.api.import_shapes import (
     CANCELLED,
     DEFAULT_IMPORTS,
@@ -38,6 +49,9 @@ from penstock.errors import (
 AT_ONCE = 500
 # lists of them that are sent at a time; each is sorted in memory, as far as it fits
 MOST_LISTS = 4
+# seconds in which the first of many is found, and in which a client takes some of them
+LONGEST_LIST = 120.0
+LONGEST_SEND = 30.0
 NEVER = {"cache-control": "no-store"}
 
 
@@ -125,13 +139,32 @@ async def list_errors(api: Api, request: Request) -> Response:
     # what goes wrong at once is told as such
     first = await anext(lines)
     whole = following(first, lines)
-    return StreamingResponse(whole, media_type="text/csv", headers=headers)
+    return Timely(whole, media_type="text/csv", headers=headers)
 
 
-async def following(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for each in rest:
-        yield each
+class Timely(StreamingResponse):
+    """An answer that is broken off where its client does not read it."""
+
+    @override
+    async def stream_response(self, send: Send) -> None:
+        async def send_in_time(message: Message) -> None:
+            try:
+                async with asyncio.timeout(LONGEST_SEND):
+                    await send(message)
+            except TimeoutError as error:
+                raise ClientLeft from error
+
+        await super().stream_response(send_in_time)
+
+
+async def following(
+    first: bytes, rest: AsyncGenerator[bytes, None]
+) -> AsyncIterator[bytes]:
+    # whoever does not come to the end must not keep a place until somebody notices
+    async with aclosing(rest):
+        yield first
+        async for each in rest:
+            yield each
 
 
 def declared(api: Api, known: Import) -> Dataset:
@@ -144,14 +177,15 @@ def declared(api: Api, known: Import) -> Dataset:
 
 async def error_lines(
     api: Api, dataset: Dataset, import_id: ImportId, *, raw: bool
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     rejected = api.penstock.stores.records.rejected
     rows = page_by_page(
         lambda after, limit: rejected(import_id, after=after, limit=limit)
     )
     lines = lines_of(dataset, api.penstock.source(dataset), rows, raw=raw)
     with api.errands.place("lists of bad rows", most=MOST_LISTS):
-        while some := await api.errands.run(partial(joined, lines)):
+        take = partial(joined, lines)
+        while some := await api.errands.run(take, longest=LONGEST_LIST):
             yield some
 
 

@@ -21,6 +21,7 @@ from penstock.domain.source import CsvSource
 from penstock.domain.text import format_instant
 from penstock.entrypoints.api import uploads
 from penstock.entrypoints.api.bodies import read_json
+from penstock.entrypoints.api.caretaker import LOOK_AGAIN, Caretaker
 from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.import_shapes import (
@@ -35,9 +36,9 @@ from penstock.errors import (
     BadRequest,
     Conflict,
     Flaw,
+    Interrupted,
     Misconfigured,
     NotFound,
-    PenstockError,
     Rejected,
     SourceUnavailable,
     StillAtWork,
@@ -46,6 +47,9 @@ from penstock.flow.start_import import Started
 from penstock.ports.idempotency import Ask
 
 LARGEST_ASK = 64 * 1024
+# seconds in which a file that was sent has to be looked through; then somebody else may
+# ask by the same key
+LONGEST_LOOK = 15 * 60.0
 OPTION = re.compile(r"--(mode|from|until)\b")
 
 
@@ -65,11 +69,11 @@ async def start_import(api: Api, request: Request) -> Response:
             "unsupported-media-type", f"send {told}", headers={"accept": told}
         )
     begun = started.begun
-    trace_id = secrets.token_hex(16)
     if begun.status is ImportStatus.PLANNING:
         plan = partial(api.penstock.start_import.go_on, begun.id, api.errands.halt)
-        api.errands.later(plan, trace_id=trace_id)
-    api.errands.later(api.penstock.start_import.forget, trace_id=trace_id)
+        # what goes wrong with it is told by the id that this client knows
+        trace_id = request.scope["exchange"].trace_id
+        api.errands.later(plan, name=begun.id, trace_id=trace_id)
     headers = {"location": f"/api/v1/imports/{begun.id}", **NEVER}
     if started.replayed:
         headers["idempotency-replayed"] = "true"
@@ -114,16 +118,18 @@ async def of_file(api: Api, request: Request, dataset: Dataset, key: str) -> Sta
         told = f"{dataset.name} is fetched from its provider; send application/json"
         headers = {"accept": "application/json"}
         raise Problem("unsupported-media-type", told, headers=headers)
-    sent = await uploads.receive(api, request, dataset)
-    ask = Ask(
-        scope=scope_of(request, dataset),
-        key=key,
-        digest=digest_of([sent.label, sent.digest]),
-        file=sent.file,
-    )
-    work = partial(api.penstock.start_import.of_file, dataset, sent.file, ask)
-    with file_refused(sent):
-        return await api.errands.run(work)
+    with api.errands.place("uploads", most=uploads.MOST_AT_ONCE):
+        sent = await uploads.receive(api, request, dataset)
+        ask = Ask(
+            scope=scope_of(request, dataset),
+            key=key,
+            digest=digest_of([sent.label, sent.digest]),
+            file=sent.file,
+        )
+        start = api.penstock.start_import.of_file
+        work = partial(start, dataset, sent.file, ask, api.errands.halt)
+        with file_refused(sent):
+            return await api.errands.keep_file(work, longest=LONGEST_LOOK)
 
 
 @contextmanager
@@ -133,6 +139,9 @@ def file_refused(sent: uploads.Uploaded) -> Iterator[None]:
         yield
     except NotFound:
         raise
+    except Interrupted as error:
+        told = "this process ends; send the file again"
+        raise Problem("unavailable", told, headers={"retry-after": "5"}) from error
     except (Misconfigured, Rejected, SourceUnavailable) as error:
         raise BadRequest(
             *(
@@ -220,16 +229,9 @@ def misplaced(extent: Extent) -> Iterator[Flaw]:
 
 
 async def go_on_planning(api: Api) -> None:
-    """Take up what a process that is gone had begun to plan."""
-    start = api.penstock.start_import
-    try:
-        found = await api.errands.run(api.penstock.stores.requests.unplanned)
-    except PenstockError:
-        # whoever asks for the same import goes on with it
-        return
-    for each in found:
-        plan = partial(start.go_on, each, api.errands.halt)
-        api.errands.later(plan, trace_id=secrets.token_hex(16))
+    """Take up, now and later, what a process that is gone had begun to plan."""
+    look = Caretaker(api.penstock, api.errands)
+    api.errands.now_and_then(look, every=LOOK_AGAIN)
 
 
 def endpoints() -> Sequence[Endpoint]:

@@ -13,6 +13,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.domain.dataset import Dataset
+from penstock.entrypoints.api.errands import FILES
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.service import Api
 from penstock.errors import BadRequest, Flaw, Rejected, SourceUnavailable
@@ -24,8 +25,12 @@ LONGEST_NAME = 200
 AROUND = 64 * 1024
 # how long a client may send nothing, in seconds
 SILENCE = 30.0
+# bytes a second that a client has to send, beyond the first so many seconds
+LEAST_RATE = 4 * 1024
 # uploads of a process at a time: each has a thread as long as it takes
-MOST_AT_ONCE = 4
+MOST_AT_ONCE = FILES
+# the rest of the body is not read
+CLOSE = {"connection": "close"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,18 +137,17 @@ async def receive(api: Api, request: Request, dataset: Dataset) -> Uploaded:
     if declared.isdecimal() and int(declared) > most + AROUND:
         raise too_large(most)
     form = Form(boundary)
-    with api.errands.place("uploads", most=MOST_AT_ONCE):
-        chunks = pulled(request.stream(), asyncio.get_running_loop())
-        try:
-            file, digest = await api.errands.run(
-                partial(save, api, dataset, form, chunks)
-            )
-        except Rejected as error:
-            raise too_large(most) from error
-        except SourceUnavailable as error:
-            told = "the file could not be stored; ask again"
-            headers = {"retry-after": "5"}
-            raise Problem("unavailable", told, headers=headers) from error
+    chunks = pulled(request.stream(), asyncio.get_running_loop(), most=most + AROUND)
+    try:
+        file, digest = await api.errands.keep_file(
+            partial(save, api, dataset, form, chunks)
+        )
+    except Rejected as error:
+        raise too_large(most) from error
+    except SourceUnavailable as error:
+        told = "the file could not be stored; ask again"
+        headers = {"retry-after": "5"}
+        raise Problem("unavailable", told, headers=headers) from error
     return Uploaded(file=file, label=form.label or "", digest=digest)
 
 
@@ -168,19 +172,29 @@ def save(
 
 
 def pulled(
-    stream: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop
+    stream: AsyncIterator[bytes], loop: asyncio.AbstractEventLoop, *, most: int
 ) -> Iterator[bytes]:
-    """Yield what comes over the wire to a thread, as fast as it takes it."""
+    """Yield what comes over the wire to a thread, as fast as it takes it.
+
+    Not more than so many bytes, wherever in the form they stand, and not without end:
+    whoever sends a byte now and then would keep the place of others.
+    """
+    waited, size = 0.0, 0
 
     async def following() -> bytes | None:
+        nonlocal waited
+        began = loop.time()
         try:
             async with asyncio.timeout(SILENCE):
-                return await anext(stream, None)
+                chunk = await anext(stream, None)
         except TimeoutError:
             told = f"nothing came for {SILENCE:g} s"
-            raise Problem("request-timeout", told) from None
+            raise Problem("request-timeout", told, headers=CLOSE) from None
         except ClientDisconnect as error:
             raise Problem("bad-request", "the form came to an early end") from error
+        # only as long as it was the client for whom we waited
+        waited += loop.time() - began
+        return chunk
 
     while True:
         asked = asyncio.run_coroutine_threadsafe(following(), loop)
@@ -192,6 +206,12 @@ def pulled(
             raise
         if chunk is None:
             return
+        size += len(chunk)
+        if size > most:
+            raise Rejected(f"the form has more than {most:,} bytes")
+        if waited > SILENCE + size / LEAST_RATE:
+            told = f"send at least {LEAST_RATE:,} bytes a second"
+            raise Problem("request-timeout", told, headers=CLOSE)
         yield chunk
 
 
@@ -200,6 +220,4 @@ def flawed(part: str, code: str, detail: str) -> BadRequest:
 
 
 def too_large(most: int) -> Problem:
-    # the rest of the body is not read
-    headers = {"connection": "close"}
-    return Problem("too-large", f"a file of at most {most:,} bytes", headers=headers)
+    return Problem("too-large", f"a file of at most {most:,} bytes", headers=CLOSE)

@@ -15,6 +15,7 @@ import typer
 
 from penstock.entrypoints.api.app import LOOKING, api_of
 from penstock.entrypoints.api.colleagues import Colleague
+from penstock.entrypoints.api.errands import CONNECTIONS
 from penstock.entrypoints.api.listening import address_of, listen
 from penstock.entrypoints.api.server import serve_api
 from penstock.entrypoints.api.service import Api
@@ -148,7 +149,7 @@ def serve_beside_others(wanted: Wanted, place: Place) -> None:
 def opened_api(wanted: Wanted) -> Iterator[Api]:
     threads = wanted.threads
     with (
-        session(wanted.config, emit_of, threads=threads) as penstock,
+        session(wanted.config, emit_of, threads=threads + CONNECTIONS) as penstock,
         served(penstock.settings, threads=threads + LOOKING) as clients,
         shared_answers(penstock.settings) as answers,
         shared_rates(penstock.settings) as rates,

@@ -35,7 +35,11 @@ where scope = %(scope)s and key = %(key)s and fence = %(claimed)s and import_id 
 -- name: unplanned_imports
 select id from penstock_import
 where status = 'planning'
-    and exists (select 1 from penstock_request where import_id = penstock_import.id)
+    -- begun by a client, who may be forgotten by now
+    and (
+        exists (select 1 from penstock_request where import_id = penstock_import.id)
+        or exists (select 1 from penstock_planning where import_id = penstock_import.id)
+    )
     and not exists (
         select 1 from penstock_planning
         where import_id = penstock_import.id and until > {now}
@@ -51,18 +55,11 @@ set planner = excluded.planner, until = excluded.until
 where held.planner = excluded.planner or held.until <= {now}
 returning import_id;
 
--- name: stale_requests
--- The file of an import that may go on is kept.
-select scope, key, file from penstock_request
-where until < {now} and (
-    file is null or import_id is null or exists (
-        select 1 from penstock_import
-        where id = penstock_request.import_id and status in ('done', 'cancelled')
-    )
-)
-order by until
-limit %(limit)s;
-
--- name: forget_request
+-- name: forget_requests
 delete from penstock_request
-where scope = %(scope)s and key = %(key)s and until < {now};
+where until < {now} and (scope, key) in (
+    select scope, key from penstock_request
+    where until < {now}
+    order by until
+    limit %(most)s
+);
