@@ -267,8 +267,8 @@ def wrong_kind(field: Field, value: object) -> BadValue:
     return BadValue(Reason.TYPE, f"{kind} is not of type {field.type}")
 
 
-def found(key: Key, rows: Mapping[Key, Stored]) -> Stored:
+def found(row: Stored | None) -> Stored:
     """Return the row of a key, or say that there is none."""
-    if key not in rows:
+    if row is None:
         raise NoSuchRecord("there is no record with this key")
-    return rows[key]
+    return row

@@ -37,8 +37,7 @@ class EditRecords:
         self._hold_references(dataset, {"": drafted})
 
         def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
-            known = current.get(key)
-            terms.hold(None if known is None else known.version)
+            meant(terms, current.get(key))
             return [Write(drafted.record, drafted.local)]
 
         return self._edits.change(dataset, [key], decide)
@@ -50,9 +49,8 @@ class EditRecords:
         editor = self.editor(dataset)
 
         def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
-            known = current.get(key)
-            terms.hold(None if known is None else known.version)
-            drafted = editor.changed(found(key, current).values, document)
+            known = found(meant(terms, current.get(key)))
+            drafted = editor.changed(known.values, document)
             self._hold_references(dataset, {"": drafted})
             return [Write(drafted.record, drafted.local)]
 
@@ -60,9 +58,7 @@ class EditRecords:
 
     def delete(self, dataset: Dataset, key: Key, terms: Precondition) -> Written:
         def decide(current: Mapping[Key, Current]) -> Sequence[Removal]:
-            known = current.get(key)
-            terms.hold(None if known is None else known.version)
-            found(key, current)
+            found(meant(terms, current.get(key)))
             return [Removal(key)]
 
         return self._edits.change(dataset, [key], decide)
@@ -118,3 +114,9 @@ class EditRecords:
             )
         if flaws:
             raise BadRequest(*flaws[:MOST_FLAWS])
+
+
+def meant(terms: Precondition, known: Current | None) -> Current | None:
+    """Return a row as it is; refuse one that is not as the client thinks."""
+    terms.hold(None if known is None else known.version)
+    return known

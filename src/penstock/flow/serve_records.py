@@ -79,5 +79,4 @@ class ServeRecords:
         return self.seal.write(query, tuple(place), backward=back)
 
     def one(self, dataset: Dataset, key: Key, fields: Sequence[Field]) -> Found:
-        one = self._reads.one(dataset, key, fields)
-        return found(key, {} if one is None else {key: one})
+        return found(self._reads.one(dataset, key, fields))

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from penstock.domain.access import Scope
 from penstock.domain.dataset import Dataset
+from penstock.domain.editing import found
 from penstock.domain.page import Key
 from penstock.domain.queries.parameters import Reading, only, read_fields, refuse_all
 from penstock.entrypoints.api.answers import Answer, Asked
@@ -30,7 +31,7 @@ from penstock.entrypoints.api.record_shapes import (
 )
 from penstock.entrypoints.api.schemas import plain
 from penstock.entrypoints.api.service import Api
-from penstock.errors import BadRequest, Flaw, NoSuchRecord
+from penstock.errors import BadRequest, Flaw
 from penstock.flow.serve_records import PageOfRecords
 from penstock.ports.serving import CountKind, Written
 
@@ -110,17 +111,15 @@ async def patch_record(api: Api, request: Request) -> Response:
 
 def changed(api: Api, request: Request, dataset: Dataset, written: Written) -> Response:
     """Answer with the record as it was written."""
-    found = written.one
-    if found is None:
-        raise NoSuchRecord("there is no record with this key")
+    one = found(written.one)
     headers = {
-        "etag": api.tag(dataset, found.version),
+        "etag": api.tag(dataset, one.version),
         # as it was sent: what it says decoded, no header could
         "location": request.scope["raw_path"].decode("ascii"),
         **with_token(api, dataset, written.state),
     }
     return Response(
-        found.body,
+        one.body,
         status_code=201 if written.created else 200,
         media_type="application/json",
         headers=headers,

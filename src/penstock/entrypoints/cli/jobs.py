@@ -1,7 +1,6 @@
 """Look at jobs, and give failed ones another chance: `jobs`."""
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -122,12 +121,11 @@ def retry(
     if bool(jobs) == failed:
         raise Misconfigured("say which jobs: penstock jobs retry ID… or --failed")
     with session(config) as penstock:
-        retried: list[int] = []
-        refused: list[int] = []
-        chosen = failed_jobs(penstock) if failed else map(JobId, jobs or [])
-        for job in chosen:
-            (retried if penstock.retry(job) else refused).append(int(job))
-    if refused and not failed:
+        retried = retry_failed(penstock) if failed else []
+        refused: list[JobId] = []
+        for job in map(JobId, jobs or []):
+            (retried if penstock.retry(job) else refused).append(job)
+    if refused:
         raise NotFound(
             f"not failed, so not retried: {', '.join(map(str, refused))} "
             f"({counted(len(retried), 'other')} pending again); "
@@ -143,11 +141,13 @@ def retry(
         )
 
 
-def failed_jobs(penstock: Penstock) -> Iterator[JobId]:
-    """Yield the failed jobs of the newest import of every dataset."""
+def retry_failed(penstock: Penstock) -> list[JobId]:
+    """Retry the failed jobs of the newest import of every dataset."""
+    retried: list[JobId] = []
     for dataset in penstock.settings.datasets:
         for known, _ in penstock.stores.imports.recent(dataset=dataset, limit=1):
-            yield from penstock.retry.failed_of(known.id)
+            retried += penstock.retry.all_of(known.id).jobs
+    return retried
 
 
 def last_error(job: Job) -> str | None:
