@@ -672,6 +672,20 @@ def test_datasets_are_described(api: Client):
         assert api.get(path, {"x": "1"}).flaws == {"?x": "unknown-parameter"}
 
 
+def test_datasets_say_how_many_records_they_have(api: Client):
+    def told() -> list[Any]:
+        listed = {each["name"]: each["count"] for each in api.get(OF).items}
+        assert api.get(f"{OF}/poi").json["count"] == listed["poi"]
+        return [listed["poi"], listed["shops"]]
+
+    nothing = {"value": 0, "kind": "exact"}
+    assert told() == [nothing, nothing]
+    api.store(*points(30))
+    assert told() == [{"value": 30, "kind": "exact"}, nothing]
+    api.delete(f"{RECORDS}/3")
+    assert told() == [{"value": 29, "kind": "exact"}, nothing]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [

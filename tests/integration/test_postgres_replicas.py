@@ -263,6 +263,28 @@ def test_a_dead_replica_costs_no_answer_and_returns(of: Set):
     assert of.asked() > before
 
 
+def test_a_replica_that_is_away_or_lags_is_named_though_nobody_reads(of: Set):
+    run(of.stores, POI, last(record(1)))
+    of.served.reads.states()
+    wait_for(of, [1])
+    assert of.database.trouble() is None
+
+    of.standby.stop("immediate")
+    assert str(of.database.trouble()).startswith(of.standby.url)
+    of.standby.start()
+    assert of.database.trouble() is not None
+    of.clock[0] += FIRST_REST
+    assert of.database.trouble() is None
+
+    of.hold_back()
+    of.write(2)
+    assert of.database.trouble() is not None
+    of.let_go()
+    wait_for(of, [1, 2])
+    of.clock[0] += FIRST_REST
+    assert of.database.trouble() is None
+
+
 def test_a_replica_that_was_promoted_is_not_asked(of: Set):
     run(of.stores, POI, last(record(1)))
     wait_for(of, [1])

@@ -51,9 +51,11 @@ def test_a_server_that_is_away_has_nothing_costs_little_and_comes_back(
     with closing(connect_for_answers(server.url)) as client:
         answers = RedisAnswers(client, namespace="t", clock=lambda: now[0])
         answers.keep("a", b"x", seconds=60)
+        assert answers.trouble() is None
         server.kill()
 
         assert answers.find("a") is None
+        assert str(answers.trouble()).endswith("does not answer")
         begun = time.monotonic()
         for _ in range(1000):
             # it is left alone for a while: none of these reaches for it
@@ -62,7 +64,9 @@ def test_a_server_that_is_away_has_nothing_costs_little_and_comes_back(
         assert time.monotonic() - begun < 0.5
 
         server.start()
+        assert answers.trouble() is not None
         now[0] += REST
+        assert answers.trouble() is None
         answers.keep("a", b"z", seconds=60)
         found = answers.find("a")
     assert found is not None

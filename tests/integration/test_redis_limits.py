@@ -103,6 +103,7 @@ def test_a_server_that_is_away_is_told_at_once_and_left_alone(own_redis: StartRe
     client = connect_for_answers(server.url)
     rates = RedisRates(client, namespace="penstock", clock=lambda: now[0])
     assert rates.take("ann", SLOW, most=1).granted == 1
+    assert rates.trouble() is None
     server.kill()
 
     with pytest.raises(StoreUnavailable, match="cannot count how often clients ask"):
@@ -110,7 +111,11 @@ def test_a_server_that_is_away_is_told_at_once_and_left_alone(own_redis: StartRe
     with pytest.raises(StoreUnavailable, match="did not answer a moment ago"):
         rates.take("ann", SLOW, most=1)
 
+    assert str(rates.trouble()).endswith("does not answer")
+    now[0] += REST
+    assert rates.trouble() is not None
     server.start()
     now[0] += REST
+    assert rates.trouble() is None
     assert rates.take("ann", SLOW, most=1).granted == 1
     client.close()

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from penstock.domain.dataset import Dataset
 from penstock.domain.lanes import Lane
 from penstock.entrypoints.api.lanes import Lanes
+from penstock.entrypoints.api.looks import heard
 from penstock.entrypoints.api.watch import Watch
 from penstock.ports import Reads
 from penstock.ports.serving import Change
@@ -41,6 +42,4 @@ class Feeds:
 
     def _end(self, name: object, done: Reading) -> None:
         del self._under_way[name]
-        if not done.cancelled():
-            # those who wait have it too; perhaps all have left
-            done.exception()
+        heard(done)

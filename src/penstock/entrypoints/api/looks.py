@@ -81,7 +81,7 @@ class Looks:
             self._due.pop(oldest, None)
 
 
-def heard(task: asyncio.Task[Seen]) -> None:
+def heard(task: asyncio.Task[Any]) -> None:
     """Take note of an error, which perhaps nobody waits for any more."""
     if not task.cancelled():
         task.exception()

@@ -1,5 +1,6 @@
 """Everything that an endpoint can use, built once for a process."""
 
+import asyncio
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -7,13 +8,14 @@ from typing import TypeVar
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.lanes import Lane
+from penstock.domain.queries.cursor import Seal
 from penstock.entrypoints.api.answers import Answers, record_tag
 from penstock.entrypoints.api.colleagues import Alone
 from penstock.entrypoints.api.declared import edition_of
 from penstock.entrypoints.api.errands import Errands
 from penstock.entrypoints.api.feeds import Feeds
 from penstock.entrypoints.api.lanes import Lanes
-from penstock.entrypoints.api.looks import Looks
+from penstock.entrypoints.api.looks import Looks, heard
 from penstock.entrypoints.api.metrics import Metrics
 from penstock.entrypoints.api.progress import Gauges
 from penstock.entrypoints.api.rates import Rates
@@ -59,6 +61,7 @@ class Api:
     is_closing: bool = False
     _editions: dict[str, str] = field(default_factory=dict)
     _knows_seal: bool = False
+    _asking_for_seal: asyncio.Task[Seal] | None = None
 
     def dataset(self, name: str) -> Dataset:
         return self.records.dataset(name)
@@ -84,9 +87,14 @@ class Api:
 
     async def know_seal(self) -> None:
         """See to it that the seal is known: to ask for it would keep all waiting."""
-        if not self._knows_seal:
-            await self.in_thread(lambda: self.records.seal)
-            self._knows_seal = True
+        if self._knows_seal:
+            return
+        if self._asking_for_seal is None or self._asking_for_seal.done():
+            asking = asyncio.ensure_future(self.in_thread(lambda: self.records.seal))
+            asking.add_done_callback(heard)
+            self._asking_for_seal = asking
+        await asyncio.shield(self._asking_for_seal)
+        self._knows_seal = True
 
     async def in_thread(self, work: Callable[[], Outcome]) -> Outcome:
         """Do what waits for a store without making others wait.

@@ -1,0 +1,64 @@
+"""A dataset is counted as well as can be done in a moment, and not twice."""
+
+from typing import Any, cast
+
+import pytest
+
+from penstock.entrypoints.api.sizes import LONGEST, MOST_COUNTED, Sizes
+from penstock.ports.serving import Count, CountKind, State
+from tests.builders import dataset
+
+POI = dataset()
+
+
+class Table:
+    """Rows of which the database expects a number, and knows it when it counts."""
+
+    def __init__(self, *, expected: Count, rows: int) -> None:
+        self._expected = expected
+        self.rows = rows
+        self.asked: list[CountKind] = []
+
+    def count(self, query: Any, kind: CountKind) -> Count:
+        assert not query.conditions
+        self.asked.append(kind)
+        if kind is CountKind.EXACT:
+            return Count(self.rows, CountKind.EXACT)
+        return self._expected
+
+
+def at(change_seq: int) -> State:
+    return State(generation=1, change_seq=change_seq)
+
+
+@pytest.mark.parametrize(
+    ("expected", "told"),
+    [
+        (Count(3, CountKind.PLANNED), Count(7, CountKind.EXACT)),
+        (Count(MOST_COUNTED, CountKind.PLANNED), Count(7, CountKind.EXACT)),
+        (Count(5_000_000, CountKind.PLANNED), Count(5_000_000, CountKind.PLANNED)),
+        (Count(7, CountKind.EXACT), Count(7, CountKind.EXACT)),
+        (Count(10_000, CountKind.CAPPED), Count(10_000, CountKind.CAPPED)),
+    ],
+    ids=["few", "just so many", "many", "counted", "capped"],
+)
+def test_few_are_counted_and_many_are_told_as_expected(expected, told):
+    table = Table(expected=expected, rows=7)
+
+    assert Sizes(cast("Any", table)).of(POI, at(1)) == told
+
+
+def test_it_is_counted_anew_once_it_has_changed_or_long_after():
+    now = [0.0]
+    table = Table(expected=Count(3, CountKind.PLANNED), rows=3)
+    sizes = Sizes(cast("Any", table), clock=lambda: now[0])
+    sizes.of(POI, at(1))
+    table.rows = 4
+    now[0] += LONGEST - 1
+    assert sizes.of(POI, at(1)).value == 3
+
+    assert sizes.of(POI, at(2)).value == 4
+    table.rows = 5
+    now[0] += LONGEST
+    assert sizes.of(POI, at(2)).value == 5
+    assert len(table.asked) == 6
