@@ -15,9 +15,10 @@ from penstock.adapters.csv.download import (
 from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.spool import Spool, harmless
 from penstock.adapters.csv.survey import FileSurvey
+from penstock.domain.dataset import Dataset
 from penstock.domain.shard import Shard
 from penstock.domain.source import CsvSource
-from penstock.errors import Misconfigured, Rejected, SourceUnavailable
+from penstock.errors import Interrupted, Misconfigured, Rejected, SourceUnavailable
 from tests.builders import dataset, int_field, text_field
 from tests.integration.scripted_server import Reply, ScriptedServer, scripted_server
 
@@ -293,3 +294,76 @@ def test_a_dataset_may_name_an_address(server: ScriptedServer, tmp_path):
     assert "s3cr3t" not in part.file
     page = CsvPages(declared).fetch(Shard((axis,), (part,)), None, since=None)
     assert [row.values for row in page.rows] == [("1", "a"), ("2", "b")]
+
+
+class TestASample:
+    """What `check --connect` looks at."""
+
+    def declared(self, folder: Path, *files: str) -> Dataset:
+        source = CsvSource(
+            files=files, folder=str(folder), spool=str(folder / "spool"), private=True
+        )
+        fields = (int_field("id"), text_field("name"))
+        return dataset("shops", fields=fields, source=source)
+
+    def test_the_beginning_of_a_file_is_enough(self, tmp_path):
+        # all of it would be one shard, and be read to its end to know
+        content = b"id,name\n" + b"1,a\n" * 100_000 + b'2,"'
+        (tmp_path / "a.csv").write_bytes(content)
+        told: list[object] = []
+        declared = self.declared(tmp_path, "*.csv")
+
+        axis = FileSurvey(told.append).first(declared)
+        page = CsvPages(declared).fetch(Shard((axis,), axis.slices), None, since=None)
+
+        assert told == []
+        assert 0 < len(page.rows) <= 5_000
+
+    def test_all_files_at_hand_are_held_against_the_fields(self, tmp_path):
+        (tmp_path / "a.csv").write_bytes(b"id,name\n1,a\n")
+        (tmp_path / "b.csv").write_bytes(b"id\n1\n")
+
+        with pytest.raises(Misconfigured, match=r"b\.csv: column 'name' is missing"):
+            FileSurvey(print).first(self.declared(tmp_path, "*.csv"))
+
+    def test_nothing_is_fetched_beside_what_is_at_hand(
+        self, server: ScriptedServer, tmp_path
+    ):
+        (tmp_path / "a.csv").write_bytes(b"id,name\n1,a\n")
+
+        FileSurvey(print).first(self.declared(tmp_path, "*.csv", f"{server.url}/b.csv"))
+
+        assert server.asked == []
+
+    def test_of_many_addresses_one_is_fetched(self, server: ScriptedServer, tmp_path):
+        server.script(Reply(body=b"id,name\n1,a\n"))
+        urls = [f"{server.url}/{name}.csv" for name in "abc"]
+
+        FileSurvey(print).first(self.declared(tmp_path, *urls))
+
+        assert [each.path for each in server.asked] == ["/a.csv"]
+
+
+def test_a_download_ends_when_it_is_to_stop(server: ScriptedServer, tmp_path):
+    server.script(Reply(body=b"id,name\n" + b"1,a\n" * 1_000_000))
+    source = CsvSource(
+        files=(f"{server.url}/a.csv",),
+        folder=str(tmp_path),
+        private=True,
+        spool=str(tmp_path / "spool"),
+    )
+    fields = (int_field("id"), text_field("name"))
+    told = []
+
+    def stop_at_the_third() -> None:
+        told.append(1)
+        if len(told) == 3:
+            raise Interrupted("asked to stop")
+
+    with pytest.raises(Interrupted):
+        FileSurvey(print)(
+            dataset("shops", fields=fields, source=source), stop_at_the_third
+        )
+
+    assert len(told) == 3
+    assert parts(tmp_path) == []

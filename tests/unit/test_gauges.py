@@ -58,8 +58,8 @@ def planned(stores: Stores, *shard_keys: str, of: Dataset = SHOPS) -> ImportId:
     return plan(stores, of, *shard_keys)
 
 
-def read_upto(stores: Stores, lease: Lease, at: int) -> Lease:
-    cursor = Cursor(position={"at": at, "line": 9}).encode()
+def read_upto(stores: Stores, lease: Lease, at: int, **more: int) -> Lease:
+    cursor = Cursor(position={"at": at, "line": 9, **more}).encode()
     page = batch(record(at), rejections=[rejection()], cursor=cursor)
     return stores.ledger.commit_page(SHOPS, lease, page)[0]
 
@@ -111,16 +111,25 @@ def test_a_failed_job_has_read_what_it_has_read(stores):
     assert extent.look() == (200, 900)
 
 
-def test_a_packed_file_is_read_when_it_is_done(stores):
+def test_a_packed_file_is_read_as_far_as_its_own_bytes_are(stores):
     import_id = planned(stores, *keys((10, None), size=300))
     extent = Extent(stores.jobs, import_id)
-    lease = read_upto(stores, claim(stores, SHOPS), 2000)
+    lease = read_upto(stores, claim(stores, SHOPS), 2000, packed=120)
     during = extent.look()
 
     read_all(stores, lease)
 
-    assert during == (0, 300)
+    assert during == (120, 300)
     assert extent.look() == (300, 300)
+
+
+def test_a_packed_file_of_an_older_version_is_read_when_it_is_done(stores):
+    import_id = planned(stores, *keys((10, None), size=300))
+    extent = Extent(stores.jobs, import_id)
+
+    read_upto(stores, claim(stores, SHOPS), 2000)
+
+    assert extent.look() == (0, 300)
 
 
 def test_the_time_left_follows_from_the_bytes(stores):

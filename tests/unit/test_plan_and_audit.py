@@ -6,14 +6,19 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.sqlite.database import Database
 from penstock.domain.axes import FileAxis, ListAxis, RangeAxis, TimeAxis, ValuesFrom
+from penstock.domain.budget import without_limit
 from penstock.domain.dataset import Dataset, Delta, Missing, WhenMissing
 from penstock.domain.job import ImportStatus, Mode
+from penstock.domain.parts import Slice
 from penstock.domain.scope import Scope
+from penstock.domain.source import CsvSource
 from penstock.errors import Interrupted, Misconfigured, NotFound
 from penstock.flow.audit import Audit, Flaw
-from penstock.flow.plan import Plan
+from penstock.flow.plan import DryRun, Plan
+from penstock.ports import StillHere
 from tests.builders import (
     NOON,
     SECOND,
@@ -242,3 +247,41 @@ def test_a_plan_that_is_interrupted_goes_on_where_it_was(stores):
         plan(POI, FULL, declaration="d1", halt=halt)
 
     assert plan(POI, FULL, declaration="d1").shards == 2
+
+
+def test_a_dry_run_looks_at_files_once(stores):
+    """They may be large, or have to be fetched."""
+    looks = []
+
+    def look(dataset: Dataset, still_here: StillHere) -> FileAxis:
+        looks.append(dataset.name)
+        return FileAxis(slices=(part(1), part(2)))
+
+    def part(number: int) -> Slice:
+        return Slice(
+            number=number,
+            file=f"{number}.csv",
+            size=9,
+            fingerprint="f",
+            start=0,
+            end=9,
+            line=1,
+        )
+
+    shops = dataset("shops", source=CsvSource(files=("*.csv",)), axes=(FileAxis(),))
+    stores.schema.prepare(shops)
+    plan = Plan(
+        datasets={"shops": shops},
+        imports=stores.imports,
+        records=stores.records,
+        survey=look,
+        emit=print,
+    )
+
+    foreseen = DryRun(plan, stores.records)(shops, FULL, NOON)
+    cost = foreseen.estimate(without_limit("none"))
+    shown = [*foreseen.shards(CsvPages(shops))]
+
+    assert looks == ["shops"]
+    assert cost.shards == len(shown) == 2
+    assert shown[0].first_request == "1.csv from byte 0, line 1, to byte 9"

@@ -68,14 +68,12 @@ def size_of(part: Slice) -> int:
 
 
 def read_of(job: Job) -> int:
-    """Count the bytes that a job has read.
-
-    Of a packed file only its size is known, and not how much of that is read.
-    """
+    """Count the bytes that a job has read, of a packed file as it is packed."""
     part = Slice.of_key(job.shard_key)
     if job.status is JobStatus.DONE:
         return size_of(part)
-    at = None if job.cursor is None else Cursor.decode(job.cursor).position.get("at")
-    if part.end is None or not isinstance(at, int):
+    position = {} if job.cursor is None else Cursor.decode(job.cursor).position
+    at = position.get("at") if part.end is not None else position.get("packed")
+    if not isinstance(at, int):
         return 0
-    return at - part.start
+    return at - part.start if part.end is not None else min(at, part.size)

@@ -13,7 +13,7 @@ from penstock.domain.events import ImportPlanned
 from penstock.domain.job import Import, ImportStatus, Mode
 from penstock.domain.parts import Slice
 from penstock.domain.scope import Scope, axis_bounds, decide_scope, told_since
-from penstock.domain.shard import Shard, split
+from penstock.domain.shard import split
 from penstock.domain.source import CsvSource, Paging
 from penstock.domain.text import format_instant
 from penstock.errors import Interrupted, Misconfigured
@@ -253,50 +253,63 @@ class PlannedShard:
 
 
 class DryRun:
-    """Show what a plan would store and send, without storing or sending."""
+    """Foresee what a plan would store and send, without storing or sending."""
 
     def __init__(self, plan: Plan, records: Records) -> None:
         self._plan = plan
         self._records = records
 
-    def shards(
-        self, dataset: Dataset, asked: Scope, source: Source, now: datetime
-    ) -> Iterator[PlannedShard]:
+    def __call__(self, dataset: Dataset, asked: Scope, now: datetime) -> "Foreseen":
+        """Look once at what there is: files may be large, or have to be fetched."""
         scope = self._plan.scope(dataset, asked)
-        since = told_since(dataset, scope.mode, scope.since)
-        for shard in self._shards(dataset, scope, now):
+        # how much has changed is not known before it is asked for
+        is_full = scope.mode is Mode.FULL
+        return Foreseen(
+            dataset=dataset,
+            scope=scope,
+            axes=self._plan.axes(dataset, files=scope.files),
+            bounds=axis_bounds(
+                dataset, scope.mode, since=scope.since, until=scope.until or now
+            ),
+            stored=self._records.count(dataset) if is_full else 0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """An import as it would be planned now."""
+
+    dataset: Dataset
+    scope: Scope
+    axes: tuple[Axis, ...]
+    bounds: Bounds
+    # records that are there, and would come again
+    stored: int
+
+    def shards(self, source: Source) -> Iterator[PlannedShard]:
+        since = told_since(self.dataset, self.scope.mode, self.scope.since)
+        for shard in split(self.axes, self.bounds):
             yield PlannedShard(
                 key=shard.key, first_request=source.preview(shard, since=since)
             )
 
-    def estimate(
-        self, dataset: Dataset, asked: Scope, budget: Budget, now: datetime
-    ) -> Estimate:
+    def estimate(self, budget: Budget) -> Estimate:
         """Count the shards, and the pages that the stored records would fill."""
-        scope = self._plan.scope(dataset, asked)
-        shards = sum(1 for _ in self._shards(dataset, scope, now))
-        # how much has changed is not known before it is asked for
-        is_full = scope.mode is Mode.FULL
-        stored = self._records.count(dataset) if is_full else 0
-        if isinstance(dataset.source, CsvSource):
+        shards = sum(1 for _ in split(self.axes, self.bounds))
+        source = self.dataset.source
+        if isinstance(source, CsvSource):
             return Estimate(
                 shards=shards, requests=0, at_least=False, duration=timedelta()
             )
-        pages = dataset.source.pages
+        pages = source.pages
         # each shard ends with a request that only proves its end, unless a next link
         # or a single answer does so for free
         proving = pages.by in {Paging.KEYSET, Paging.OFFSET, Paging.PAGE}
-        full_pages = -(-stored // pages.size) if pages.size else 0
+        full_pages = -(-self.stored // pages.size) if pages.size else 0
         requests = max(full_pages, shards) + (shards if proving else 0)
         return Estimate(
             shards=shards,
             requests=requests,
-            at_least=not stored,
+            at_least=not self.stored,
             duration=budget.duration(requests),
         )
-
-    def _shards(self, dataset: Dataset, scope: Scope, now: datetime) -> Iterator[Shard]:
-        bounds = axis_bounds(
-            dataset, scope.mode, since=scope.since, until=scope.until or now
-        )
-        return split(self._plan.axes(dataset, files=scope.files), bounds)

@@ -10,7 +10,7 @@ import typer
 
 from penstock.domain.job import Mode
 from penstock.domain.scope import Scope
-from penstock.domain.source import CsvSource
+from penstock.domain.source import CsvSource, is_address
 from penstock.entrypoints.cli.remarks import Remarks
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
@@ -25,6 +25,7 @@ from penstock.entrypoints.cli.shared import (
 )
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.errors import Misconfigured
+from penstock.flow.plan import Foreseen
 from penstock.wiring import Penstock
 
 Name = Annotated[str, typer.Argument(help="A dataset of the configuration.")]
@@ -130,15 +131,14 @@ def show_dry_run(
     dataset = penstock.settings.dataset(name)
     budget = penstock.budget(dataset)
     now = penstock.stores.jobs.now()
-    cost = penstock.dry_run.estimate(dataset, scope, budget, now)
-    some = itertools.islice(
-        penstock.dry_run.shards(dataset, scope, penstock.source(dataset), now), limit
-    )
+    foreseen = penstock.dry_run(dataset, scope, now)
+    cost = foreseen.estimate(budget)
+    some = itertools.islice(foreseen.shards(penstock.source(dataset)), limit)
     if as_json:
         print_json(
             {
                 "dataset": name,
-                "mode": penstock.plan.scope(dataset, scope).mode,
+                "mode": foreseen.scope.mode,
                 "shards": cost.shards,
                 "requests": cost.requests,
                 "at_least": cost.at_least,
@@ -159,6 +159,14 @@ def show_dry_run(
     rates = ", ".join(map(str, budget.limits)) or "no limit"
     console.print(
         f"{counted(cost.shards, 'shard')}, {least}{counted(cost.requests, 'request')}, "
-        f"{cost.duration.total_seconds():,.0f} s at {rates}. "
-        "Nothing was stored or sent."
+        f"{cost.duration.total_seconds():,.0f} s at {rates}. {left_by(foreseen)}"
     )
+
+
+def left_by(foreseen: Foreseen) -> str:
+    """Say what a dry run leaves behind."""
+    source, named = foreseen.dataset.source, foreseen.scope.files
+    files = source.files if isinstance(source, CsvSource) and not named else ()
+    if any(map(is_address, files)):
+        return "No job was stored; what was fetched lies in the spool for a day."
+    return "Nothing was stored or sent."
