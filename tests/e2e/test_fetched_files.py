@@ -1,0 +1,81 @@
+"""Files that are fetched by their address, as a user of the commands sees it."""
+
+import signal
+import time
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from tests.e2e.shops import HEADER, line, shops
+from tests.e2e.workshop import Workshop, wait_until
+from tests.integration.scripted_server import Reply, ScriptedServer, scripted_server
+
+ROWS = HEADER + line(1, "one", 1) + line(2, "two", 2)
+
+
+@pytest.fixture
+def server():
+    with scripted_server() as running:
+        yield running
+
+
+@pytest.fixture
+def fetching(file_workshop: Workshop, server: ScriptedServer) -> Workshop:
+    file_workshop.declare(
+        shops(files=f"{server.url}/shops.csv", source="private = true")
+    )
+    return file_workshop
+
+
+def spooled(workshop: Workshop) -> list[str]:
+    found = (workshop.folder / "spool").rglob("*")
+    return [each.name for each in found if each.is_file()]
+
+
+def test_a_dry_run_fetches_a_file_once_and_says_that_it_is_there(
+    fetching: Workshop, server: ScriptedServer
+):
+    server.answers = lambda _: Reply(body=ROWS)
+
+    ran = fetching.penstock("plan", "shops", "--dry-run")
+
+    assert ran.code == 0, ran.err
+    assert len(server.asked) == len(spooled(fetching)) == 1
+    assert "No job was stored; what was fetched lies in the spool" in ran.out
+
+
+def test_a_redirect_to_what_is_no_address_is_told_in_a_sentence(
+    fetching: Workshop, server: ScriptedServer
+):
+    target = "http://files.example:99999/shops.csv"
+    server.script(Reply(status=302, headers={"Location": target}))
+
+    ran = fetching.penstock("run", "shops")
+
+    assert ran.code != 0
+    assert "a redirect of 127.0.0.1 names what is no address of a file" in ran.err
+    assert spooled(fetching) == []
+
+
+def test_a_command_that_fetches_stops_when_it_is_told(
+    fetching: Workshop, server: ScriptedServer
+):
+    def trickle(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n")
+        for _ in range(600):
+            handler.wfile.write(b"1,one,1\n")
+            if server.stopping.wait(0.1):
+                return
+
+    server.answers = lambda _: trickle
+    running = fetching.start("run", "shops")
+    wait_until(lambda: spooled(fetching))
+
+    begun = time.monotonic()
+    running.send_signal(signal.SIGTERM)
+    ran = fetching.output_of(running)
+
+    assert ran.code == 1
+    assert "stopped while planning; the same command goes on" in ran.err
+    assert time.monotonic() - begun < 10
+    assert spooled(fetching) == []
