@@ -256,15 +256,21 @@ def response_name(status: int) -> str:
 def problem_response(status: int) -> Schema:
     meanings = {code: title for code, (each, title) in TITLES.items() if each == status}
     told = "; ".join(f"{title} (`{code}`)" for code, title in meanings.items())
-    waits = status in {429, 503}
+    headers = HEADERS_OF_PROBLEMS.get(status)
     return {
         "description": f"{told}.",
         "content": {MEDIA_TYPE: {"schema": ref("Problem")}},
-        **({"headers": {"Retry-After": RETRY_AFTER}} if waits else {}),
+        **({} if headers is None else {"headers": headers}),
     }
 
 
-RETRY_AFTER = shapes.header("RetryAfter")
+RETRY_AFTER = {"Retry-After": shapes.header("RetryAfter")}
+HEADERS_OF_PROBLEMS = {
+    # with it the version that is there now can be read
+    412: {"X-Consistency-Token": shapes.header("Token")},
+    429: RETRY_AFTER,
+    503: RETRY_AFTER,
+}
 PROBLEM: Schema = {
     "type": "object",
     "description": "What went wrong, as RFC 9457 has it.",

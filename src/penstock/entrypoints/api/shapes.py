@@ -98,7 +98,9 @@ PREFER: Schema = {
 TOKEN: Schema = {
     "name": "X-Consistency-Token",
     "in": "header",
-    "description": "What a change was answered with: the answer is not older than it.",
+    "description": (
+        "What a change, or news of one, was answered with: the answer is not older."
+    ),
     "schema": {"type": "string"},
 }
 IF_NONE_MATCH: Schema = {
