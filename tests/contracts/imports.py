@@ -222,6 +222,31 @@ class ImportsContract:
         ]
         assert found(before=first) == []
 
+    def test_each_listed_import_is_told_with_its_own_jobs(self, stores: Stores):
+        first = plan(stores, POI, "a", "b", mode=Mode.FULL)
+        stores.ledger.fail(claim(stores, POI), TIMEOUT)
+        second = begin(stores, dataset("shops")).id
+        third = plan(stores, dataset("towns"), *"abc")
+
+        told = {each.id: shards for each, shards in stores.imports.recent(limit=9)}
+
+        assert told == {
+            first: Shards(total=2, failed=1, pending=1),
+            second: Shards(),
+            third: Shards(total=3, pending=3),
+        }
+
+    def test_the_newest_import_is_one_that_was_not_cancelled(self, stores: Stores):
+        assert stores.imports.newest("poi") is None
+        first = plan(stores, POI, mode=Mode.FULL)
+        plan(stores, dataset("shops"))
+        cancelled = plan(stores, POI, mode=Mode.DELTA)
+        assert stores.imports.newest("poi") == stores.imports.peek(cancelled)
+
+        stores.imports.cancel(cancelled, reason="enough")
+
+        assert stores.imports.newest("poi") == stores.imports.peek(first)
+
     # closing
 
     def test_an_import_with_an_open_job_is_not_closed(self, stores: Stores):
@@ -329,6 +354,25 @@ class ImportsContract:
         )
         assert job_of(stores, lease).lease_owner is None
         assert idle(stores, POI)
+
+    def test_cancelling_what_is_being_planned_leaves_alone_what_runs(
+        self, stores: Stores
+    ):
+        """Whoever could not plan it may have been too late."""
+        stores.schema.prepare(POI)
+        begun = begin(stores, POI)
+        only = ImportStatus.PLANNING
+        stores.imports.add_jobs(begun.id, ["a"])
+        stores.imports.start(begun.id)
+
+        known = stores.imports.cancel(begun.id, reason="no files", only=only)
+
+        assert known.status is ImportStatus.RUNNING
+        assert stores.imports.get(begun.id)[1].pending == 1
+        stores.imports.cancel(begun.id, reason="enough")
+        other = begin(stores, POI)
+        known = stores.imports.cancel(other.id, reason="no files", only=only)
+        assert (known.status, known.note) == (ImportStatus.CANCELLED, "no files")
 
     def test_a_worker_of_a_cancelled_import_is_refused(self, stores: Stores):
         import_id = plan(stores, POI)

@@ -37,6 +37,8 @@ ASKED = {
     "tried": "[]",
     "errors_kept": MAX_ERRORS_KEPT,
     "import_id": 1,
+    # none of which has many jobs
+    "imports": json.dumps([*range(2, 102)]),
     "most": 4,
     "owner": "ann",
     "lease": 60_000_000,
@@ -129,6 +131,15 @@ def test_no_statement_of_a_worker_reads_finished_jobs(
         "penstock_job_pkey",
     }
     assert not {kind for kind, _ in found} & {"Seq Scan", "Parallel Seq Scan"}
+
+
+def test_a_list_of_small_imports_does_not_read_the_jobs_of_a_large_one(
+    ledger: Stores, database: Database
+):
+    found = reads(database, "count_jobs")
+
+    assert found
+    assert "Seq Scan" not in {kind for kind, _ in found}
 
 
 def test_a_claim_takes_no_longer_with_a_million_jobs(ledger: Stores):

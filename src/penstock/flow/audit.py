@@ -81,17 +81,17 @@ class Audit:
     ) -> Audited:
         """Check one import, or the newest that was not cancelled."""
         if wanted is not None:
-            chosen, _ = self._imports.get(wanted)
+            chosen = self._imports.peek(wanted)
             if chosen.dataset != dataset.name:
                 raise NotFound(f"import {wanted} is not one of {dataset.name!r}")
             return self.check(dataset, chosen, declaration)
-        for known, _ in self._imports.recent(dataset=dataset.name, limit=100):
-            if known.status is not ImportStatus.CANCELLED:
-                return self.check(dataset, known, declaration)
-        raise NotFound(
-            f"there is no import of {dataset.name!r} to audit; "
-            f"run penstock run {dataset.name} first"
-        )
+        newest = self._imports.newest(dataset.name)
+        if newest is None:
+            raise NotFound(
+                f"there is no import of {dataset.name!r} to audit; "
+                f"run penstock run {dataset.name} first"
+            )
+        return self.check(dataset, newest, declaration)
 
     def check(self, dataset: Dataset, known: Import, declaration: str) -> Audited:
         coverage = Coverage()

@@ -132,6 +132,11 @@ class Imports(Protocol):
         """Return the newest imports first, beginning before one."""
         ...
 
+    @abstractmethod
+    def newest(self, dataset: str) -> Import | None:
+        """Return the newest import that was not cancelled, its jobs uncounted."""
+        ...
+
 
 class Ledger(Protocol):
     """The ledger as a worker sees it.

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 
@@ -207,12 +207,18 @@ class SqlImports(Imports):
                 before=before,
                 limit=limit,
             )
-            return [
-                (self._rows.read_import(row), shards_of(transaction, row["id"]))
-                for row in found
-            ]
+            imports = [self._rows.read_import(row) for row in found]
+            shards = shards_of(transaction, [each.id for each in imports])
+            return [(each, shards.get(each.id, Shards())) for each in imports]
 
         return self._database.read(work)
+
+    @override
+    def newest(self, dataset: str) -> Import | None:
+        row = self._database.read(
+            lambda look: look.one("newest_import", dataset=dataset)
+        )
+        return None if row is None else self._rows.read_import(row)
 
     def _get(self, transaction: Transaction, import_id: int) -> Import:
         row = transaction.one("get_import", import_id=import_id)
@@ -223,7 +229,8 @@ class SqlImports(Imports):
     def _get_all(
         self, transaction: Transaction, import_id: ImportId
     ) -> tuple[Import, Shards]:
-        return self._get(transaction, import_id), shards_of(transaction, import_id)
+        known = self._get(transaction, import_id)
+        return known, shards_of(transaction, [known.id]).get(known.id, Shards())
 
 
 def begin(
@@ -278,8 +285,10 @@ def start(transaction: Transaction, import_id: ImportId) -> None:
     transaction.execute("ring")
 
 
-def shards_of(transaction: Transaction, import_id: int) -> Shards:
-    return read_shards(transaction.all("count_jobs", import_id=import_id))
+def shards_of(
+    transaction: Transaction, imports: Sequence[ImportId]
+) -> Mapping[ImportId, Shards]:
+    return read_shards(transaction.all("count_jobs", imports=json.dumps(imports)))
 
 
 def end(

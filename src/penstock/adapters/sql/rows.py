@@ -1,7 +1,7 @@
 """Read the ledger's rows as the domain's values."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -168,6 +168,13 @@ def read_page(row: Row) -> PageEntry:
     )
 
 
-def read_shards(rows: Iterable[Row]) -> Shards:
-    jobs = {row["status"]: row["jobs"] for row in rows}
-    return Shards(total=sum(jobs.values()), **jobs)
+def read_shards(rows: Iterable[Row]) -> Mapping[ImportId, Shards]:
+    """Read how many jobs each import has in each state; one without any is left out."""
+    found: dict[ImportId, dict[str, int]] = {}
+    for row in rows:
+        jobs = found.setdefault(ImportId(row["import_id"]), {})
+        jobs[row["status"]] = row["jobs"]
+    return {
+        import_id: Shards(total=sum(jobs.values()), **jobs)
+        for import_id, jobs in found.items()
+    }

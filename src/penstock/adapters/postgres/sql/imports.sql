@@ -57,10 +57,18 @@ where (%(dataset)s::text is null or dataset = %(dataset)s)
 order by id desc
 limit %(limit)s;
 
+-- name: newest_import
+select * from penstock_import_told
+where dataset = %(dataset)s and status <> 'cancelled'
+order by id desc
+limit 1;
+
 -- name: count_jobs
-select status, count(*) as jobs from penstock_job
-where import_id = %(import_id)s
-group by status;
+-- The planner knows this array, and so how many jobs to expect. Of what is taken from
+-- JSON it would think that it is most of them, and read them all for a small import.
+select import_id, status, count(*) as jobs from penstock_job
+where import_id = any (translate(%(imports)s, '[]', '{}')::bigint[])
+group by import_id, status;
 
 -- name: count_unproven_jobs
 select count(*) as counted from penstock_job

@@ -53,10 +53,16 @@ where (:dataset is null or dataset = :dataset)
 order by id desc
 limit :limit;
 
+-- name: newest_import
+select * from penstock_import
+where dataset = :dataset and status <> 'cancelled'
+order by id desc
+limit 1;
+
 -- name: count_jobs
-select status, count(*) as jobs from penstock_job
-where import_id = :import_id
-group by status;
+select import_id, status, count(*) as jobs from penstock_job
+where import_id in (select value from json_each(:imports))
+group by import_id, status;
 
 -- name: count_unproven_jobs
 select count(*) as counted from penstock_job
