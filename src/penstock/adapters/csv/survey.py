@@ -17,7 +17,7 @@ from penstock.domain.axes import FileAxis
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import FileSurveyed
 from penstock.domain.parts import Slice
-from penstock.domain.source import CsvSource
+from penstock.domain.source import CsvSource, is_address
 from penstock.errors import Misconfigured, PenstockError
 from penstock.ports import Emit, StillHere
 
@@ -205,7 +205,3 @@ def fetch_files(
 
 def addresses_in(source: CsvSource) -> list[str]:
     return [*filter(is_address, source.files)]
-
-
-def is_address(file: str) -> bool:
-    return file.startswith(("http://", "https://"))
