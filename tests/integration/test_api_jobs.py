@@ -14,7 +14,7 @@ from penstock.domain.job import (
     WorkerId,
 )
 from penstock.entrypoints.api import jobs as api_jobs
-from penstock.entrypoints.api.import_shapes import MOST_JOBS
+from penstock.entrypoints.api.job_shapes import MOST_JOBS
 from tests.api import OF
 from tests.builders import batch
 from tests.integration.api_server import SECRET, Running
