@@ -427,6 +427,19 @@ class ComplaintsContract:
         assert complaints(stores) == {row.raw for row in chain(*rows_of(["b||"]))}
         assert replay(stores, ["b||"]) == Replay(accepted=1)
 
+    @pytest.mark.parametrize("late", [False, True], ids=["in order", "late"])
+    def test_a_bad_row_settles_nothing(self, stores: Stores, pass_time, late):
+        run_before(stores, 1, pass_time)
+        earlier, later = two_imports(stores, SHOPS)
+        files = ["b||b"]
+
+        for lease in (later, earlier) if late else (earlier, later):
+            commit(stores, lease, files)
+        end(stores, later.import_id)
+        end(stores, earlier.import_id)
+
+        assert complaints(stores) == {row.raw for row in chain(*rows_of(files))}
+
     @pytest.mark.parametrize(
         ("kind", "key"),
         [

@@ -77,6 +77,43 @@ def test_the_last_row_of_a_key_wins_in_whatever_order_shards_are_worked(file_wor
     ]
 
 
+@everywhere
+def test_bad_rows_stay_open_and_are_replayed_by_where_they_stand(file_workshop):
+    random = Random(2)
+    # a negative number is bad, and good once the declaration lets it pass
+    come = [
+        (random.randrange(1_500), f"shop {at}", random.choice([1, 1, -1]))
+        for at in range(12_000)
+    ]
+    write(file_workshop.folder / "a.csv", *(line(*row) for row in come[:9_000]))
+    write(file_workshop.folder / "b.csv", *(line(*row) for row in come[9_000:]))
+    lenient = shops(dataset="bad = { max_ratio = 1.0 }", source=SMALL_SHARDS)
+    file_workshop.declare(lenient)
+    assert file_workshop.penstock("plan", "shops").code == 0
+    work_backwards(file_workshop)
+
+    counts = import_files(file_workshop, "--threads", "1")
+    known = stored(file_workshop)
+    opened = bad_rows(file_workshop)
+    file_workshop.declare(lenient.replace(", min = 0", ""), migrate=False)
+    replayed = file_workshop.penstock("quarantine", "replay", "shops", "--json").json
+
+    good = {key: (name, points) for key, name, points in come if points > 0}
+    every = {key: (name, points) for key, name, points in come}
+    last_good = {key: at for at, (key, _, points) in enumerate(come) if points > 0}
+    behind = [key for at, (key, *_) in enumerate(come) if at > last_good.get(key, -1)]
+    assert counts["quarantined"] == sum(points < 0 for _, _, points in come)
+    assert known == good
+    assert sorted(row["key"][0] for row in opened) == sorted(behind)
+    assert stored(file_workshop) == every
+    assert replayed == {
+        "accepted": len(set(behind)),
+        "superseded": len(behind) - len(set(behind)),
+        "still_bad": 0,
+    }
+    assert bad_rows(file_workshop) == []
+
+
 def work_backwards(workshop: Workshop) -> None:
     """Make the last shards due first."""
     second = "interval '1 second'" if workshop.store.is_shared else "1000000"

@@ -9,7 +9,8 @@ from penstock.domain.mapping import Mapper
 from penstock.domain.page import FLAWS, Reason, Record, Rejection
 from penstock.ports import Quarantined, Records, Replay, Source
 
-ROWS_AT_ONCE = 500
+# tried in one transaction, which others wait for that have rows of the same keys
+ROWS_AT_ONCE = 200
 
 Tried: TypeAlias = tuple[Quarantined, Record | Rejection]
 

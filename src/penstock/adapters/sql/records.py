@@ -6,13 +6,12 @@ from datetime import datetime
 from typing_extensions import override
 
 from penstock.adapters.sql.complaints import last_first
-from penstock.adapters.sql.database import Database, Stamp, Transaction
-from penstock.adapters.sql.keys import key_text
+from penstock.adapters.sql.database import Database, Transaction
+from penstock.adapters.sql.replaying import Replaying
 from penstock.adapters.sql.rows import Rows
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.job import ImportId
 from penstock.domain.page import Reason, Record, Rejection
-from penstock.domain.parts import Slice
 from penstock.ports import Quarantined, ReasonCount, Records, Replay
 
 
@@ -123,21 +122,22 @@ class SqlRecords(Records):
         tried: Sequence[tuple[Quarantined, Record | Rejection]],
     ) -> Replay:
         def work(transaction: Transaction) -> Replay:
-            ended = Ended(transaction, self._rows)
+            replaying = Replaying(transaction, dataset, self._rows)
             accepted = superseded = still_bad = 0
             for row, outcome in tried:
                 if isinstance(outcome, Rejection):
                     still_bad += 1
                     explain(transaction, row, outcome)
                     continue
-                resolved = replay_one(
-                    transaction, dataset, row, outcome, ended=ended(row.import_id)
-                )
+                resolved = replaying(row, outcome)
                 accepted += resolved == "accepted"
                 superseded += resolved == "superseded"
+            # last, because others who commit a page wait for what it holds
+            replaying.note()
             return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
 
-        return self._database.write(work)
+        # row by row it takes longer than a page may, and there is no lease to lose
+        return self._database.write(work, slow=True)
 
 
 def read_by(look: Transaction, import_id: ImportId) -> int:
@@ -154,70 +154,3 @@ def explain(transaction: Transaction, row: Quarantined, outcome: Rejection) -> N
         reason=outcome.reason,
         detail=outcome.detail,
     )
-
-
-class Ended:
-    """When imports ended, asked once for each; None of those that have not."""
-
-    def __init__(self, look: Transaction, rows: Rows) -> None:
-        self._look = look
-        self._rows = rows
-        self._known: dict[ImportId, datetime | None] = {}
-
-    def __call__(self, import_id: ImportId) -> datetime | None:
-        if import_id not in self._known:
-            row = self._look.one("get_import", import_id=import_id)
-            at = None if row is None else row["finished_at"]
-            self._known[import_id] = self._rows.instant_or_none(at)
-        return self._known[import_id]
-
-
-def replay_one(
-    transaction: Transaction,
-    dataset: Dataset,
-    row: Quarantined,
-    record: Record,
-    *,
-    ended: datetime | None,
-) -> str | None:
-    """Store one row that is good now; None if another replay was faster."""
-    if not transaction.execute("resolve_rejection", id=row.id, resolved="superseded"):
-        return None
-    table = transaction.table(dataset)
-    known = table.stamp(record.key)
-    if known is not None and is_written_since(known, row, ended):
-        return "superseded"
-    rank = rank_of(row) if dataset.is_ranked else 0
-    merged = table.merge([record], import_id=row.import_id, rank=rank, track=bool(rank))
-    # where the order of rows decides, the one that stands last stays
-    if dataset.is_ranked and not merged.created and not merged.updated:
-        known = table.stamp(record.key)
-        if not rank or known is None or known[1:] != (row.import_id, rank):
-            return "superseded"
-    table.note(merged, import_id=row.import_id, publish=True)
-    if rank:
-        transaction.execute(
-            "renew_complaints",
-            dataset=dataset.name,
-            import_id=row.import_id,
-            key=key_text(record.key),
-        )
-    transaction.execute("accept_rejection", id=row.id)
-    return "accepted"
-
-
-def is_written_since(known: Stamp, row: Quarantined, ended: datetime | None) -> bool:
-    """Say whether somebody has written the row of a key since one was put aside.
-
-    Not its own import, whose pages come in any order: whether what it has stored stays
-    is told by where that stands.
-    """
-    if known.rank and known.import_id == row.import_id:
-        return ended is not None and known.updated_at > max(row.at, ended)
-    return known.updated_at > row.at
-
-
-def rank_of(row: Quarantined) -> int:
-    """Return where in its files a row stands; 0 of a record of an API."""
-    place = row.rejection.place
-    return 0 if place is None else Slice.of_key(row.shard_key).rank(place.offset)
