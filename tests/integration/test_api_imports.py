@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
+from secrets import token_hex
 
 import pytest
 
@@ -16,6 +17,7 @@ from penstock.domain.events import Event, RequestFailed
 from penstock.domain.job import ImportId, ImportStatus, Mode, WorkerId
 from penstock.domain.page import Proof, Reason, Rejection
 from penstock.domain.scope import Scope
+from penstock.entrypoints.api.caretaker import Caretaker
 from penstock.entrypoints.api.errands import PLANNERS
 from penstock.entrypoints.api.import_shapes import MOST_IMPORTS
 from penstock.entrypoints.api.starting import digest_of
@@ -182,6 +184,40 @@ def test_what_goes_wrong_with_a_plan_is_told_by_the_id_that_its_client_knows(
     wait_until(lambda: told)
     assert isinstance(told[0], RequestFailed)
     assert told[0].trace_id == answer.headers["x-trace-id"]
+
+
+class TestAPlanLeftBehind:
+    """By a process that began an import, and is gone."""
+
+    def begun(self, running: Running) -> ImportId:
+        poi = running.api.dataset("poi")
+        ask = Ask(scope="ann imports poi", key=token_hex(8), digest=b"full")
+        claim = running.stores.requests.claim(ask)
+        assert isinstance(claim, Claim)
+        wanted = Wanted(
+            scope=Scope(mode=Mode.FULL),
+            declaration=running.api.penstock.declaration(poi),
+            approve=lambda *_: None,
+        )
+        return running.stores.requests.begin(claim, poi, wanted).begun.id
+
+    def test_another_goes_on_with_it(self, running: Running):
+        import_id = self.begun(running)
+
+        Caretaker(running.api.penstock, running.api.errands)()
+
+        running.wait_for(import_id, ImportStatus.RUNNING)
+
+    def test_none_does_while_somebody_plans_it(self, running: Running):
+        import_id = self.begun(running)
+        hour = timedelta(hours=1)
+        assert running.stores.requests.hold_planning(import_id, "ann", longest=hour)
+
+        Caretaker(running.api.penstock, running.api.errands)()
+
+        assert running.api.errands._planned == set()
+        known = running.stores.imports.peek(import_id)
+        assert known.status is ImportStatus.PLANNING
 
 
 class TestAskingAgain:
