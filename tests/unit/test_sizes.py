@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.entrypoints.api.sizes import LONGEST, MOST_COUNTED, Sizes
+from penstock.errors import StoreTooSlow
 from penstock.ports.serving import Count, CountKind, State
 from tests.builders import dataset
 
@@ -48,6 +49,16 @@ def test_few_are_counted_and_many_are_told_as_expected(expected, told):
     assert Sizes(cast("Any", table)).of(POI, at(1)) == told
 
 
+def test_what_cannot_be_counted_now_is_not_told():
+    class Held(Table):
+        def count(self, query: Any, kind: CountKind) -> Count:
+            raise StoreTooSlow("held")
+
+    table = Held(expected=Count(3, CountKind.PLANNED), rows=3)
+
+    assert Sizes(cast("Any", table)).of(POI, at(1)) is None
+
+
 def test_it_is_counted_anew_once_it_has_changed_or_long_after():
     now = [0.0]
     table = Table(expected=Count(3, CountKind.PLANNED), rows=3)
@@ -55,10 +66,10 @@ def test_it_is_counted_anew_once_it_has_changed_or_long_after():
     sizes.of(POI, at(1))
     table.rows = 4
     now[0] += LONGEST - 1
-    assert sizes.of(POI, at(1)).value == 3
+    assert sizes.of(POI, at(1)) == Count(3, CountKind.EXACT)
 
-    assert sizes.of(POI, at(2)).value == 4
+    assert sizes.of(POI, at(2)) == Count(4, CountKind.EXACT)
     table.rows = 5
     now[0] += LONGEST
-    assert sizes.of(POI, at(2)).value == 5
+    assert sizes.of(POI, at(2)) == Count(5, CountKind.EXACT)
     assert len(table.asked) == 6

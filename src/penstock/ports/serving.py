@@ -94,6 +94,7 @@ class Reads(Protocol):
         """Count the rows of a query, as well as can be done in a moment.
 
         The answer says how it was found; an exact count that takes too long is not.
+        Raises `StoreTooSlow` where not even that can be said in a moment.
         """
         ...
 

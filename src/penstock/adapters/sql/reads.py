@@ -12,6 +12,7 @@ from penstock.adapters.sql.served import ShownRow, TookTooLong
 from penstock.domain.dataset import Dataset, Field
 from penstock.domain.page import Key
 from penstock.domain.queries.query import Query
+from penstock.errors import StoreTooSlow
 from penstock.ports.serving import (
     Change,
     Count,
@@ -78,7 +79,10 @@ class SqlReads(Reads):
                     return Count(table.count(query), CountKind.EXACT)
                 except TookTooLong:
                     pass
-            return table.estimate(query)
+            try:
+                return table.estimate(query)
+            except TookTooLong as error:
+                raise StoreTooSlow("the rows cannot be counted now") from error
 
         return self._database.read(work)
 

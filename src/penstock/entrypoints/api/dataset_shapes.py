@@ -39,13 +39,17 @@ FRESHNESS: Mapping[str, Schema] = {
 }
 
 
+COUNT: Schema = {
+    "anyOf": [ref("Count"), {"type": "null"}],
+    "description": "How many records it has; null if that is not known in a moment.",
+}
 SCHEMAS: Mapping[str, Schema] = {
     "DatasetList": shape(
         {
             "items": {
                 "type": "array",
                 "items": shape(
-                    {"name": {"type": "string"}, **FRESHNESS, "count": ref("Count")}
+                    {"name": {"type": "string"}, **FRESHNESS, "count": COUNT}
                 ),
             }
         }
@@ -69,7 +73,7 @@ SCHEMAS: Mapping[str, Schema] = {
             "search": {"type": "array", "items": {"type": "string"}},
             "geo": {"type": ["array", "null"], "items": {"type": "string"}},
             **FRESHNESS,
-            "count": ref("Count"),
+            "count": COUNT,
         }
     ),
 }

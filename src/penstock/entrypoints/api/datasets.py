@@ -77,7 +77,7 @@ def size(api: Api, dataset: Dataset, states: Mapping[str, State]) -> Mapping[str
     state = states.get(dataset.name)
     # without tables there is nothing to count
     count = Count(0, CountKind.EXACT) if state is None else api.sizes.of(dataset, state)
-    return {"count": {"value": count.value, "kind": count.kind}}
+    return {"count": count and {"value": count.value, "kind": count.kind}}
 
 
 async def list_changes(api: Api, request: Request) -> Response:

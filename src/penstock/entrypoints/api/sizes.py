@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.queries.query import Query
+from penstock.errors import StoreTooSlow
 from penstock.ports import Reads
 from penstock.ports.serving import Count, CountKind, State
 
@@ -32,15 +33,21 @@ class Sizes:
         self._clock = clock
         self._known: dict[str, Counted] = {}
 
-    def of(self, dataset: Dataset, state: State) -> Count:
-        """Return how many records there are, for who knows how far it has come."""
+    def of(self, dataset: Dataset, state: State) -> Count | None:
+        """Return how many records there are, for who knows how far it has come.
+
+        None where that cannot be said in a moment: somebody may hold the whole table.
+        """
         known, now = self._known.get(dataset.name), self._clock()
         if (
             known is None
             or known.change_seq != state.change_seq
             or now - known.at >= LONGEST
         ):
-            known = Counted(self._count(dataset), state.change_seq, now)
+            try:
+                known = Counted(self._count(dataset), state.change_seq, now)
+            except StoreTooSlow:
+                return None
             self._known[dataset.name] = known
         return known.count
 
