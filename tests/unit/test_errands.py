@@ -10,10 +10,10 @@ from starlette.types import Message
 
 from penstock.domain.events import Event, RequestFailed
 from penstock.entrypoints.api import errands as module
-from penstock.entrypoints.api import imports
+from penstock.entrypoints.api import responses
 from penstock.entrypoints.api.errands import FILES, MOST_WAITING, PLANNERS, Errands
 from penstock.entrypoints.api.exchange import ClientLeft
-from penstock.entrypoints.api.imports import Timely, following
+from penstock.entrypoints.api.responses import Timely, following
 from penstock.errors import Overloaded, StoreTooSlow
 from tests.e2e.workshop import wait_until
 
@@ -179,7 +179,7 @@ class TestASlowReader:
         return sent, is_over
 
     def test_it_is_not_waited_for(self, monkeypatch):
-        monkeypatch.setattr(imports, "LONGEST_SEND", 0.1)
+        monkeypatch.setattr(responses, "LONGEST_SEND", 0.1)
         some = iter([True, True, False])
 
         sent, is_over = self.served(lambda: next(some))

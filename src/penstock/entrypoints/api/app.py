@@ -70,17 +70,6 @@ def all_endpoints() -> Sequence[Endpoint]:
     return [*described, *openapi.endpoints(described), *docs.endpoints()]
 
 
-def build(
-    penstock: Penstock,
-    served: Served,
-    *,
-    threads: int,
-    shared: SharedAnswers | None = None,
-) -> ASGIApp:
-    """Return the API of one process as an ASGI application."""
-    return app_of(api_of(penstock, served, threads=threads, shared=shared))
-
-
 def api_of(
     penstock: Penstock,
     served: Served,

@@ -11,10 +11,9 @@ from penstock.domain.access import Scope
 from penstock.domain.budget import Budget
 from penstock.entrypoints.api.bodies import refuse_body
 from penstock.entrypoints.api.budget_shapes import BUDGET, BUDGETS
-from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
-from penstock.entrypoints.api.imports import NEVER
 from penstock.entrypoints.api.parameters import Parameters
+from penstock.entrypoints.api.responses import NEVER, json_response
 from penstock.entrypoints.api.service import Api
 from penstock.errors import NotFound
 

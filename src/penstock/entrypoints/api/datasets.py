@@ -28,6 +28,7 @@ from penstock.entrypoints.api.dataset_shapes import (
 from penstock.entrypoints.api.declared import described
 from penstock.entrypoints.api.dispatch import TOKEN, token_for
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
+from penstock.entrypoints.api.responses import json_response
 from penstock.entrypoints.api.schemas import ref
 from penstock.entrypoints.api.service import Api
 from penstock.ports.serving import Change, Count, CountKind, State
@@ -127,17 +128,6 @@ def told(change: Change) -> Mapping[str, Any]:
         "import_id": change.import_id,
         "at": format_instant(change.at),
     }
-
-
-def json_response(
-    document: object, *, status: int = 200, headers: Mapping[str, str] | None = None
-) -> Response:
-    return Response(
-        encode(document),
-        status_code=status,
-        media_type="application/json",
-        headers=dict(headers or {}),
-    )
 
 
 def endpoints() -> Sequence[Endpoint]:

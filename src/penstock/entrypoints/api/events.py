@@ -13,9 +13,10 @@ from penstock.domain.access import Scope
 from penstock.domain.job import ImportId
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.import_shapes import EVENTS, LAST_EVENT, THE_IMPORT
-from penstock.entrypoints.api.imports import Timely, following, import_in
+from penstock.entrypoints.api.imports import import_in
 from penstock.entrypoints.api.looks import Seen
 from penstock.entrypoints.api.parameters import Parameters
+from penstock.entrypoints.api.responses import Timely, following
 from penstock.entrypoints.api.service import Api
 from penstock.errors import NotFound, PenstockError
 

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.problems import TITLES, Problem
+from penstock.entrypoints.api.responses import NEVER, json_response
 from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.api.shapes import shape
 from penstock.entrypoints.api.watch import LONGEST_LOOK
 from penstock.errors import PenstockError
-
-NEVER = {"cache-control": "no-store"}
 
 
 async def health(api: Api, request: Request) -> Response:

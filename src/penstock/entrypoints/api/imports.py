@@ -1,30 +1,23 @@
 """Imports: look at them, and end them."""
 
-import asyncio
 import itertools
 from collections.abc import (
     AsyncGenerator,
-    AsyncIterator,
     Iterator,
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Message, Send
-from typing_extensions import override
+from starlette.responses import Response
 
 from penstock.domain.access import Scope
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Import, ImportId, ImportStatus
 from penstock.entrypoints.api.bodies import refuse_body
-from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
-from penstock.entrypoints.api.exchange import ClientLeft
 from penstock.entrypoints.api.import_shapes import (
     CANCELLED,
     DEFAULT_IMPORTS,
@@ -38,6 +31,13 @@ from penstock.entrypoints.api.import_shapes import (
 )
 from penstock.entrypoints.api.parameters import Parameters, id_in_path
 from penstock.entrypoints.api.problems import Problem
+from penstock.entrypoints.api.responses import (
+    NEVER,
+    Timely,
+    following,
+    json_response,
+    page_of,
+)
 from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.forms.bad_rows import lines_of, page_by_page
 from penstock.errors import (
@@ -49,10 +49,8 @@ from penstock.errors import (
 AT_ONCE = 500
 # lists of them that are sent at a time; each is sorted in memory, as far as it fits
 MOST_LISTS = 4
-# seconds in which the first of many is found, and in which a client takes some of them
+# seconds in which the first of many is found
 LONGEST_LIST = 120.0
-LONGEST_SEND = 30.0
-NEVER = {"cache-control": "no-store"}
 
 
 async def list_imports(api: Api, request: Request) -> Response:
@@ -74,23 +72,6 @@ async def list_imports(api: Api, request: Request) -> Response:
     last = shown[-1][0].id if len(found) > limit else None
     items = [api.gauges.told(known, shards) for known, shards in shown]
     return page_of(request, items, following=("before", last), limit=limit)
-
-
-def page_of(
-    request: Request,
-    items: Sequence[Mapping[str, Any]],
-    *,
-    following: tuple[str, int | None],
-    limit: int,
-) -> Response:
-    """Answer with some of a list, and where it goes on."""
-    name, last = following
-    headers = dict(NEVER)
-    if last is not None:
-        address = request.url.include_query_params(**{name: last})
-        headers["link"] = f'<{address.path}?{address.query}>; rel="next"'
-    page = {"next": last, "has_more": last is not None, "limit": limit}
-    return json_response({"items": items, "page": page}, headers=headers)
 
 
 async def get_import(api: Api, request: Request) -> Response:
@@ -140,31 +121,6 @@ async def list_errors(api: Api, request: Request) -> Response:
     first = await anext(lines)
     whole = following(first, lines)
     return Timely(whole, media_type="text/csv", headers=headers)
-
-
-class Timely(StreamingResponse):
-    """An answer that is broken off where its client does not read it."""
-
-    @override
-    async def stream_response(self, send: Send) -> None:
-        async def send_in_time(message: Message) -> None:
-            try:
-                async with asyncio.timeout(LONGEST_SEND):
-                    await send(message)
-            except TimeoutError as error:
-                raise ClientLeft from error
-
-        await super().stream_response(send_in_time)
-
-
-async def following(
-    first: bytes, rest: AsyncGenerator[bytes, None]
-) -> AsyncIterator[bytes]:
-    # whoever does not come to the end must not keep a place until somebody notices
-    async with aclosing(rest):
-        yield first
-        async for each in rest:
-            yield each
 
 
 def declared(api: Api, known: Import) -> Dataset:

@@ -11,9 +11,7 @@ from penstock.domain.access import Scope
 from penstock.domain.job import FaultEntry, ImportId, Job, JobId, JobStatus
 from penstock.domain.text import format_instant
 from penstock.entrypoints.api.bodies import read_json, refuse_body
-from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
-from penstock.entrypoints.api.imports import NEVER, page_of
 from penstock.entrypoints.api.job_shapes import (
     ALL_RETRIED,
     DEFAULT_JOBS,
@@ -30,6 +28,7 @@ from penstock.entrypoints.api.parameters import (
     Parameters,
     id_in_path,
 )
+from penstock.entrypoints.api.responses import NEVER, json_response, page_of
 from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.reports import records_of
 from penstock.errors import BadRequest, Conflict, Flaw

@@ -22,15 +22,14 @@ from penstock.domain.text import format_instant
 from penstock.entrypoints.api import uploads
 from penstock.entrypoints.api.bodies import read_json
 from penstock.entrypoints.api.caretaker import LOOK_AGAIN, Caretaker
-from penstock.entrypoints.api.datasets import json_response
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.import_shapes import (
     LONGEST_KEY,
     described_start,
 )
-from penstock.entrypoints.api.imports import NEVER
 from penstock.entrypoints.api.parameters import Parameters
 from penstock.entrypoints.api.problems import Problem
+from penstock.entrypoints.api.responses import NEVER, json_response
 from penstock.entrypoints.api.service import Api
 from penstock.errors import (
     BadRequest,
