@@ -338,3 +338,9 @@ class NotFound(Misconfigured):
     """A name or an id that does not exist."""
 
     code = "not_found"
+
+    def __init__(self, told: str, *, among: str | None = None) -> None:
+        super().__init__(told if among is None else f"{told}; see: penstock {among}")
+        self.told = told
+        # the command, or the address, that lists those which do
+        self.among = among

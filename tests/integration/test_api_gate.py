@@ -663,7 +663,10 @@ class TestWhatNobodyMaySend:
         )
         with local.open() as line:
             line.sendall(head.encode())
-            assert line.recv(65_536).startswith(b"HTTP/1.1 415 ")
+            refusal = b""
+            while not refusal.endswith(b"}"):
+                refusal += line.recv(65_536)
+            assert refusal.startswith(b"HTTP/1.1 415 ")
             line.sendall(body)
             line.settimeout(0.5)
             with pytest.raises(TimeoutError):
@@ -702,6 +705,48 @@ class TestWhatNobodyMaySend:
         # what they held is free again
         large = b"{" + b" " * 1_000_000 + b"}"
         wait_until(lambda: local.ask("POST", RECORDS, body=large).status == 422)
+
+    @pytest.mark.parametrize(
+        "headers",
+        [
+            {"content_encoding": "gzip"},
+            {"content_type": "application/json; charset=utf-16"},
+        ],
+        ids=["gzip", "utf-16"],
+    )
+    def test_a_body_that_others_would_read_differently(
+        self, local: Client, headers: dict[str, str]
+    ):
+        told = local.ask("POST", RECORDS, body=b'[{"id": 1}]', **headers)
+
+        assert told.code == "unsupported-media-type"
+
+    def test_a_coding_that_nobody_understands(self, local: Client):
+        head = (
+            f"POST {RECORDS} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            "Content-Type: application/json\r\nTransfer-Encoding: gzip, chunked\r\n"
+            '\r\nb\r\n[{"id": 1}]\r\n0\r\n\r\n'
+        )
+
+        assert self.send(local, head.encode()).startswith(b"HTTP/1.1 400 ")
+
+    def test_a_request_that_names_no_host(self, local: Client):
+        head = b"GET /api/health HTTP/1.1\r\nConnection: close\r\n\r\n"
+
+        assert self.send(local, head).startswith(b"HTTP/1.1 400 ")
+
+    def test_a_form_with_another_boundary_is_not_told_in_the_log(
+        self, local: Client, local_folder: Folder
+    ):
+        told = local.ask(
+            "POST",
+            "/api/v1/datasets/poi/imports",
+            body=b"--BB\r\n\r\n",
+            content_type="multipart/form-data; boundary=ZZ",
+        )
+
+        assert told.code == "bad-request"
+        assert "boundary" not in local_folder.errors
 
     def test_what_is_no_http(self, local: Client):
         assert self.send(local, b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n").startswith(
@@ -806,4 +851,5 @@ def test_the_log_tells_of_errors_and_not_of_what_was_asked(tmp_path: Path):
     events = {each["event"]: each for each in folder.log}
     assert events["request_stood_out"]["route"] == "/api/v1/datasets/{dataset}/records"
     assert events["request_stood_out"]["trace_id"] == told.headers["x-trace-id"]
+    assert "no such table" in events["request_stood_out"]["cause"]
     assert "123456789" not in json.dumps(folder.log)

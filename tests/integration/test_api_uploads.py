@@ -179,6 +179,10 @@ class TestRefusals:
         (error,) = told.json["errors"]
         assert error["detail"] == "list.csv: column 'points' is missing"
 
+        told = send(running, form(("file", "a.gz", gzip.compress(GOOD)[:-9])))
+        (error,) = told.json["errors"]
+        assert error["detail"].startswith("a.gz: a.gz is not whole gzip")
+
     @pytest.mark.parametrize(
         "body",
         [

@@ -14,7 +14,7 @@ from penstock.adapters.sqlite.database import Database
 from penstock.domain.axes import ListAxis, RangeAxis
 from penstock.domain.budget import LATEST_USE, Budget, Grant, Limit
 from penstock.domain.dataset import Dataset, Tolerance
-from penstock.domain.events import Event, LeaseWasLost
+from penstock.domain.events import Event, LeaseWasLost, StoreWasAway
 from penstock.domain.job import ImportStatus, Job, JobStatus
 from penstock.domain.page import Moved, Page, Position, Proof, Reason, Row
 from penstock.domain.shard import Shard
@@ -536,6 +536,9 @@ def test_what_all_must_know_is_told_once_the_store_is_back(
     assert absent.left == 0
     assert state.closed_for is not None or state.stopped is not None
     assert bench.job().status is JobStatus.PENDING
+    # operators are told why nothing happens, once
+    away = [each for each in bench.events if isinstance(each, StoreWasAway)]
+    assert [each.error for each in away] == ["away"]
 
 
 def test_nobody_asks_an_absent_ledger_who_is_to_stop(bench, planned):

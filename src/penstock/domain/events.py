@@ -128,6 +128,14 @@ class WorkerFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreWasAway(Event):
+    """A store does not take what it has to; the worker waits as long as it may."""
+
+    worker: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed(Event):
     """The API could not answer, for a reason that is ours."""
 
@@ -146,6 +154,8 @@ class RequestStoodOut(Event):
     route: str
     status: int
     took: timedelta
+    # what went wrong, if something did
+    cause: str | None
     # so many others stood out since the last one that was told
     untold: int
 

@@ -14,6 +14,7 @@ from penstock.domain.events import (
     JobPostponed,
     JobReleased,
     LeaseWasLost,
+    StoreWasAway,
     WorkerFailed,
 )
 from penstock.domain.job import Fault, Lease, backoff
@@ -232,10 +233,15 @@ class Work:
 
         As long as the lease lasts: then somebody else has the job, and finds out alone.
         """
+        is_told = False
         while True:
             try:
                 action()
-            except StoreUnavailable:
+            except StoreUnavailable as error:
+                if not is_told:
+                    told = self._told(error)
+                    self._emit(StoreWasAway(worker=self._worker.owner, error=told))
+                is_told = True
                 now = self._monotonic()
                 rest = STORE_REST * (0.5 + self._jitter())
                 if now >= held.trusted_until or self._halt.wait(rest.total_seconds()):

@@ -17,12 +17,19 @@ from penstock.domain.events import (
     RequestFailed,
     RequestStoodOut,
     ServerReplaced,
+    StoreWasAway,
     WorkerFailed,
 )
 from penstock.domain.page import Counts
 from penstock.ports import Emit, Redact
 
-WARNINGS = (JobPostponed, LeaseWasLost, RequestStoodOut, ServerReplaced)
+WARNINGS = (
+    JobPostponed,
+    LeaseWasLost,
+    RequestStoodOut,
+    ServerReplaced,
+    StoreWasAway,
+)
 ERRORS = (BudgetWasStopped, JobFailed, RequestFailed, WorkerFailed)
 
 
@@ -73,6 +80,8 @@ def told(value: object, redact: Redact) -> object:
         return {
             name: count for name, count in dataclasses.asdict(value).items() if count
         }
+    if isinstance(value, tuple):
+        return [told(each, redact) for each in value]
     if isinstance(value, bool | int | None):
         return value
     return redact(str(value))

@@ -1,6 +1,7 @@
 """Read bodies: bounded, one by one and together, and only what they say they are."""
 
 import asyncio
+import re
 from typing import Any
 
 import msgspec
@@ -40,10 +41,12 @@ class Bodies:
 
 
 async def read_json(request: Request, *, largest: int | None = None) -> Any:
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media not in JSON_TYPES:
-        told = "send application/json"
-        raise Problem("unsupported-media-type", told, headers={"accept": told[5:]})
+    refuse_codings(request)
+    media, _, options = request.headers.get("content-type", "").lower().partition(";")
+    if media.strip() not in JSON_TYPES or not is_utf8(options):
+        told = "send application/json, in UTF-8"
+        headers = {"accept": "application/json"}
+        raise Problem("unsupported-media-type", told, headers=headers)
     most = request.scope["exchange"].bodies.largest if largest is None else largest
     body = await read_bytes(request, largest=most)
     try:
@@ -51,8 +54,26 @@ async def read_json(request: Request, *, largest: int | None = None) -> Any:
             return await asyncio.to_thread(decode, body)
         return decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        told = f"the body is not JSON: {error}"
-        raise Problem("bad-request", told) from error
+        is_deep = isinstance(error, RecursionError)
+        told = "it is nested too deeply" if is_deep else str(error)
+        raise Problem("bad-request", f"the body is not JSON: {told}") from error
+
+
+def refuse_codings(request: Request) -> None:
+    """Refuse what is packed: others on the way might read another body than we do."""
+    packed = request.headers.get("content-encoding", "identity")
+    if packed.strip().lower() != "identity":
+        told = f"a body in {packed[:20]!r} is not read; send it as it is"
+        raise Problem("unsupported-media-type", told)
+    sent = request.headers.get("transfer-encoding", "chunked")
+    if sent.strip().lower() != "chunked":
+        raise Problem("bad-request", f"the coding {sent[:20]!r} is not understood")
+
+
+def is_utf8(options: str) -> bool:
+    """Say whether the options of a media type name no other encoding."""
+    charset = re.search(r"charset\s*=\s*\"?([^\s;\"]*)", options)
+    return charset is None or charset[1] in {"utf-8", "utf8"}
 
 
 async def refuse_body(request: Request) -> None:

@@ -14,8 +14,8 @@ EXPOSED = (
     "Retry-After, X-Consistency-Token, X-Trace-Id"
 )
 ALLOWED = (
-    "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Prefer, "
-    "Traceparent, X-Consistency-Token"
+    "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, "
+    "Last-Event-ID, Prefer, Traceparent, X-Consistency-Token"
 )
 METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
 VARY = (b"vary", b"origin")

@@ -3,6 +3,7 @@
 import asyncio
 import time
 import traceback
+from http import HTTPStatus
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -57,12 +58,15 @@ class Edge:
     def _problem(self, error: Exception, exchange: Exchange) -> Problem:
         """Say what an error means to a client, and to operators if it is a bug."""
         if isinstance(error, Problem):
+            exchange.cause = error.cause
             return error
         problem = (
             problem_of(error)
             if isinstance(error, PenstockError)
             else Problem("internal", "see the log by the trace id")
         )
+        if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            exchange.cause = str(error)
         if problem.code == "internal":
             self._tell(exchange.trace_id, error)
         return problem

@@ -20,7 +20,7 @@ LONGEST_TARGET = 8_192
 LARGEST_HEADERS = 16_384
 MOST_HEADERS = 100
 # whoever sends two of them wants one to be overlooked
-ONCE = (b"host", b"authorization", b"content-type", b"origin")
+ONCE = (b"host", b"authorization", b"content-type", b"idempotency-key", b"origin")
 
 TRACEPARENT = re.compile(rb"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 # HSTS is for whoever ends TLS in front of us, and knows of it
@@ -45,6 +45,7 @@ class Exchange:
         "_send",
         "begun",
         "bodies",
+        "cause",
         "extra",
         "headers",
         "held",
@@ -75,6 +76,8 @@ class Exchange:
         self.meter: Meter | None = None
         # of the answer, once it has begun
         self.status = 0
+        # of an error of ours, for operators
+        self.cause: str | None = None
         self._send = send
 
     async def __call__(self, message: Message) -> None:
@@ -107,6 +110,8 @@ class Exchange:
         if len(headers) > MOST_HEADERS or size > LARGEST_HEADERS:
             told = f"at most {MOST_HEADERS} with {LARGEST_HEADERS} bytes are read"
             raise Problem("headers-too-large", told)
+        if b"host" not in self.headers and scope["http_version"] != "1.0":
+            raise Problem("bad-request", "the header host is missing")
         if len(self.headers) != len(headers):
             names = [name for name, _ in headers]
             for each in ONCE:

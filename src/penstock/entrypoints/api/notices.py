@@ -46,6 +46,7 @@ class Notices:
             route=meter.route,
             status=exchange.status,
             took=timedelta(seconds=seconds),
+            cause=exchange.cause,
             untold=self._untold,
         )
         self._untold = 0

@@ -11,11 +11,16 @@ from penstock.errors import BadRequest, Flaw, VersionChanged
 ENTITY_TAG = r'(?:W/)?"[!#-~]*"'
 
 one_tag = re.compile(ENTITY_TAG)
-is_if_match = re.compile(rf"\*|{ENTITY_TAG}(?: *, *{ENTITY_TAG})*").fullmatch
+# a list, of which HTTP allows parts to be empty
+is_if_match = re.compile(
+    rf"\*|(?:[ \t]*,)*[ \t]*{ENTITY_TAG}(?:[ \t]*,(?:[ \t]*{ENTITY_TAG})?)*"
+).fullmatch
 
 
 def precondition(request: Request) -> Precondition:
-    match = request.headers.get("if-match")
+    # several lines are one list
+    lines = request.headers.getlist("if-match")
+    match = ",".join(lines).strip(" \t") if lines else None
     none_match = request.headers.get("if-none-match")
     if match is not None and is_if_match(match) is None:
         # it names no version, so none that there is

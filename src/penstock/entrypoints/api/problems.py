@@ -44,6 +44,7 @@ class Problem(Exception):
         *,
         flaws: Sequence[Flaw] = (),
         headers: Mapping[str, str] | None = None,
+        cause: str | None = None,
     ) -> None:
         super().__init__(detail)
         self.code = code
@@ -51,6 +52,8 @@ class Problem(Exception):
         self.detail = detail or self.title
         self.flaws = flaws
         self.headers = headers or {}
+        # for operators only
+        self.cause = cause
 
     def response(self, *, trace_id: str, instance: str) -> Response:
         document: dict[str, Any] = {
@@ -111,6 +114,9 @@ def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911 (a line 
             in_body = all(each.pointer.startswith("/") for each in error.flaws)
             code = "unprocessable" if in_body else "bad-request"
             return Problem(code, str(error), flaws=error.flaws)
+        case NotFound(among=str() as among):
+            # a client has addresses, not commands
+            return Problem("not-found", f"{error.told}; see /api/v1/{among}")
         case NoSuchRecord() | NotFound():
             return Problem("not-found", str(error))
         case StillAtWork():

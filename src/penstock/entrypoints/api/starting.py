@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -147,11 +148,19 @@ def file_refused(sent: uploads.Uploaded) -> Iterator[None]:
                 Flaw(
                     pointer=f"/{uploads.FILE}",
                     code="unfit",
-                    detail=told.replace(sent.file, sent.label),
+                    detail=as_sent(told, sent),
                 )
                 for told in str(error).splitlines()
             )
         ) from error
+
+
+def as_sent(told: str, sent: uploads.Uploaded) -> str:
+    """Call a file as its sender does; what it is called in the spool is ours."""
+    label = sent.label or "the file"
+    for name in (sent.file, Path(sent.file).name):
+        told = told.replace(name, label)
+    return told
 
 
 def key_of(request: Request) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import logging
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.domain.dataset import Dataset
+from penstock.entrypoints.api.bodies import refuse_codings
 from penstock.entrypoints.api.errands import FILES
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.service import Api
@@ -29,6 +31,9 @@ SILENCE = 30.0
 LEAST_RATE = 4 * 1024
 # uploads of a process at a time: each has a thread as long as it takes
 MOST_AT_ONCE = FILES
+# it would tell every client's mistake to whoever reads our log
+logging.getLogger("python_multipart").addHandler(logging.NullHandler())
+logging.getLogger("python_multipart").propagate = False
 # the rest of the body is not read
 CLOSE = {"connection": "close"}
 
@@ -132,6 +137,7 @@ async def receive(api: Api, request: Request, dataset: Dataset) -> Uploaded:
     boundary = options.get(b"boundary")
     if not boundary:
         raise Problem("bad-request", "the content type does not name the boundary")
+    refuse_codings(request)
     most = dataset.csv.max_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > most + AROUND:
@@ -147,7 +153,7 @@ async def receive(api: Api, request: Request, dataset: Dataset) -> Uploaded:
     except SourceUnavailable as error:
         told = "the file could not be stored; ask again"
         headers = {"retry-after": "5"}
-        raise Problem("unavailable", told, headers=headers) from error
+        raise Problem("unavailable", told, headers=headers, cause=str(error)) from error
     return Uploaded(file=file, label=form.label or "", digest=digest)
 
 
