@@ -36,6 +36,8 @@ def lists(filled):
         body = get(ours + LIST, token)
         cached = rate(ours + LIST, token=token)
         script = random_pages(filled, LIST + "&id=gt.")
+        # until the table is in memory, it is the disk that is measured
+        rate(ours, token=token, script=script)
         uncached = rate(ours, token=token, script=script)
         deep = deep_against_first(ours, token)
         pages = [f"{LIST}&id=gt.{dice.randrange(ROWS)}" for _ in range(5_000)]
@@ -98,7 +100,8 @@ def deep_against_first(base, token):
     spent = {"first": [], "deep": []}
     for turn in range(300):
         for name, begin in (("first", 0), ("deep", int(ROWS * 0.95))):
-            url = f"{base}{LIST}&id=gt.{begin + turn}"
+            # as no other question before it
+            url = f"{base}/api/v1/datasets/poi/records?limit=49&id=gt.{begin + turn}"
             started = time.perf_counter()
             assert pool.request("GET", url).status == 200
             spent[name].append(time.perf_counter() - started)
