@@ -1,16 +1,27 @@
 """The documentation says what the code does, and what it names exists."""
 
+import json
 import os
 import re
+import shlex
 import socket
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from docs import generate
 
+from penstock.domain.editing import Editor
+from penstock.domain.queries.parameters import read_query
+from penstock.domain.queries.search_parameters import (
+    read_facets,
+    read_search,
+    read_suggest,
+)
 from penstock.entrypoints.api.app import all_endpoints
 from penstock.entrypoints.api.problems import TITLES
 from penstock.settings import load
@@ -171,6 +182,31 @@ def test_every_example_loads(name):
     assert list(settings.datasets) == EXAMPLES[name]
 
 
+def test_the_sandbox_has_all_that_its_api_is_asked_for():
+    example = ROOT / "examples" / "sandbox" / "penstock.toml"
+    poi = load(example, {}).datasets["poi"]
+    page = (ROOT / "docs" / "howto" / "ask-the-api.md").read_text("utf-8")
+    readers: dict[str, Callable[..., object]] = {
+        "records": read_query,
+        "search": read_search,
+        "suggest": read_suggest,
+        "facets": read_facets,
+    }
+    asked = set()
+    for command in re.findall(r"^curl .*$", page, re.MULTILINE):
+        *options, address = shlex.split(command)[1:]
+        _, _, path = urlsplit(address).path.partition("/datasets/poi/")
+        # what does not fit is refused by an error that says why
+        if "-d" in options:
+            sent = json.loads(options[options.index("-d") + 1])
+            for record in sent if isinstance(sent, list) else [{"id": 1, **sent}]:
+                Editor(poi).whole({"title": "any", **record}, key=None)
+        elif path in readers:
+            readers[path](poi, parse_qsl(urlsplit(address).query))
+            asked.add(path)
+    assert asked == set(readers)
+
+
 def test_the_example_of_the_readme_loads_and_is_short(tmp_path):
     text = (ROOT / "README.md").read_text("utf-8").partition("<!-- example -->")[2]
     example = text.partition("```toml\n")[2].partition("```")[0]
@@ -203,7 +239,7 @@ def test_the_tutorial_does_what_it_says(tmp_path):
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
-        env={"PATH": places, "LANG": "C.UTF-8"},
+        env={"PATH": places, "LANG": "C.UTF-8", "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=100,
