@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -22,6 +23,7 @@ from penstock.entrypoints.cli.export import Format, form_of
 from penstock.entrypoints.forms.as_csv import write_csv
 from penstock.entrypoints.forms.as_jsonl import write_jsonl
 from penstock.entrypoints.forms.as_parquet import ROWS_AT_ONCE, write_parquet
+from penstock.errors import Misconfigured
 from tests.builders import dataset, int_field, text_field, typed_field
 
 EVERY = dataset(
@@ -250,9 +252,25 @@ def test_parquet_has_a_type_for_each_of_ours():
         ("POI.CSV", Format.CSV),
         ("poi.parquet", Format.PARQUET),
         ("poi.jsonl", Format.JSONL),
-        ("poi.txt", Format.JSONL),
-        ("poi", Format.JSONL),
     ],
 )
 def test_the_ending_of_a_file_says_its_form(name, form, tmp_path):
-    assert form_of(None if name is None else tmp_path / name) is form
+    assert form_of(None if name is None else tmp_path / name, "poi") is form
+
+
+@pytest.mark.parametrize("name", ["poi", "poi.txt", "poi.xlsx", "poi.csv.bak"])
+def test_a_file_whose_ending_says_no_form_is_refused(name):
+    told = f"--out {name}: the name must end in .jsonl, .csv or .parquet, or say"
+
+    with pytest.raises(Misconfigured, match=re.escape(told)):
+        form_of(Path(name), "poi")
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("poi.csv.gz", "csv"), ("poi.jsonl.gz", "jsonl")]
+)
+def test_who_wants_a_packed_file_is_told_how(name, form):
+    told = f"; to pack: penstock export poi --format {form} | gzip > {name}"
+
+    with pytest.raises(Misconfigured, match=re.escape(told)):
+        form_of(Path(name), "poi")

@@ -115,7 +115,13 @@ def test_what_could_not_be_written_is_refused_before_the_work(out, name):
         refuse_unwritable(out.parent / name, "--errors")
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "new.csv", "/dev/null"])
+@pytest.mark.parametrize("name", ["bad.xlsx", "bad.csv.gz", "bad.jsonl"])
+def test_a_name_that_promises_another_form_is_refused(out, name):
+    with pytest.raises(Misconfigured, match=f"--errors .*{name}: it is written as CSV"):
+        refuse_unwritable(out.parent / name, "--errors")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "new.CSV", "bad.txt", "bad", "/dev/null"])
 def test_what_can_be_written_is_not_refused(out, name):
     refuse_unwritable(out.parent / name, "--errors")
 

@@ -39,7 +39,8 @@ def export(
         Format | None,
         typer.Option(
             "--format",
-            help="The form to write; without, the ending of --out says it, or jsonl.",
+            help="The form to write; without, the ending of --out says it; "
+            "to standard output, jsonl.",
         ),
     ] = None,
     out: Annotated[
@@ -57,7 +58,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write the live rows, streamed, ordered by key."""
-    form = form or form_of(out)
+    form = form or form_of(out, dataset)
     if out is None and (as_json or form is Format.PARQUET):
         asked = "--json" if as_json else "--format parquet"
         raise Misconfigured(f"{asked} needs a file: add --out FILE")
@@ -72,10 +73,22 @@ def export(
         typer.echo(f"Wrote {counted(written, 'row')} to {out}.")
 
 
-def form_of(out: Path | None) -> Format:
-    """Return the form that the name of a file asks for."""
-    ending = "" if out is None else out.suffix.lower().removeprefix(".")
-    return Format(ending) if ending in {*Format} else Format.JSONL
+def form_of(out: Path | None, dataset: str) -> Format:
+    """Return the form that the name of a file asks for, or refuse the name."""
+    if out is None:
+        return Format.JSONL
+    ending = ending_of(out)
+    if ending in {*Format}:
+        return Format(ending)
+    told = "the name must end in .jsonl, .csv or .parquet, or say --format"
+    if ending == "gz":
+        inside = Format.CSV if ending_of(Path(out.stem)) == "csv" else Format.JSONL
+        told += f"; to pack: penstock export {dataset} --format {inside} | gzip > {out}"
+    raise Misconfigured(f"--out {out}: {told}")
+
+
+def ending_of(name: Path) -> str:
+    return name.suffix.lower().removeprefix(".")
 
 
 def writer(form: Format, *, raw: bool) -> Write:

@@ -11,6 +11,9 @@ from typing import IO, NoReturn
 
 from penstock.errors import Misconfigured
 
+# other endings would promise what is not written; that of text keeps a list beside the
+# files of a dataset from being taken for one of them
+TABLES = frozenset({"", ".csv", ".txt"})
 ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 
 
@@ -27,7 +30,10 @@ def standard_output() -> Iterator[IO[bytes]]:
 
 
 def refuse_unwritable(out: Path, option: str) -> None:
-    """Refuse a file that could not be written at the end of long work."""
+    """Refuse a table that could not be written at the end of long work.
+
+    Nor may its name promise something else than CSV; a pipe or a device says nothing.
+    """
     target = Path(os.path.realpath(out))
     if target.is_dir():
         raise Misconfigured(f"{option} {out}: is a folder")
@@ -36,6 +42,10 @@ def refuse_unwritable(out: Path, option: str) -> None:
     is_open = is_kept or target.parent.is_dir()
     if not is_open or not os.access(target if is_kept else target.parent, os.W_OK):
         raise Misconfigured(f"{option} {out}: there is no place to write it to")
+    if not is_kept and out.suffix.lower() not in TABLES:
+        raise Misconfigured(
+            f"{option} {out}: it is written as CSV; the name must end in .csv or .txt"
+        )
 
 
 @contextmanager
