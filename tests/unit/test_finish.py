@@ -19,8 +19,14 @@ from tests.builders import HOUR, NOON, dataset
 DATASET = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=0.2))
 
 
+def ended(shards: Shards, *, unproven: int = 0, failed: str | None = None) -> Ending:
+    return judge_ending(
+        shards, unproven=unproven, failed=failed, again="penstock run poi"
+    )
+
+
 def test_an_import_is_done_when_all_shards_are():
-    ending = judge_ending(Shards(total=3, done=2, split=1), unproven=0, failed=None)
+    ending = ended(Shards(total=3, done=2, split=1))
 
     assert ending == Ending(status=ImportStatus.DONE, proven=True)
 
@@ -33,21 +39,31 @@ def test_an_import_is_done_when_all_shards_are():
     ],
 )
 def test_a_shard_that_did_not_finish_fails_the_import(shards, told):
-    ending = judge_ending(shards, unproven=0, failed=None)
+    ending = ended(shards)
 
     assert (ending.status, ending.proven) == (ImportStatus.FAILED, False)
     assert told in str(ending.note)
 
 
+def test_the_way_out_depends_on_who_was_at_fault():
+    ending = ended(Shards(total=3, done=2, failed=1))
+
+    assert ending.note == (
+        "1 of 3 shards did not finish; see why with: penstock jobs --status failed; "
+        "if the provider was at fault: penstock jobs retry --failed; "
+        "if you mend the declaration: penstock run poi"
+    )
+
+
 def test_a_shard_without_proof_fails_the_import():
-    ending = judge_ending(Shards(total=3, done=3), unproven=1, failed=None)
+    ending = ended(Shards(total=3, done=3), unproven=1)
 
     assert (ending.status, ending.proven) == (ImportStatus.FAILED, False)
     assert "without proof" in str(ending.note)
 
 
 def test_a_reason_fails_the_import_whatever_the_shards_say():
-    ending = judge_ending(Shards(total=1, done=1), unproven=0, failed="too bad")
+    ending = ended(Shards(total=1, done=1), failed="too bad")
 
     assert ending == Ending(status=ImportStatus.FAILED, proven=False, note="too bad")
 

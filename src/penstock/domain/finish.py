@@ -46,7 +46,12 @@ def settle(
     too_bad = dataset.bad.exceeded(
         bad=known.counts.quarantined, seen=known.counts.seen, at_end=True
     )
-    ending = judge_ending(shards, unproven=facts.unproven(), failed=failed or too_bad)
+    again = f"penstock run {dataset.name}"
+    if known.mode is not Mode.FULL:
+        again += f" --mode {known.mode}"
+    ending = judge_ending(
+        shards, unproven=facts.unproven(), failed=failed or too_bad, again=again
+    )
     if not ending.proven:
         return ending
     is_full = known.mode is Mode.FULL
@@ -73,8 +78,13 @@ def is_tracked(dataset: Dataset, mode: Mode) -> bool:
     return dataset.is_ranked or (mode is Mode.FULL and is_marked)
 
 
-def judge_ending(shards: Shards, *, unproven: int, failed: str | None) -> Ending:
-    """Call an import done only if each of its shards has shown its end."""
+def judge_ending(
+    shards: Shards, *, unproven: int, failed: str | None, again: str
+) -> Ending:
+    """Call an import done only if each of its shards has shown its end.
+
+    `again` is the command that begins another one.
+    """
     if failed is not None:
         return Ending(status=ImportStatus.FAILED, proven=False, note=failed)
     if shards.failed or shards.cancelled:
@@ -83,7 +93,8 @@ def judge_ending(shards: Shards, *, unproven: int, failed: str | None) -> Ending
             status=ImportStatus.FAILED,
             proven=False,
             note=f"{lost} of {shards.total} shards did not finish; see why with: "
-            "penstock jobs --status failed, then: penstock jobs retry --failed",
+            "penstock jobs --status failed; if the provider was at fault: penstock "
+            f"jobs retry --failed; if you mend the declaration: {again}",
         )
     if unproven:
         return Ending(
