@@ -302,6 +302,9 @@ def name_of_class(event: type[events.Event]) -> str:
 
 
 def type_name(hint: object) -> str:
+    if typing.get_origin(hint) is tuple:
+        # as it is told: logs have no tuples
+        return f"list of {type_name(typing.get_args(hint)[0])}"
     names = [getattr(each, "__name__", str(each)) for each in typing.get_args(hint)]
     told = " or ".join(names) or getattr(hint, "__name__", str(hint))
     return told.replace("NoneType", "None")

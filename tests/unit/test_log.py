@@ -1,0 +1,31 @@
+"""Events as lines of a log."""
+
+import io
+import json
+
+from penstock.adapters.telemetry.log import log_events
+from penstock.domain.events import FileSurveyed
+
+
+def test_a_list_is_told_as_a_list_without_secrets():
+    out = io.StringIO()
+    emit = log_events(
+        redact=lambda text: text.replace("s3cr3t", "${KEY}"), as_json=True, stream=out
+    )
+
+    emit(
+        FileSurveyed(
+            dataset="shops",
+            file="a.csv",
+            size=9,
+            shards=1,
+            remarks=("delimiter ';' is a guess", "column 's3cr3t' is not declared"),
+        )
+    )
+
+    told = json.loads(out.getvalue())
+    assert told["event"] == "file_surveyed"
+    assert told["remarks"] == [
+        "delimiter ';' is a guess",
+        "column '${KEY}' is not declared",
+    ]
