@@ -283,3 +283,24 @@ contents = st.binary() | lines.map("\n".join).map(str.encode)
 def test_any_bytes_are_declared_or_refused(tmp_path_factory, content):
     with suppress(Misconfigured):
         declared(tmp_path_factory.mktemp("any"), content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"id": 1, "name": "a", "tags": [1, 2]}\n{"id": 2, "name": "b"}\n',
+        b'\n[{"id": 1}, {"id": 2}]\n',
+        b'{\n  "id": 1,\n  "name": "a"\n}\n',
+        b"[1, 2]\r\n[3, 4]\r\n",
+    ],
+)
+def test_json_is_no_table(tmp_path, content):
+    with pytest.raises(Misconfigured, match="looks like JSON; only CSV files can be"):
+        declared(tmp_path, content, "shops.jsonl")
+
+
+@pytest.mark.parametrize("header", [b"[id],[name]", b"{id},{name}", b'"id","name"'])
+def test_brackets_alone_are_no_json(tmp_path, header):
+    table = declared(tmp_path, header + b"\n1,a\n2,b\n")
+
+    assert len(table["fields"]) == 2

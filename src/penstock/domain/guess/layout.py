@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -47,11 +48,24 @@ class Table:
 
 def guess_layout(text: str, *, is_whole: bool) -> Layout:
     """Look at the beginning of a file, or all of it; raises `NotATable`."""
+    if is_json(text):
+        raise NotATable("looks like JSON; only CSV files can be drafted")
     delimiter = guess_delimiter(text, is_whole=is_whole)
     rows = [*islice(cut(text, delimiter.value), JUDGED_ROWS)]
     if not rows:
         raise NotATable("there is nothing but blank lines")
     return Layout(delimiter=delimiter, header=guess_header(rows[0], rows[1:]))
+
+
+def is_json(text: str) -> bool:
+    """Tell a document, or lines of them, by the first line that is not blank."""
+    first = text.lstrip().partition("\n")[0].strip()
+    if first in {"{", "[", "[{"}:
+        return True
+    try:
+        return isinstance(json.loads(first), dict | list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def guess_delimiter(
