@@ -119,3 +119,20 @@ def test_columns_without_a_name_are_remarked():
 
     assert check.problems == ()
     assert check.remarks == ("column 1, 3 has no name",)
+
+
+def test_another_delimiter_is_told_once():
+    check = check_columns(["uid;name;phone"], ["uid", "name", "region"], delimiter=",")
+
+    (told,) = check.problems
+    assert told == (
+        "with delimiter ',' its header is one column, 'uid;name;phone'; "
+        "it looks like ';'"
+    )
+
+
+@pytest.mark.parametrize("only", ["uid;name", "x"])
+def test_one_column_that_no_delimiter_cuts_as_wanted_is_missing_the_others(only):
+    check = check_columns([only], ["region"])
+
+    assert check.problems == ("column 'region' is missing",)

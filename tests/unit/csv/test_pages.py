@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -241,6 +242,13 @@ def test_a_header_that_does_not_fit_is_refused_before_any_row(tmp_path, content,
 def test_no_file_is_a_sentence(tmp_path):
     with pytest.raises(Misconfigured, match=r"shops\.source\.files: no file matches"):
         survey(shops(tmp_path))
+
+
+def test_where_no_file_was_found_is_told_in_full(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(Misconfigured, match=rf" in {re.escape(str(tmp_path))}$"):
+        survey(shops(Path()))
 
 
 def test_a_file_that_has_changed_since_is_refused(tmp_path):

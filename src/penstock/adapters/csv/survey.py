@@ -136,7 +136,7 @@ def look_at_all(
         others = f"; {', '.join(found[:3])} is no regular file" if found else ""
         raise Misconfigured(
             f"datasets.{dataset.name}.source.files: no file matches "
-            f"{' or '.join(source.files)} in {source.folder}{others}"
+            f"{' or '.join(source.files)} in {Path(source.folder).absolute()}{others}"
         )
     wanted = [".".join(path) for path in dataset.paths]
     seen: list[Seen] = []
@@ -148,7 +148,7 @@ def look_at_all(
         except PenstockError as error:
             wrong.append(f"{file}: {error}")
             continue
-        columns = check_columns(head.names, wanted)
+        columns = check_columns(head.names, wanted, delimiter=head.dialect.delimiter)
         wrong.extend(f"{file}: {told}" for told in columns.problems)
         seen.append(Seen(file, head, columns))
     if wrong:
