@@ -409,3 +409,19 @@ def test_a_wrong_table_is_refused_with_its_place_and_a_remedy(refuse, case):
     problems = refuse(auth)
     assert any(told in each for each in problems), problems
     assert SECRET not in json.dumps(problems)
+
+
+@pytest.mark.parametrize("word", ["short", "bytes", "secret", "HS256", "auth"])
+def test_a_short_secret_is_not_told_by_hiding_it(refuse, word):
+    (problem,) = refuse(SHARED, secret=word)
+
+    assert problem == (
+        "auth.secret: is shorter than 32 bytes: HS256 is no stronger than its secret; "
+        "make one: openssl rand -base64 48"
+    )
+
+
+def test_a_short_secret_is_hidden_in_what_is_said_of_other_keys(refuse):
+    (problem,) = refuse(JWKS + "algorithms = ['${SECRET}']", secret="hidden")
+
+    assert "'${SECRET}' is not one of" in problem

@@ -319,6 +319,10 @@ BAD_KEYS = {
         "[budgets.b]\nrate = ['60/min', '60/60s']",
         "budgets.b.rate: names two limits for the same period",
     ),
+    "rate as number": (
+        "[budgets.b]\nrate = 20",
+        "budgets.b.rate: must be text such as '20/s', or a list of them, not a whole",
+    ),
     "no rate": ("[budgets.b]\nrate = []", "budgets.b.rate: must have at least 1"),
     "csv": (
         "[datasets.r.source]\ntype = 'csv'\nfile = 'x'",

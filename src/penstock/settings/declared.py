@@ -21,7 +21,7 @@ from pydantic import (
 from penstock.domain.budget import MOST_AHEAD, Limit
 from penstock.domain.source import Path, path_of
 from penstock.settings import units
-from penstock.settings.problems import Problem, Refused, Unfit
+from penstock.settings.problems import Problem, Refused, Unfit, kind_of
 from penstock.settings.servers import (
     SQLITE,
     as_database,
@@ -103,6 +103,14 @@ def as_path_or_top(value: object) -> Path:
 def as_list(value: object) -> object:
     """Accept one text where a list of them may stand."""
     return [value] if isinstance(value, str) else value
+
+
+def as_rates(value: object) -> object:
+    listed = as_list(value)
+    if not isinstance(listed, list):
+        told = "must be text such as '20/s', or a list of them"
+        raise Unfit(f"{told}, not {kind_of(value)}")
+    return listed
 
 
 def as_float(value: object) -> object:
@@ -190,7 +198,7 @@ class PenstockTable(Declared):
 
 class BudgetTable(Declared):
     rate: Annotated[
-        list[Rate], BeforeValidator(as_list), Field(min_length=1, max_length=10)
+        list[Rate], BeforeValidator(as_rates), Field(min_length=1, max_length=10)
     ]
     burst: Annotated[int, Field(ge=1, le=units.MOST_REQUESTS)] = 1
     stop_on: list[Annotated[int, Field(ge=400, le=599)]] = [401, 403]

@@ -49,6 +49,7 @@ KEPT_ADDRESS = (
     "holds a secret, and the provider's next links, which repeat it, are kept in the "
     "ledger; send it in headers or in query"
 )
+SECRET = ("auth", "secret")
 SECTIONS = ("penstock", "budgets", "datasets", "auth", "api")
 
 
@@ -74,9 +75,8 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     ):
         secrets.setdefault(value, f"${{{spell(at)}}}")
     if problems:
-        told = (f"{path}: {spell(at)}: {sentence}" for at, sentence in problems)
-        # redacted while still whole: half a secret would not be found
-        raise Misconfigured(*(shorten(redact(each, secrets)) for each in told))
+        told = (in_one_line(path, each, secrets) for each in problems)
+        raise Misconfigured(*map(shorten, told))
     penstock = declaration.penstock
     return Settings(
         path=path,
@@ -155,6 +155,15 @@ def parse(path: Path, text: str) -> Tree:
 
 def last_line(text: str) -> str:
     return f"line {text.count(chr(10)) + 1}, the end of the file"
+
+
+def in_one_line(path: Path, problem: Problem, secrets: Mapping[str, str]) -> str:
+    """Write a problem without secrets; whole, since half of one would not be found."""
+    at, sentence = problem
+    line = f"{path}: {spell(at)}: {sentence}"
+    # No sentence about this key shows a value. A secret that is too short may be one of
+    # its own words, and hiding that word would tell the secret.
+    return line if at == SECRET else redact(line, secrets)
 
 
 def shorten(sentence: str) -> str:
