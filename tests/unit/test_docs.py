@@ -182,16 +182,18 @@ def test_every_example_loads(name):
     assert list(settings.datasets) == EXAMPLES[name]
 
 
+READERS: dict[str, Callable[..., object]] = {
+    "records": read_query,
+    "search": read_search,
+    "suggest": read_suggest,
+    "facets": read_facets,
+}
+
+
 def test_the_sandbox_has_all_that_its_api_is_asked_for():
     example = ROOT / "examples" / "sandbox" / "penstock.toml"
     poi = load(example, {}).datasets["poi"]
     page = (ROOT / "docs" / "howto" / "ask-the-api.md").read_text("utf-8")
-    readers: dict[str, Callable[..., object]] = {
-        "records": read_query,
-        "search": read_search,
-        "suggest": read_suggest,
-        "facets": read_facets,
-    }
     asked = set()
     for command in re.findall(r"^curl .*$", page, re.MULTILINE):
         *options, address = shlex.split(command)[1:]
@@ -201,10 +203,10 @@ def test_the_sandbox_has_all_that_its_api_is_asked_for():
             sent = json.loads(options[options.index("-d") + 1])
             for record in sent if isinstance(sent, list) else [{"id": 1, **sent}]:
                 Editor(poi).whole({"title": "any", **record}, key=None)
-        elif path in readers:
-            readers[path](poi, parse_qsl(urlsplit(address).query))
+        elif path in READERS:
+            READERS[path](poi, parse_qsl(urlsplit(address).query))
             asked.add(path)
-    assert asked == set(readers)
+    assert asked == set(READERS)
 
 
 def test_the_example_of_the_readme_loads_and_is_short(tmp_path):
