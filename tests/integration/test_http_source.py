@@ -550,7 +550,9 @@ class TestBrokenAnswers:
 
     def test_a_server_that_is_not_there(self, make):
         source = make(url="http://127.0.0.1:1/")
-        with pytest.raises(SourceUnavailable, match="no connection to"):
+        with pytest.raises(
+            SourceUnavailable, match=r"no connection to '127\.0\.0\.1:1'"
+        ):
             fetch(source)
 
     def test_a_name_that_nobody_has(self, make):

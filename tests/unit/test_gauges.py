@@ -1,5 +1,6 @@
-"""How far an import of files is, as a user is told it."""
+"""How far an import is, as a user is told it."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,13 +12,26 @@ from penstock.domain.page import Cursor, Proof
 from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.gauges import FileGauge
+from penstock.entrypoints.cli.gauges import Figures, FileGauge, RequestGauge, Waiting
 from penstock.entrypoints.extent import Extent
 from penstock.ports import Stores
-from tests.builders import batch, claim, dataset, open_sqlite, plan, record, rejection
+from tests.builders import (
+    batch,
+    budget,
+    claim,
+    dataset,
+    last,
+    open_sqlite,
+    per_second,
+    plan,
+    record,
+    rejection,
+)
 
 SHOPS = dataset("shops", source=CsvSource(files=("*.csv",)), axes=(FileAxis(),))
+POI = dataset()
 MEGA = 1_000_000
+AWAY = Fault(code="source_unavailable", message="no connection to '127.0.0.1:8855'")
 
 
 class Seconds:
@@ -149,3 +163,77 @@ def test_the_time_left_follows_from_the_bytes(stores):
     assert (figures.done, figures.total) == (4 * MEGA, 10 * MEGA)
     assert figures.extent == "4.0 MB of 10.0 MB"
     assert figures.told == "2 rows  2.0 MB/s 1 rows/s  1 bad"
+
+
+class Watched:
+    """An import from a provider, and the clock of whoever looks at it."""
+
+    def __init__(self, stores: Stores, *shards: str) -> None:
+        self.stores = stores
+        self.import_id = planned(stores, *shards, of=POI)
+        self.clock = Seconds()
+        waiting = Waiting(stores.jobs, self.import_id, attempts=8)
+        allowed = budget(per_second(20), burst=10)
+        self.gauge = RequestGauge(allowed, waiting, self.clock)
+
+    def look(self, *, after: float = 0) -> Figures:
+        self.clock.now += after
+        return self.gauge(*self.stores.imports.get(self.import_id))
+
+    def claim(self, *, sent: int = 1) -> Lease:
+        return replace(claim(self.stores, POI), sent=sent)
+
+    def finish(self, lease: Lease) -> None:
+        self.stores.ledger.commit_page(POI, lease, last(record(int(lease.job))))
+
+
+def test_shards_that_failed_are_told_as_such_and_promise_no_end(stores):
+    import_ = Watched(stores, "a", "b", "c")
+    import_.look()
+
+    stores.ledger.fail(import_.claim(), AWAY)
+    figures = import_.look(after=10)
+
+    assert (figures.done, figures.total) == (0, 3)
+    assert figures.extent == "0/3 shards, 1 failed"
+    assert figures.left is None
+
+
+def test_the_time_left_follows_from_the_shards_that_are_done(stores):
+    import_ = Watched(stores, "a", "b", "c")
+    import_.look()
+
+    import_.finish(import_.claim(sent=10))
+    figures = import_.look(after=10)
+
+    assert figures.extent == "1/3 shards"
+    assert figures.left == timedelta(seconds=20)
+
+
+def test_an_import_that_stands_still_says_why(stores):
+    import_ = Watched(stores, "a", "b")
+    before = import_.look()
+
+    lease = import_.claim()
+    stores.ledger.postpone(lease, AWAY, delay=timedelta(minutes=1), blame=True)
+    during = import_.look(after=1)
+    import_.finish(import_.claim())
+    after = import_.look(after=1)
+
+    assert "waiting" not in before.told
+    assert during.told.endswith(
+        "  waiting: no connection to '127.0.0.1:8855' (attempt 1 of 8)"
+    )
+    assert "waiting" not in after.told
+
+
+def test_a_burst_is_not_told_as_a_rate(stores):
+    import_ = Watched(stores, "a", "b")
+    import_.look()
+
+    import_.finish(import_.claim(sent=10))
+    at_once = import_.look(after=0.25)
+    later = import_.look(after=9.75)
+
+    assert at_once.told == "1 pages 1 records (limit 20/s, burst 10)"
+    assert later.told == "1 pages 1 records 1.0/s (limit 20/s, burst 10)"

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from penstock.adapters.http import lenient
-from penstock.adapters.http.links import is_same_place, next_link
+from penstock.adapters.http.links import is_same_place, next_link, server_of
 from penstock.adapters.http.paging import Reach, Seen, follow
 from penstock.domain.casts import BadValue, compile_cast
 from penstock.domain.dataset import Field, FieldType
@@ -89,3 +89,17 @@ def test_a_full_first_page_that_speaks_of_no_next_is_not_taken_for_all(pages):
 )
 def test_otherwise_no_next_is_the_end(position, seen):
     assert follow(CURSOR, position, seen, Reach()).proof is Proof.NO_NEXT
+
+
+@pytest.mark.parametrize(
+    ("address", "server"),
+    [
+        ("http://127.0.0.1:8855/poi?key=s3cr3t", "127.0.0.1:8855"),
+        ("https://user:s3cr3t@api.example.org/", "api.example.org"),
+        ("http://[::1]:8855/", "[::1]:8855"),
+        ("http://api.example.org:99999/", "api.example.org"),
+        ("http://[::1/", "(none)"),
+    ],
+)
+def test_a_server_is_named_by_its_host_and_port_alone(address, server):
+    assert server_of(address) == server

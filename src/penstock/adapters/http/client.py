@@ -23,7 +23,7 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-from penstock.adapters.http.links import host_of
+from penstock.adapters.http.links import host_of, server_of
 from penstock.adapters.net.deadlines import CHUNK, timed_pools
 from penstock.errors import AnswerTooLarge, Misconfigured, SourceUnavailable
 
@@ -108,9 +108,9 @@ def read_answer(response: urllib3.BaseHTTPResponse, max_bytes: int) -> Answer:
 def translated(request: Request, timeout: timedelta) -> Iterator[None]:
     """Turn what the network may do to us into our own errors.
 
-    Only hosts are named: an address or a header may hold a secret.
+    Only hosts and ports are named: an address or a header may hold a secret.
     """
-    host = host_of(request.url)
+    host, server = host_of(request.url), server_of(request.url)
     try:
         yield
     except (LocationValueError, http.client.InvalidURL, UnicodeError):
@@ -119,10 +119,10 @@ def translated(request: Request, timeout: timedelta) -> Iterator[None]:
         raise SourceUnavailable(f"the name {host!r} cannot be resolved") from error
     except NewConnectionError as error:
         raise SourceUnavailable(
-            f"no connection to {host!r}: {reason(error)}"
+            f"no connection to {server!r}: {reason(error)}"
         ) from error
     except ConnectTimeoutError as error:
-        raise SourceUnavailable(f"no connection to {host!r} in time") from error
+        raise SourceUnavailable(f"no connection to {server!r} in time") from error
     except (ReadTimeoutError, TimeoutError) as error:
         raise SourceUnavailable(
             f"{host!r} gave no whole answer within {timeout.total_seconds():.3g} s"

@@ -76,6 +76,18 @@ def host_of(address: str) -> str:
         return "(none)"
 
 
+def server_of(address: str) -> str:
+    """Return the host of an address, with its port where one is written."""
+    host = host_of(address)
+    try:
+        port = urlsplit(address).port
+    except ValueError:
+        port = None
+    if port is None:
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def with_query(address: str, parameters: Mapping[str, str]) -> str:
     """Add parameters to an address that may have some."""
     if not parameters:
