@@ -395,7 +395,9 @@ class TestLooking:
     def test_an_import_that_is_not_there_is_not_found(self, running: Running):
         missing = f"{IMPORTS}/{2**63 - 1}"
         for path in ("", "/events", "/errors.csv"):
-            assert running.client.get(missing + path).status == 404
+            told = running.client.get(missing + path)
+            assert told.status == 404
+            assert told.json["detail"].endswith("; see /api/v1/imports")
         assert running.client.ask("POST", f"{missing}/cancel").status == 404
 
 

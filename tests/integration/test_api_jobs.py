@@ -122,6 +122,13 @@ class TestLooking:
         assert running.client.get(f"{JOBS}/{wrong}").status == 404
         assert running.client.ask("POST", f"{JOBS}/{wrong}/retry").status == 404
 
+    def test_who_asks_for_a_job_that_is_not_there_is_told_where_they_are(
+        self, running: Running
+    ):
+        told = running.client.get(f"{JOBS}/{2**63 - 1}").json["detail"]
+
+        assert told == f"there is no job {2**63 - 1}; see /api/v1/jobs"
+
 
 class TestRetrying:
     def test_a_failed_job_goes_on_from_its_cursor(

@@ -223,7 +223,7 @@ class SqlImports(Imports):
     def _get(self, transaction: Transaction, import_id: int) -> Import:
         row = transaction.one("get_import", import_id=import_id)
         if row is None:
-            raise NotFound(f"there is no import {import_id}; see: penstock imports")
+            raise NotFound(f"there is no import {import_id}", among="imports")
         return self._rows.read_import(row)
 
     def _get_all(

@@ -49,7 +49,7 @@ class SqlJobs(Jobs):
     def get(self, job: JobId) -> Job:
         row = self._database.read(lambda look: look.one("get_job", job=job))
         if row is None:
-            raise NotFound(f"there is no job {job}; see: penstock jobs")
+            raise NotFound(f"there is no job {job}", among="jobs")
         return self._rows.read_job(row)
 
     @override
