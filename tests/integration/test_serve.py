@@ -159,6 +159,32 @@ class TestStopping:
         process.stdout.close()
         assert "Traceback" not in on_postgres.errors
 
+    @pytest.mark.parametrize("workers", ["1", "2"])
+    def test_whoever_sits_there_is_told_why_it_goes_on(
+        self, folder: Folder, workers: str
+    ):
+        ours, theirs = os.openpty()
+        process = subprocess.Popen(
+            [*PENSTOCK, "serve", "--port", "0", "--grace", "7", "--workers", workers],
+            cwd=folder.path,
+            env=folder.environ,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        told = os.read(ours, 1_000).decode()
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+        process.stdout.close()
+        os.close(ours)
+
+        assert told.strip() == (
+            "Stopping in 7 s, so that load balancers notice; Ctrl-C again stops now."
+        )
+
     def test_asked_twice_it_does_not_wait(self, folder: Folder):
         process = folder.start("--json", "--grace", "60")
         assert process.stdout is not None

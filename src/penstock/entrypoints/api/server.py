@@ -25,7 +25,12 @@ BACKLOG = 2048
 
 
 def serve_api(
-    api: Api, listening: socket.socket, *, grace: float, on_ready: Callable[[], None]
+    api: Api,
+    listening: socket.socket,
+    *,
+    grace: float,
+    on_ready: Callable[[], None],
+    on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; a second one does not wait for the grace."""
     config = uvicorn.Config(
@@ -45,7 +50,8 @@ def serve_api(
         timeout_keep_alive=LONGEST_IDLE,
         timeout_graceful_shutdown=LONGEST_END,
     )
-    Server(config, api, grace=grace, on_ready=on_ready).run(sockets=[listening])
+    server = Server(config, api, grace=grace, on_ready=on_ready, on_stop=on_stop)
+    server.run(sockets=[listening])
 
 
 class Server(uvicorn.Server):
@@ -56,11 +62,13 @@ class Server(uvicorn.Server):
         *,
         grace: float,
         on_ready: Callable[[], None],
+        on_stop: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._api = api
         self._grace = grace
         self._on_ready = on_ready
+        self._on_stop = on_stop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._hurrying: asyncio.Task[None] | None = None
 
@@ -85,6 +93,7 @@ class Server(uvicorn.Server):
             return
         self._api.stop()
         asyncio.get_running_loop().call_later(self._grace, self._stop_now)
+        self._on_stop()
 
     def _stop_now(self) -> None:
         self._api.close()

@@ -103,6 +103,7 @@ def serve_alone(wanted: Wanted) -> None:
             door,
             grace=wanted.grace,
             on_ready=lambda: tell(wanted, api.penstock.settings, door),
+            on_stop=lambda: say_stopping(wanted),
         )
 
 
@@ -130,6 +131,7 @@ def serve_by_many(wanted: Wanted) -> None:
             if not halt.is_set():
                 tell(wanted, settings, door)
             staff.look_after(halt)
+            say_stopping(wanted)
         finally:
             staff.stop(grace=wanted.grace)
 
@@ -183,6 +185,13 @@ def tell(wanted: Wanted, settings: Settings, door: socket.socket) -> None:
     datasets = counted(len(settings.datasets), "dataset")
     typer.echo(f"Serving {datasets} at {url} (Ctrl-C stops)")
     sys.stdout.flush()
+
+
+def say_stopping(wanted: Wanted) -> None:
+    """Tell whoever sits there why it goes on; logs are no place for it."""
+    if wanted.grace and sys.stderr.isatty():
+        told = f"Stopping in {wanted.grace:g} s, so that load balancers notice"
+        typer.echo(f"{told}; Ctrl-C again stops now.", err=True)
 
 
 def say_ready() -> None:
