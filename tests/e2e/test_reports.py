@@ -225,7 +225,7 @@ def test_duplicates_of_an_import_that_failed_are_not_listed(shop):
     ended = shop.penstock("run", "shops", "--duplicates", "lost.csv")
 
     assert ended.code == 1
-    assert "duplicates not listed" in ended.out
+    assert "duplicates not listed: the import failed" in ended.out
     assert not (shop.folder / "lost.csv").exists()
 
 
@@ -258,6 +258,40 @@ def test_quarantine_names_file_and_line(shop):
     assert ("shops.csv", 7) in [(row["file"], row["line"]) for row in told]
     errors, exported = shop.folder / "errors.csv", shop.folder / "bad.csv"
     assert exported.read_bytes() == errors.read_bytes()
+
+
+def test_a_list_that_is_cut_says_how_to_go_on(shop):
+    shop.penstock("run", "shops")
+
+    cut = shop.penstock("quarantine", "shops", "--limit", "3").out
+    last = shop.penstock("quarantine", "shops", "--json").json["rows"][2]["id"]
+    rest = shop.penstock("quarantine", "shops", "--after", str(last))
+    none = shop.penstock("quarantine", "shops", "--after", str(last + 1))
+
+    remedy = f"go on with: penstock quarantine shops --after {last}\n"
+    assert cut.endswith(f"These are 3, and there are more; {remedy}")
+    assert "go on" not in rest.out
+    assert len(rest.out.splitlines()) == 3
+    assert none.out == f"shops has no bad rows after {last + 1}.\n"
+
+
+@everywhere
+def test_an_export_says_which_bad_rows_of_the_report_are_left_out(shop):
+    with (shop.folder / "shops.csv").open("a") as file:
+        file.write("4;fourth;555;\n")
+
+    run = shop.penstock("run", "shops", "--json").json
+    once = shop.penstock("quarantine", "shops", "--export", "bad.jsonl")
+    shop.penstock("run", "shops")
+    again = shop.penstock("quarantine", "shops", "--export", "bad.jsonl")
+
+    assert run["records"]["quarantined"] == 4
+    assert once.out == (
+        "Wrote 3 bad rows to bad.jsonl; "
+        "1 more of import 1 was replaced by a good row of the key.\n"
+    )
+    # the second import found the files as they were
+    assert again.out == once.out.replace("import 1", "import 2")
 
 
 def test_an_export_of_bad_rows_into_no_folder_is_refused(shop):

@@ -99,6 +99,8 @@ def listed(ended: Outcome, duplicates: Path | None) -> str | None:
     """Say where the duplicates are listed, if somebody asked for them."""
     if duplicates is None:
         return None
+    if ended.known.status is ImportStatus.FAILED:
+        return "not listed: the import failed"
     if ended.known.status is not ImportStatus.DONE:
         return "not listed: which rows win is decided when all of them are read"
     return f"see: {duplicates}"

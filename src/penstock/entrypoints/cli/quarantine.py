@@ -1,13 +1,15 @@
 """Look at bad rows, and try them again: `quarantine`."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 import typer
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.job import ImportId
 from penstock.domain.source import CsvSource
 from penstock.entrypoints.cli.out import whole_file
 from penstock.entrypoints.cli.plan import Name
@@ -16,6 +18,7 @@ from penstock.entrypoints.cli.shared import (
     AsJson,
     Config,
     WithDefault,
+    counted,
     default_help,
     id_option,
     look,
@@ -52,13 +55,19 @@ def show(
     with look(config) as penstock:
         declared = penstock.settings.dataset(dataset)
         if export is not None:
-            written = write(penstock, declared, export)
+            by_import = write(penstock, declared, export)
+            written = by_import.total()
             if as_json:
                 print_json({"written": written, "file": str(export)})
             else:
-                typer.echo(f"Wrote {written:,} bad rows to {export}.")
+                more = settled(penstock, declared, by_import)
+                typer.echo(f"Wrote {counted(written, 'bad row')} to {export}{more}.")
             return
-        rows = penstock.stores.records.quarantine(declared, after=after, limit=limit)
+        # one more than is shown says whether there are more
+        found = penstock.stores.records.quarantine(
+            declared, after=after, limit=limit + 1
+        )
+        rows = found[:limit]
     if as_json:
         print_json({"rows": [told(each) for each in rows]})
         return
@@ -75,8 +84,13 @@ def show(
             }
             for each in rows
         ],
-        empty=f"{dataset} has no bad rows.",
+        empty=f"{dataset} has no bad rows{f' after {after}' if after else ''}.",
     )
+    if len(found) > limit:
+        typer.echo(
+            f"These are {limit:,}, and there are more; go on with: "
+            f"penstock quarantine {dataset} --after {rows[-1].id}"
+        )
 
 
 @app.command("replay")
@@ -134,41 +148,70 @@ def told(row: Quarantined) -> dict[str, Any]:
     }
 
 
-def write(penstock: Penstock, dataset: Dataset, path: Path) -> int:
-    """Write all open bad rows in the form that the file's name asks for."""
+def write(penstock: Penstock, dataset: Dataset, path: Path) -> Counter[ImportId]:
+    """Write all open bad rows in the form that the file's name asks for.
+
+    Return how many there are of each import.
+    """
     if path.suffix not in {".csv", ".jsonl"}:
         raise Misconfigured(f"--export {path}: the name must end in .csv or .jsonl")
     quarantine = penstock.stores.records.quarantine
-    rows = page_by_page(
+    found = page_by_page(
         lambda after, limit: quarantine(dataset, after=after, limit=limit)
     )
+    by_import: Counter[ImportId] = Counter()
+    rows = tallied(found, by_import)
     with whole_file(path, "--export") as file:
         if path.suffix == ".jsonl":
-            return write_lines(rows, file)
-        if isinstance(dataset.source, CsvSource):
-            return write_bad_rows(dataset, penstock.source(dataset), rows, file)
-        return write_table(rows, file)
+            write_lines(rows, file)
+        elif isinstance(dataset.source, CsvSource):
+            write_bad_rows(dataset, penstock.source(dataset), rows, file)
+        else:
+            write_table(rows, file)
+    return by_import
 
 
-def write_lines(rows: Iterable[Quarantined], file: IO[bytes]) -> int:
-    written = 0
+def tallied(
+    rows: Iterable[Quarantined], by_import: Counter[ImportId]
+) -> Iterator[Quarantined]:
+    for row in rows:
+        by_import[row.import_id] += 1
+        yield row
+
+
+def settled(
+    penstock: Penstock, dataset: Dataset, by_import: Mapping[ImportId, int]
+) -> str:
+    """Say how many bad rows of the last import are left out, since all is well."""
+    last = penstock.stores.imports.newest(dataset.name)
+    if last is None:
+        return ""
+    records = penstock.stores.records
+    found = sum(each.rows for each in records.rejections_by_reason(last.id))
+    # an import that repeats another tells of rows which that one has read
+    ids = {row.import_id for row in records.rejected(last.id, after=0, limit=1)}
+    more = found - sum(by_import.get(each, 0) for each in ids)
+    if more <= 0:
+        return ""
+    verb = "was" if more == 1 else "were"
+    return (
+        f"; {more:,} more of import {last.id} {verb} replaced by a good row of the key"
+    )
+
+
+def write_lines(rows: Iterable[Quarantined], file: IO[bytes]) -> None:
     for row in rows:
         document = json.dumps(told(row), ensure_ascii=False, default=plain)
         file.write(f"{document}\n".encode())
-        written += 1
-    return written
 
 
-def write_table(rows: Iterable[Quarantined], file: IO[bytes]) -> int:
-    written = 0
-    for row in rows:
+def write_table(rows: Iterable[Quarantined], file: IO[bytes]) -> None:
+    for place, row in enumerate(rows):
         document = told(row)
-        if not written:
+        if not place:
             file.write(line(document))
         cells = (None if each is None else cell_of(each) for each in document.values())
         file.write(line("" if each is None else protected(each) for each in cells))
-        written += 1
-    return written
 
 
 def cell_of(value: object) -> str:
