@@ -151,6 +151,36 @@ def test_wrong_use_is_refused_in_a_sentence_and_a_document(workshop, command):
     assert told.err.strip()
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("jobs", "ID"), "'ID' is not a number"),
+        (("serve", "--port", "8000x"), "'8000x' is not a number"),
+        (("serve", "--grace", "soon"), "'soon' is not a number"),
+    ],
+    ids=str,
+)
+def test_what_is_no_number_is_told_so(workshop, command, told):
+    refused = workshop.penstock(*command, "--json")
+
+    assert refused.code == 2
+    assert refused.json["error"]["message"] == told
+    assert refused.err.endswith(f": {told}\n")
+
+
+def test_a_field_that_no_record_has_a_value_for_is_told(workshop):
+    text = workshop.config.read_text()
+    workshop.config.write_text(text.replace("AddressInfo.Town", "AddressInfo.Twon"))
+
+    before = workshop.penstock("check", "--connect", "--json").json["connections"]
+
+    told = {each["what"]: each for each in before}["datasets.poi"]
+    assert told["ok"] is True
+    assert told["detail"].endswith(
+        "; none of them has a value for town (AddressInfo.Twon)"
+    )
+
+
 def test_all_problems_of_a_configuration_are_told_at_once(workshop):
     text = workshop.config.read_text()
     workshop.config.write_text(

@@ -387,3 +387,30 @@ def test_a_dataset_of_a_provider_takes_no_files(workshop):
 
     assert refused.code == 2
     assert "--file is for datasets of files" in refused.err
+
+
+def test_a_dry_run_of_files_tells_what_there_is_to_read(file_workshop):
+    write(file_workshop.folder / "a.csv", line(1, "a", 1))
+    file_workshop.declare(shops())
+
+    shown = file_workshop.penstock("plan", "shops", "--dry-run")
+
+    size = (file_workshop.folder / "a.csv").stat().st_size
+    assert shown.code == 0, shown.err
+    assert shown.out.endswith(f"1 shard, {size} bytes in 1 file. Nothing was stored.\n")
+
+
+def test_a_reference_to_a_dataset_without_rows_is_told_at_the_start(file_workshop):
+    (file_workshop.folder / "regions.txt").write_bytes(b"id\nnorth\n")
+    write(file_workshop.folder / "a.csv", line(1, "north", 1))
+    file_workshop.declare(
+        shops().replace("required = true", 'references = "regions.id"'), REGIONS
+    )
+
+    early = file_workshop.penstock("run", "shops")
+    file_workshop.penstock("run", "regions")
+    late = file_workshop.penstock("run", "shops")
+
+    told = "regions, which field name refers to, has no rows: penstock run regions"
+    assert told in early.err
+    assert "has no rows" not in late.err

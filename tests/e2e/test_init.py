@@ -52,3 +52,11 @@ def test_a_file_that_is_no_table_is_told_and_nothing_is_written(bench):
     assert told.code == 2
     assert told.json["error"]["message"] == "empty.csv: is empty"
     assert not bench.config.exists()
+
+
+def test_the_next_step_names_the_file_that_was_written(bench):
+    usual = bench.penstock("init", "--from", "shops.csv")
+    other = bench.penstock("init", "--from", "shops.csv", "--config", "my other.toml")
+
+    assert usual.out == "Wrote penstock.toml. Edit it, then: penstock check\n"
+    assert other.out.endswith("then: penstock check --config 'my other.toml'\n")

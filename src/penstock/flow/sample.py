@@ -1,6 +1,6 @@
 """Ask for one page of a dataset, as an import would, to see whether it is right."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -8,7 +8,7 @@ from penstock.domain.axes import Axis, Bounds, FileAxis
 from penstock.domain.budget import Budget, closure
 from penstock.domain.dataset import Dataset
 from penstock.domain.mapping import Mapper
-from penstock.domain.page import Page, Rejection
+from penstock.domain.page import Page, Rejection, Row
 from penstock.domain.shard import split
 from penstock.domain.source import CsvSource
 from penstock.errors import AccessStopped, Misconfigured, Throttled
@@ -22,6 +22,8 @@ class Sampled:
     valid: int
     # what is wrong with the first row that is not valid
     complaint: str | None = None
+    # fields that no row has a value for: perhaps their paths are misspelt
+    empty: tuple[str, ...] = ()
     moved_to: str | None = None
 
 
@@ -66,7 +68,10 @@ class Sample:
         bad = [each for each in outcomes if isinstance(each, Rejection)]
         complaint = f"{bad[0].field or 'row'}: {bad[0].detail}" if bad else None
         return Sampled(
-            rows=len(outcomes), valid=len(outcomes) - len(bad), complaint=complaint
+            rows=len(outcomes),
+            valid=len(outcomes) - len(bad),
+            complaint=complaint,
+            empty=tuple(empty_fields(dataset, page.rows)),
         )
 
     def _axes(self, dataset: Dataset) -> tuple[Axis, ...]:
@@ -74,3 +79,12 @@ class Sample:
             # a look at its beginning is enough, however large it is
             return (self._first(dataset),)
         return self._plan.axes(dataset)
+
+
+def empty_fields(dataset: Dataset, rows: Iterable[Row]) -> Iterator[str]:
+    """Name the fields that no row has a value for, each with where it is looked for."""
+    values = [row.values for row in rows if row.unreadable is None]
+    for field in dataset.columns if values else ():
+        place = dataset.place[field.path]
+        if all(each[place] is None for each in values):
+            yield f"{field.name} ({'.'.join(field.path)})"

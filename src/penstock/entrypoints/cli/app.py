@@ -48,6 +48,24 @@ class Lazily(TyperGroup):
         place = COMMANDS.get(cmd_name)
         return None if place is None else loaded(cmd_name, place)
 
+    @override
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = what_is_wrong(error)
+            raise
+
+
+def what_is_wrong(error: typer.BadParameter) -> str:
+    """Say what is wrong with a number in words for people."""
+    cause: Any = error.__cause__
+    # they are the validator's own where it was one
+    for each in cause.errors() if hasattr(cause, "errors") else ():
+        if each["type"] in {"int_parsing", "float_parsing"}:
+            return f"{each['input']!r} is not a number"
+    return error.message
+
 
 def loaded(name: str, place: str) -> Any:
     """Build a command as it would be among all others."""

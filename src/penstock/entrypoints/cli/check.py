@@ -163,6 +163,8 @@ def try_sample(penstock: Penstock, dataset: Dataset) -> Fact:
     told = f"{counted(found.rows, 'record')} in the first page, {found.valid} valid"
     if found.complaint is not None:
         told += f"; the first that is not: {found.complaint}"
+    if found.empty:
+        told += f"; none of them has a value for {', '.join(found.empty)}"
     return Fact(what=what, is_well=found.valid * 2 >= found.rows, told=told)
 
 

@@ -2,6 +2,7 @@
 
 import glob
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -53,7 +54,10 @@ def init(
     if as_json:
         print_json(told)
     else:
-        typer.echo(f"Wrote {config}. Edit it, then: penstock check")
+        named = (
+            "" if config == DEFAULT_CONFIG else f" --config {shlex.quote(str(config))}"
+        )
+        typer.echo(f"Wrote {config}. Edit it, then: penstock check{named}")
 
 
 def look_at(path: Path, *, beside: Path) -> Drafted:

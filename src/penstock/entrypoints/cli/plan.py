@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.filesize import decimal as in_bytes
 
+from penstock.domain.axes import FileAxis
+from penstock.domain.budget import Budget
 from penstock.domain.job import Mode
 from penstock.domain.scope import Scope
 from penstock.domain.source import CsvSource, is_address
@@ -25,7 +28,7 @@ from penstock.entrypoints.cli.shared import (
 )
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.errors import Misconfigured
-from penstock.flow.plan import Foreseen
+from penstock.flow.plan import Estimate, Foreseen
 from penstock.wiring import Penstock
 
 Name = Annotated[str, typer.Argument(help="A dataset of the configuration.")]
@@ -74,6 +77,7 @@ def plan(
     halt, remarks = threading.Event(), Remarks()
     with stop_on_signals(halt), session(config, remarks.listen) as penstock:
         declared = penstock.settings.dataset(dataset)
+        remarks.look_at_references(penstock, declared)
         scope = with_named(penstock, dataset, scope, files)
         done = penstock.plan(
             declared, scope, declaration=penstock.declaration(declared), halt=halt
@@ -155,12 +159,25 @@ def show_dry_run(
         console.print(f"{each.key}\n    {each.first_request}", markup=False)
     if cost.shards > limit:
         console.print(f"… and {counted(cost.shards - limit, 'more shard')}")
+    shards = counted(cost.shards, "shard")
+    console.print(f"{shards}, {work_of(foreseen, cost, budget)}. {left_by(foreseen)}")
+
+
+def work_of(foreseen: Foreseen, cost: Estimate, budget: Budget) -> str:
+    """Say what an import would have to do: read files, or ask a provider."""
+    sizes = {
+        part.file: part.size
+        for axis in foreseen.axes
+        if isinstance(axis, FileAxis)
+        for part in axis.slices
+    }
+    if sizes:
+        size = in_bytes(sum(sizes.values()))
+        return f"{size} in {counted(len(sizes), 'file')}"
     least = "at least " if cost.at_least else "about "
     rates = ", ".join(map(str, budget.limits)) or "no limit"
-    console.print(
-        f"{counted(cost.shards, 'shard')}, {least}{counted(cost.requests, 'request')}, "
-        f"{cost.duration.total_seconds():,.0f} s at {rates}. {left_by(foreseen)}"
-    )
+    requests = counted(cost.requests, "request")
+    return f"{least}{requests}, {cost.duration.total_seconds():,.0f} s at {rates}"
 
 
 def left_by(foreseen: Foreseen) -> str:
@@ -169,4 +186,5 @@ def left_by(foreseen: Foreseen) -> str:
     files = source.files if isinstance(source, CsvSource) and not named else ()
     if any(map(is_address, files)):
         return "No job was stored; what was fetched lies in the spool for a day."
-    return "Nothing was stored or sent."
+    is_read = isinstance(source, CsvSource)
+    return "Nothing was stored." if is_read else "Nothing was stored or sent."

@@ -1,11 +1,13 @@
-"""What a survey of files found, told once to whoever began the import."""
+"""What was found before an import began, told once to whoever began it."""
 
 import typer
 
+from penstock.domain.dataset import Dataset
 from penstock.domain.events import Event, FileSurveyed
 from penstock.entrypoints.cli.shared import counted
 from penstock.ports import Emit
 from penstock.settings import Settings
+from penstock.wiring import Penstock
 
 
 class Remarks:
@@ -29,7 +31,25 @@ class Remarks:
 
         return hear
 
+    def look_at_references(self, penstock: Penstock, dataset: Dataset) -> None:
+        """Remark which datasets have to be imported first, or every row is bad."""
+        for field in dataset.columns:
+            if field.references is None or field.references.dataset == dataset.name:
+                continue
+            other = penstock.settings.datasets[field.references.dataset]
+            if next(penstock.stores.records.rows(other), None) is None:
+                told = f"which field {field.name} refers to, has no rows"
+                remedy = f"penstock run {other.name} first"
+                self._found[f"{other.name}, {told}: {remedy}"] = []
+
     def tell(self) -> None:
-        for remark, (first, *others) in self._found.items():
-            more = f" and {counted(len(others), 'other file')}" if others else ""
-            typer.echo(f"{first}{more}: {remark}", err=True)
+        for remark, files in self._found.items():
+            typer.echo(f"{named(files)}{remark}", err=True)
+
+
+def named(files: list[str]) -> str:
+    if not files:
+        return ""
+    first, *others = files
+    more = f" and {counted(len(others), 'other file')}" if others else ""
+    return f"{first}{more}: "

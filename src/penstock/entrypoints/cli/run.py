@@ -86,6 +86,7 @@ def run(
             refuse_duplicates(declared, duplicates)
         # what cannot work is told before anything is planned
         penstock.source(declared)
+        remarks.look_at_references(penstock, declared)
         scope = with_named(penstock, dataset, scope, files)
         planned = penstock.plan(
             declared, scope, declaration=penstock.declaration(declared), halt=halt
