@@ -31,7 +31,7 @@ from penstock.domain.queries.words import (
     text_tokens,
 )
 from penstock.errors import Misconfigured, StoreTooSlow
-from penstock.ports import Stores
+from penstock.ports import Served, Stores
 from tests.builders import batch, claim, last, plan, run
 from tests.contracts.searching import (
     PLACES,
@@ -465,3 +465,26 @@ def test_the_cheapest_way_is_taken_if_it_is_cheap_enough():
 
 def test_words_of_a_query_are_those_of_its_text():
     assert [each.word for each in Words("Café  CAFÉ nord").terms] == ["cafe", "nord"]
+
+
+def test_every_question_has_a_plan_of_its_own(
+    stores: Stores, served: Served, database: Database
+):
+    """A common one, as is made of what is asked often, would be good for none."""
+    store(stores, [place(number, f"Stop {number}") for number in range(50)])
+
+    # a server that would choose it, as it does when tables are large
+    database.read(
+        lambda look: look.connection.execute("set plan_cache_mode = force_generic_plan")
+    )
+    for number in range(20):
+        assert search(served, q=f"stop {number}", near="52,13")
+
+    found: Any = database.read(
+        lambda look: look.connection.execute(
+            "select custom_plans as own, generic_plans as common "
+            "from pg_prepared_statements where statement like '%_pool%'"
+        ).fetchall()
+    )
+    assert sum(each["own"] for each in found) >= 10
+    assert sum(each["common"] for each in found) == 0

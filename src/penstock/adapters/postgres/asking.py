@@ -15,6 +15,9 @@ ALWAYS = {
     "enable_seqscan": "off",
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
+    # a plan for any words and any place, as a server makes it when it is asked often,
+    # is good for none of them
+    "plan_cache_mode": "force_custom_plan",
     "work_mem": "32MB",
 }
 # with words, an index of something else that gives rows one by one, to be judged until

@@ -48,9 +48,11 @@ class Limits:
     # rows that are looked at one by one, from a place outwards, for those that fit, and
     # whether they have words
     nearest: int = 5_000
-    nearest_judged: int = 1_500
-    # rows that may lie around a place, and those of them that fit
+    nearest_judged: int = 800
+    # rows that may lie around a place, those that are judged rather than to read the
+    # lists of their words, and those of them that fit
     in_box: int = 400_000
+    judged_in_box: int = 4_000
     around: int = 20_000
     # rows that are counted, and how many of a sample tell enough of all
     counted: int = MOST_SAMPLED
@@ -74,10 +76,11 @@ class Inquiry:
         *,
         most: int,
         enough: int | None = None,
+        of_sample: int | None = None,
     ) -> Pool:
         """Compose which rows have all words and fit the conditions."""
         pool = self.empty_pool(asked, most=most)
-        pool.enough = enough
+        pool.enough, pool.of_sample = enough, of_sample
         if terms:
             pool.search(terms, ways_to(self.ask, self.of, terms, asked.conditions))
         else:
@@ -90,6 +93,12 @@ class Inquiry:
         ways = ways_to(self.ask, self.of, terms, asked.conditions)
         pool.search_whole_first(terms, ways)
         return pool
+
+    def share(self, terms: Sequence[Term], conditions: Sequence[Condition]) -> float:
+        """Return how many of all rows are expected to have words; 0 if nobody knows."""
+        if not terms:
+            return 0.0
+        return ways_to(self.ask, self.of, terms, conditions).share
 
     def empty_pool(self, asked: SearchQuery | FacetQuery, *, most: int) -> Pool:
         """Begin a pool of rows that fit the conditions."""

@@ -27,6 +27,8 @@ from penstock.domain.queries.geo import FARTHEST_KM, Spot, boxes_around
 from penstock.domain.queries.search import MOST_CANDIDATES, SearchQuery
 from penstock.domain.queries.words import Term
 
+# a box is made for so many times the rows that are wanted
+ROOM = 1.5
 # beyond that, the date line may be nearer than what lies on this side of it
 FAR_EAST = 90
 
@@ -46,8 +48,11 @@ class Outwards:
         if not self.terms and not self.asked.conditions:
             return self._from_nearest(wanted, most=wanted)
         most = limits.sorted if self.terms else limits.ranked
+        # if a sample has enough, it is not what is told
         enough = limits.sorted_of_sample
-        pool = self.inquiry.pool(self.asked, self.terms, most=most, enough=enough)
+        pool = self.inquiry.pool(
+            self.asked, self.terms, most=most, enough=enough, of_sample=enough
+        )
         found = self._told(pool)
         if not found.is_capped:
             return found
@@ -66,12 +71,21 @@ class Outwards:
             return self._within(FARTHEST_KM if within is None else within)
         rows = float(looked_at)
         most_rows = self.inquiry.limits.in_box
-        while (grow := min(2 * wanted / max(fitting, 1), most_rows / rows)) > 1:
+        share = self.inquiry.share(self.terms, self.asked.conditions)
+        while True:
+            likely = max(fitting, share * rows, 1)
+            grow = min(ROOM * wanted / likely, most_rows / rows)
+            if grow <= 1:
+                break
             radius, rows = radius * math.sqrt(grow), rows * grow
-            found = self._told(self._around(self._empty(), radius))
+            is_small = rows <= self.inquiry.limits.judged_in_box
+            around = self._around(self._empty(), radius)
+            found = self._judged(around) if is_small else self._told(around)
             fitting = found.candidates
             if fitting >= wanted or radius >= FARTHEST_KM:
                 return found
+            # what was expected did not come true
+            share = 0.0
         # too few of so many fit; some others are better than none
         most = self.inquiry.limits.ranked
         pool = self.inquiry.pool(self.asked, self.terms, most=most)
@@ -131,10 +145,7 @@ class Outwards:
             )
 
     def _within(self, km: float) -> Found:
-        # a box is small: rather judge its rows than read all that have the words
-        pool = self._around(self._empty(), km)
-        told = self.inquiry.told
-        return told(self.asked, self.terms, pool, settings=ONE_BY_ONE)
+        return self._judged(self._around(self._empty(), km))
 
     def _around(self, pool: Pool, km: float) -> Pool:
         """Add the rows that fit within a distance."""
@@ -153,6 +164,11 @@ class Outwards:
 
     def _has_words(self, pool: Pool) -> Sequence[str]:
         return [pool.has(self.terms)] if self.terms else []
+
+    def _judged(self, pool: Pool) -> Found:
+        # a box is small: rather judge its rows than read all that have the words
+        told = self.inquiry.told
+        return told(self.asked, self.terms, pool, settings=ONE_BY_ONE)
 
     def _told(self, pool: Pool) -> Found:
         return self.inquiry.told(self.asked, self.terms, pool)

@@ -34,6 +34,8 @@ class Pool:
     columns: Sequence[Field]
     # how many of a sample are enough, so that the rest is not looked at
     enough: int | None = None
+    # how many of it are read
+    of_sample: int | None = None
     # those of a table that are asked one by one for a sample
     partitions: Sequence[str] = ()
     # by name, in the order of their definition
@@ -60,7 +62,11 @@ class Pool:
         if not is_begun(terms):
             self.search(terms, ways)
             return
-        self._search([each.whole for each in terms], ways.whole, suffix="_whole")
+        finished = [each.whole for each in terms]
+        if ways.whole is ways.begun is Way.CONDITIONS:
+            self._judge(terms, order=f"{self.has(finished)} desc")
+            return
+        self._search(finished, ways.whole, suffix="_whole")
         whole = self.capped
         self._search(terms, ways.begun, gate=f"not {whole}")
         self.capped = f"({whole} or {self.capped})"
@@ -68,11 +74,14 @@ class Pool:
     def _search(
         self, terms: Sequence[Term], way: Way, *, suffix: str = "", gate: str = "true"
     ) -> None:
-        has_words = self.has(terms)
         sampled, every = f"_sampled{suffix}", f"_every{suffix}"
+        if way is Way.CONDITIONS:
+            self._judge(terms, gate, suffix=suffix)
+            return
+        has_words = self.has(terms)
         sample = [gate, has_words, in_sample(self.of.dataset)]
         enough = self.enough or self.most
-        self.tables[sampled] = self._rows(*sample, limit=self.most)
+        self.tables[sampled] = self._rows(*sample, limit=self.of_sample or self.most)
         if self.partitions:
             # all rows of the first would come before any of the second
             share = max(2 * self.most // len(self.partitions), 20)
@@ -89,6 +98,15 @@ class Pool:
             gate, f"not ({is_enough})", *self._by(way, terms), limit=self.most + 1
         )
         self.capped = f"({is_enough} or {counted(every)} > {self.most})"
+
+    def _judge(
+        self, terms: Sequence[Term], *gates: str, suffix: str = "", order: str = ""
+    ) -> None:
+        """Take rows that fit, so few that all are judged and no sample is needed."""
+        every = f"_every{suffix}"
+        wanted = [*gates, *self._by(Way.CONDITIONS, terms)]
+        self.tables[every] = self._rows(*wanted, limit=self.most + 1, order=order)
+        self.capped = f"({counted(every)} > {self.most})"
 
     def _by(self, way: Way, terms: Sequence[Term]) -> Iterator[str]:
         """Compose that rows have all words, so that the index is used in a way."""
@@ -110,13 +128,19 @@ class Pool:
         """Take rows for another reason, too."""
         self.tables[name] = self._rows(*conditions, limit=limit, source=source)
 
-    def _rows(self, *conditions: str, limit: int, source: str | None = None) -> str:
+    def _rows(
+        self,
+        *conditions: str,
+        limit: int,
+        source: str | None = None,
+        order: str = "",
+    ) -> str:
         names = [*self.of.dataset.key, *(field.name for field in self.columns)]
         columns = ", ".join(map(quoted, dict.fromkeys(names)))
         wanted = " and ".join([str(self.where), *conditions])
         return (
-            f"select {columns} from {source or self.of.name} "
-            f"where {wanted} limit {limit:d}"
+            f"select {columns} from {source or self.of.name} where {wanted} "
+            f"{f'order by {order} ' if order else ''}limit {limit:d}"
         )
 
     def _gathered(self) -> str:

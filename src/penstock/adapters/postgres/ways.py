@@ -21,7 +21,7 @@ from penstock.domain.queries.words import Term
 # what a row costs, in microseconds: read from the list of a word, from those of words
 # with a beginning, or judged by its text
 LISTED, BEGUN, JUDGED = 0.15, 0.45, 8.0
-MOST_COST = 100_000
+MOST_COST = 50_000
 
 
 class Way(Enum):
@@ -41,6 +41,8 @@ class Ways:
 
     whole: Way
     begun: Way
+    # of the rows that fit, those that are expected to have the words, if they fit any
+    share: float
 
 
 def ways_to(
@@ -79,6 +81,7 @@ def ways_to(
                 Way.CONDITIONS: by_conditions,
             }
         ),
+        share=0.0 if conditions else min(others, by_beginning) / max(fitting, 1.0),
     )
 
 

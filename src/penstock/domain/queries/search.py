@@ -8,7 +8,7 @@ from penstock.domain.queries.query import Condition
 from penstock.domain.queries.words import Words
 
 # how many rows are ranked at most; a search is not read beyond them
-MOST_CANDIDATES = 1_000
+MOST_CANDIDATES = 500
 # how many rows an overview looks at before it becomes one of a sample
 MOST_SAMPLED = 10_000
 # values that a facet tells one by one, the most frequent first
