@@ -37,5 +37,5 @@ class Server:
 
 @contextlib.contextmanager
 def server(**settings):
-    with PrivatePostgres(fsync=True, **SETTINGS, **settings) as postgres:
+    with PrivatePostgres(fsync=True, **{**SETTINGS, **settings}) as postgres:
         yield Server(postgres)
