@@ -4,7 +4,7 @@ import itertools
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
@@ -28,10 +28,10 @@ SECURITY = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-NAMES = frozenset(name for name, _ in SECURITY)
+# of answers that are no pages; those have their own
+POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 
 
 class ClientLeft(Exception):
@@ -83,8 +83,10 @@ class Exchange:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = [*message["headers"], *self.extra, *self.rate]
-            headers += security_beside(headers)
+            own = message["headers"]
+            headers = [*own, *self.extra, *self.rate, *SECURITY]
+            if POLICY[0] not in [name for name, _ in own]:
+                headers.append(POLICY)
             headers.append((b"x-trace-id", self.trace_id.encode()))
             message = {**message, "headers": headers}
         await self._send(message)
@@ -129,16 +131,6 @@ def is_text(query: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def security_beside(
-    headers: Iterable[tuple[bytes, bytes]],
-) -> Iterable[tuple[bytes, bytes]]:
-    """Return what an answer does not say for itself."""
-    known = {name for name, _ in headers}
-    if NAMES.isdisjoint(known):
-        return SECURITY
-    return [each for each in SECURITY if each[0] not in known]
 
 
 def continued(traceparent: bytes | None) -> str | None:
