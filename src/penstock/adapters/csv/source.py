@@ -75,13 +75,10 @@ class CsvPages(Source):
     ) -> None:
         """Open the file where it goes on; a packed one is unpacked up to there."""
         part = shard.slice
-        start, line = place_of(part, position)
-        path = Path(self._source.folder, part.file)
         with there_before():
-            self._check(part, path)
-            head = self._head(part, path)
-            reading = self._reading(part, head, start=start, line=line)
+            _, reading = self._opened(part, position)
             reading.begin(still_here)
+        start, _ = place_of(part, position)
         self._keep(part, start, reading)
 
     @override
@@ -95,15 +92,11 @@ class CsvPages(Source):
         recall: Recall | None = None,
     ) -> Page:
         part = shard.slice
-        start, line = place_of(part, position)
-        path = Path(self._source.folder, part.file)
         with there_before():
-            self._check(part, path)
-            head = self._head(part, path)
-            reading = self._reading(part, head, start=start, line=line)
+            head, reading = self._opened(part, position)
             chunk = reading.take()
             # what was written while we read must not be stored either
-            self._check(part, path)
+            self._check(part, self._path(part))
         if chunk is None:
             return Page(rows=(), proof=Proof.END_OF_RANGE)
         rank = part.rank(chunk.start)
@@ -180,20 +173,27 @@ class CsvPages(Source):
             self._heads[key] = head
         return head
 
-    def _reading(self, part: Slice, head: Head, *, start: int, line: int) -> "Reading":
+    def _path(self, part: Slice) -> Path:
+        return Path(self._source.folder, part.file)
+
+    def _opened(self, part: Slice, position: Position | None) -> tuple[Head, "Reading"]:
         """Go on where the last chunk ended, or open the file there."""
+        start, line = place_of(part, position)
+        path = self._path(part)
+        self._check(part, path)
+        head = self._head(part, path)
         with self._lock:
             known = self._open.pop((part.text, start), None)
         if known is not None:
-            return known
+            return head, known
         chunks = Chunks(
-            Path(self._source.folder, part.file),
+            path,
             head.dialect,
             Range(start=start, end=part.end, line=line),
             width=len(head.names),
             limits=self._limits,
         )
-        return Reading(chunks)
+        return head, Reading(chunks)
 
     def _keep(self, part: Slice, start: int, reading: "Reading") -> None:
         with self._lock:
