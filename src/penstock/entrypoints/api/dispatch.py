@@ -84,9 +84,9 @@ class Dispatch:
             await self._api.know_seal()
         handled = endpoint.handle(self._api, Request(scope, receive))
         # a change goes on without its client, and takes no longer than it is given
-        is_left_alone = endpoint.method == "GET" and endpoint.lane is not Lane.HEALTH
+        is_attended = endpoint.method == "GET" and endpoint.lane is not Lane.HEALTH
         try:
-            response = await (attended(handled, receive) if is_left_alone else handled)
+            response = await (attended(handled, receive) if is_attended else handled)
         except VersionChanged:
             await self._tell_how_far(scope)
             raise
