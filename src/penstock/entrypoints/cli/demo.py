@@ -1,6 +1,5 @@
 """Show the whole thing in half a minute, without a network: `demo`."""
 
-import signal
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from typing import Annotated
 import typer
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Import, Job, JobStatus, Mode, Shards
+from penstock.domain.job import Import, Mode, Shards
 from penstock.domain.scope import Scope
 from penstock.entrypoints.cli.gauges import gauge_for
-from penstock.entrypoints.cli.progress import Show, progress
+from penstock.entrypoints.cli.mishap import Mishap
+from penstock.entrypoints.cli.progress import progress
 from penstock.entrypoints.cli.run import work
 from penstock.entrypoints.cli.shared import (
     AsJson,
@@ -26,7 +26,6 @@ from penstock.entrypoints.crews import ProcessCrew
 from penstock.entrypoints.reports import report
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.flow.audit import Audited
-from penstock.ports import JobFilter, Jobs
 from penstock.sandbox import Sandbox, SandboxOptions, peak_over
 from penstock.wiring import Penstock
 
@@ -40,6 +39,7 @@ FAULTS = {
     "disorder": 0.01,
 }
 RATE, BURST, PAGE = 20, 10, 100
+# the share of the records after which a worker is killed
 KILL_AFTER = 0.3
 
 CONFIG = """\
@@ -194,12 +194,20 @@ def import_all(
         declaration=penstock.declaration(dataset),
     )
     crew = ProcessCrew(config, dataset, workers=workers, threads=2)
-    gauge = gauge_for(penstock, dataset, planned.planned.id)
-    with progress(gauge, quiet=quiet) as show:
-        jobs = penstock.stores.jobs
-        watched = KillOne(crew, show, jobs, expected=len(expected))
-        work(penstock, dataset, planned.planned.id, crew, halt, watched)
-    known, shards = penstock.stores.imports.get(planned.planned.id)
+    import_id = planned.planned.id
+    gauge = gauge_for(penstock, dataset, import_id)
+    with (
+        progress(gauge, quiet=quiet) as show,
+        Mishap(
+            crew.processes,
+            penstock.stores,
+            import_id,
+            show,
+            after=KILL_AFTER * len(expected),
+        ),
+    ):
+        work(penstock, dataset, import_id, crew, halt, show)
+    known, shards = penstock.stores.imports.get(import_id)
     requests = provider.requests
     stored = {row[0]: row for row in penstock.stores.records.rows(dataset)}
     return Outcome(
@@ -214,42 +222,6 @@ def import_all(
         answered_429=sum(request.status == 429 for request in requests),  # noqa: PLR2004
         peak=peak_over(requests, RATE),
     )
-
-
-class KillOne(Show):
-    """Show the import, and kill a busy worker when a third of the way is done."""
-
-    def __init__(
-        self, crew: ProcessCrew, show: Show, jobs: Jobs, *, expected: int
-    ) -> None:
-        self._crew = crew
-        self._show = show
-        self._jobs = jobs
-        self._expected = expected
-        self._killed = False
-
-    def __call__(self, known: Import, shards: Shards) -> None:
-        self._show(known, shards)
-        if self._killed or known.counts.seen <= self._expected * KILL_AFTER:
-            return
-        leased = JobFilter(status=JobStatus.LEASED, import_id=known.id)
-        held = self._jobs.find(leased, after=None, limit=100)
-        busy = {process_of(job) for job in held}
-        for victim in self._crew.processes:
-            # of one that is idle nobody would have to take anything over
-            if victim.pid in busy:
-                self._killed = True
-                victim.send_signal(signal.SIGKILL)
-                self.say(f"Killed worker {victim.pid} with SIGKILL.")
-                return
-
-    def say(self, text: str) -> None:
-        self._show.say(text)
-
-
-def process_of(job: Job) -> int:
-    """Return the process that holds a job; its owner is host:process:number."""
-    return int((job.lease_owner or "none:0:none").split(":")[-2])
 
 
 def least_requests(expected: dict[int, dict[str, object]]) -> int:

@@ -42,6 +42,8 @@ from penstock.wiring import Penstock
 LOOK_EVERY = 0.25
 # how many times as long as a look took until the next
 LOOK_SHARE = 20
+# and after how many seconds who waits would think that nothing goes on
+LOOK_AGAIN = 5.0
 
 
 def run(
@@ -167,7 +169,8 @@ def work(
             if reason is not None:
                 return reason
             # counting many jobs takes the database a while: it has better to do
-            rest = max(LOOK_EVERY, LOOK_SHARE * (time.monotonic() - began))
+            took = time.monotonic() - began
+            rest = min(max(LOOK_EVERY, LOOK_SHARE * took), LOOK_AGAIN)
     finally:
         crew.stop()
     known, shards = penstock.stores.imports.get(import_id)
