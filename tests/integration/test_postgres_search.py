@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from penstock.adapters.postgres.database import Database, Transaction
+from penstock.adapters.postgres.hints import PLAIN, bears, trace_of
 from penstock.adapters.postgres.inquiry import Limits
 from penstock.adapters.postgres.searching import SearchedTable
 from penstock.adapters.postgres.vocabulary import Due, Known
@@ -121,6 +122,33 @@ class TestFolding:
         wanted = [(fold(text), set(text_tokens(fold(text)))) for text in texts]
         pairs = zip(texts, found, wanted, strict=True)
         assert [text for text, one, other in pairs if one != other] == []
+
+    def test_every_text_bears_the_traces_of_its_words(self, stores, at):
+        texts = [
+            text
+            for code in range(1, 0x32400)
+            if not 0xD800 <= code < 0xE000
+            for text in (f"Ab{chr(code)}c", f"K{chr(code)}{chr(code)}{chr(code)}")
+        ]
+        pairs = [
+            (text, word)
+            for text in texts
+            for word in text_tokens(fold(text))
+            if PLAIN.fullmatch(word)
+        ]
+
+        told = at.ask(
+            f"select {bears('text', 'trace')} "
+            "from unnest(%s::text[], %s::text[]) with ordinality "
+            "as told (text, trace, place) order by place",
+            [text for text, _ in pairs],
+            [trace_of(word) for _, word in pairs],
+        )
+
+        found = zip(pairs, told, strict=True)
+        missed = [pair for pair, (is_there,) in found if not is_there]
+        assert len(pairs) > 3_000
+        assert missed == []
 
     def test_texts_of_many_scripts_are_folded_as_we_fold_them(self, stores, at):
         dice = random.Random(3)

@@ -163,7 +163,7 @@ class Outwards:
         return self.inquiry.empty_pool(self.asked, most=limits.around)
 
     def _has_words(self, pool: Pool) -> Sequence[str]:
-        return [pool.has(self.terms)] if self.terms else []
+        return [pool.judged(self.terms)] if self.terms else []
 
     def _judged(self, pool: Pool) -> Found:
         # a box is small: rather judge its rows than read all that have the words

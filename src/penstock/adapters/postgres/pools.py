@@ -8,6 +8,7 @@ rare enough to read its whole list.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from penstock.adapters.postgres.hints import hints
 from penstock.adapters.postgres.searched import (
     in_sample,
     is_begun,
@@ -116,7 +117,12 @@ class Pool:
         if way is Way.FINISHED:
             yield self.has(terms[:-1])
         # no index is used for what is written like this
-        yield f"({self.has(terms)}) is true"
+        yield f"({self.judged(terms)}) is true"
+
+    def judged(self, terms: Sequence[Term]) -> str:
+        """Compose that a row has words, for rows of which many will not."""
+        hinted = hints(self.of.dataset, terms, self.where)
+        return " and ".join([*hinted, self.has(terms)])
 
     def has(self, terms: Sequence[Term]) -> str:
         query = self.where.mark(query_of(terms))
