@@ -17,6 +17,8 @@ from typing_extensions import override
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from penstock.entrypoints.api.pieces import Pieces
+
 # seconds in which the head of a request must come
 LONGEST_HEAD = 10.0
 # bytes of it; what fits is judged again, with a better answer
@@ -51,7 +53,8 @@ class Line(HttpToolsProtocol):
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        pieces: Any = Pieces(transport, self.loop)
+        super().connection_made(pieces)
         self.head_since = self.loop.time()
         others = len(self.connections) - 1
         self.is_for_health = others >= most_connections()
