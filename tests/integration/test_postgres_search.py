@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.adapters.postgres import ways
 from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.hints import PLAIN, bears, trace_of
 from penstock.adapters.postgres.inquiry import Limits
@@ -60,8 +61,10 @@ SMALL = Limits(
     nearest_judged=40,
     in_box=2_000,
     around=1_500,
+    nearest_known=20,
     counted=50,
-    counted_of_sample=10,
+    counted_of_sample=50,
+    enough_of_sample=10,
 )
 
 
@@ -95,8 +98,8 @@ def served(database: Database):
     return served_by(database)
 
 
-def small(look: Transaction, of: Dataset) -> SearchedTable:
-    return replace(look.searched(of), limits=SMALL)
+def small(look: Transaction, of: Dataset, limits: Limits = SMALL) -> SearchedTable:
+    return replace(look.searched(of), limits=limits)
 
 
 class TestFolding:
@@ -130,6 +133,9 @@ class TestFolding:
             if not 0xD800 <= code < 0xE000
             for text in (f"Ab{chr(code)}c", f"K{chr(code)}{chr(code)}{chr(code)}")
         ]
+        dice = random.Random(4)
+        signs = "aÄßﬁ Łø'.-_ŉŀẞÆǆ½⒜℀й 東k\u0308\u200dx1I İ"
+        texts += ["".join(dice.choices(signs, k=8)) for _ in range(3_000)]
         pairs = [
             (text, word)
             for text in texts
@@ -256,6 +262,45 @@ class TestLimits:
             assert 10 <= found.rows <= 50
             assert found.fields[0].filled == found.rows
 
+    def test_some_pages_stand_for_a_beginning_that_most_rows_have(
+        self, stores, database, at, monkeypatch
+    ):
+        store(stores, [place(n, f"Station{n % 7} {n}") for n in range(1, 10_001)])
+        # so that everything but to judge some rows takes too long
+        monkeypatch.setattr(ways, "MOST_COST", 1_000)
+        monkeypatch.setattr(ways, "HINTED", 1e-9)
+
+        query = asked(q="stat", limit="200")
+        first, again = (
+            matches(database, query, replace(SMALL, ranked=200)) for _ in range(2)
+        )
+
+        assert first.is_capped
+        assert first.candidates == 200
+        assert first.rows == again.rows
+        told = at.ask(
+            "select count(*) from poi where id = any(%s) "
+            "and hashint8extended(id, 0) & 63 = 0",
+            [json.loads(row.body)["id"] for row in first.rows],
+        )
+        assert told < [(100,)]
+
+    def test_conditions_that_many_rows_fit_are_looked_at_in_a_sample(
+        self, stores, database, monkeypatch
+    ):
+        rows = [place(n, "Station", points=n % 4) for n in range(1, 8001)]
+        store(stores, rows)
+        monkeypatch.setattr(ways, "MOST_COST", 0)
+
+        found = matches(
+            database, asked(PLACES, q="station", points="gte.2", limit="200")
+        )
+
+        assert found.is_capped
+        assert found.candidates == 20
+        assert {json.loads(row.body)["points"] for row in found.rows} == {2, 3}
+
+    @pytest.mark.parametrize("judging", [1e-9, 1e9], ids=["judged", "listed"])
     @pytest.mark.parametrize("spot", SPOTS, ids=str)
     @pytest.mark.parametrize(
         "parameters",
@@ -268,8 +313,9 @@ class TestLimits:
         ids=["words", "fewer", "condition", "all"],
     )
     def test_the_nearest_rows_are_found_though_all_are_too_many(
-        self, stores, database, spot, parameters
+        self, stores, database, monkeypatch, spot, parameters, judging
     ):
+        monkeypatch.setattr(ways, "HINTED", judging)
         rows = scattered(1500, seed=9)
         store(stores, rows)
         near = f"{spot[0]},{spot[1]}"
@@ -311,9 +357,11 @@ class TestLimits:
         assert search(served_by(database), of, q="station 7").rows == []
 
 
-def matches(database: Database, query: SearchQuery) -> Found:
+def matches(database: Database, query: SearchQuery, limits: Limits = SMALL) -> Found:
     terms = () if query.words is None else query.words.terms
-    return database.read(lambda look: small(look, query.dataset).matches(query, terms))
+    return database.read(
+        lambda look: small(look, query.dataset, limits).matches(query, terms)
+    )
 
 
 def tallies(database: Database, query: FacetQuery) -> Tallies:

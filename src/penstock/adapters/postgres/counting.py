@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.adapters.postgres.asking import BY_WORDS, ONE_BY_ONE
 from penstock.adapters.postgres.inquiry import Inquiry
-from penstock.adapters.postgres.pools import Pool
+from penstock.adapters.postgres.pools import Pool, drawn
 from penstock.adapters.postgres.served import DIALECT, told
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.searched import Tallies, Tally
@@ -30,15 +30,21 @@ def tallies(inquiry: Inquiry, asked: FacetQuery, terms: Sequence[Term]) -> Talli
     percent = None if terms else percent_of(inquiry, asked)
     if percent is not None:
         pool = inquiry.empty_pool(asked, most=most)
-        source = f"{inquiry.of.name} tablesample system ({percent!r})"
+        source = drawn(inquiry.of.name, percent=percent)
         pool.add("_drawn", source=source, limit=most)
         pool.capped = "true"
         found = tallied(inquiry, asked, pool, settings=ONE_BY_ONE)
         # unless the server has known nothing of the table
         if found.rows >= most // 10:
             return found
-    enough = inquiry.limits.counted_of_sample
-    pool = inquiry.pool(asked, terms, most=most, enough=enough)
+    limits = inquiry.limits
+    pool = inquiry.pool(
+        asked,
+        terms,
+        most=most,
+        enough=limits.enough_of_sample,
+        of_sample=limits.counted_of_sample,
+    )
     return tallied(inquiry, asked, pool, settings=BY_WORDS if terms else ONE_BY_ONE)
 
 
@@ -51,7 +57,7 @@ def percent_of(inquiry: Inquiry, asked: FacetQuery) -> float | None:
     most = inquiry.limits.counted
     if fitting < 3 * most or fitting < SMALLEST_SHARE * rows:
         return None
-    return min(100.0, 150 * most / fitting)
+    return 150 * most / fitting
 
 
 def estimate(inquiry: Inquiry, where: Where) -> float:

@@ -16,10 +16,10 @@ from penstock.adapters.postgres.searched import (
 )
 from penstock.adapters.postgres.served import DIALECT, shown
 from penstock.adapters.postgres.tables import Table
-from penstock.adapters.postgres.ways import ways_to
+from penstock.adapters.postgres.ways import Ways, ways_to
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.searched import Found
-from penstock.adapters.sql.selects import Where
+from penstock.adapters.sql.selects import Where, after_prefix
 from penstock.domain.dataset import Field
 from penstock.domain.queries.query import Condition, field_named
 from penstock.domain.queries.search import (
@@ -46,23 +46,26 @@ class Limits:
     sorted: int = 10_000
     sorted_of_sample: int = 200
     # rows that are looked at one by one, from a place outwards, for those that fit, and
-    # whether they have words
+    # whether they have words, or only to see how far away they are
     nearest: int = 5_000
     nearest_judged: int = 800
-    # rows that may lie around a place, those that are judged rather than to read the
-    # lists of their words, and those of them that fit
+    nearest_known: int = 300
+    # rows that may lie around a place, and those of them that fit
     in_box: int = 400_000
-    judged_in_box: int = 4_000
     around: int = 20_000
-    # rows that are counted, and how many of a sample tell enough of all
+    # rows that are counted; how many of a sample are, and how many of it are enough
     counted: int = MOST_SAMPLED
-    counted_of_sample: int = 1_000
+    counted_of_sample: int = 5_000
+    enough_of_sample: int = 1_000
+    # rows of a sample whose texts are enough for suggestions
+    texts: int = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
     of: Table
     connection: Connection
+    statements: Mapping[str, str]
     limits: Limits
 
     @property
@@ -77,12 +80,13 @@ class Inquiry:
         most: int,
         enough: int | None = None,
         of_sample: int | None = None,
+        ways: Ways | None = None,
     ) -> Pool:
         """Compose which rows have all words and fit the conditions."""
         pool = self.empty_pool(asked, most=most)
         pool.enough, pool.of_sample = enough, of_sample
         if terms:
-            pool.search(terms, ways_to(self.ask, self.of, terms, asked.conditions))
+            pool.search(terms, ways or self.ways(terms, asked.conditions))
         else:
             pool.take()
         return pool
@@ -90,15 +94,26 @@ class Inquiry:
     def best_pool(self, asked: SearchQuery, terms: Sequence[Term]) -> Pool:
         """Compose the same, with those first that have words as they were typed."""
         pool = self.empty_pool(asked, most=self.limits.ranked)
-        ways = ways_to(self.ask, self.of, terms, asked.conditions)
-        pool.search_whole_first(terms, ways)
+        pool.search_whole_first(terms, self.ways(terms, asked.conditions))
         return pool
 
-    def share(self, terms: Sequence[Term], conditions: Sequence[Condition]) -> float:
-        """Return how many of all rows are expected to have words; 0 if nobody knows."""
-        if not terms:
+    def ways(self, terms: Sequence[Term], conditions: Sequence[Condition] = ()) -> Ways:
+        begun = self._begun(terms[-1])
+        return ways_to(self.ask, self.of, terms, conditions, begun=begun)
+
+    def _begun(self, term: Term) -> float:
+        """Return how many rows are known to have a word that begins so."""
+        if term.prefix is None:
             return 0.0
-        return ways_to(self.ask, self.of, terms, conditions).share
+        ((rows,),) = self.ask(
+            self.statements["rows_begun"],
+            {
+                "dataset": self.of.dataset.name,
+                "start": term.prefix,
+                "end": after_prefix(term.prefix),
+            },
+        )
+        return float(rows)
 
     def empty_pool(self, asked: SearchQuery | FacetQuery, *, most: int) -> Pool:
         """Begin a pool of rows that fit the conditions."""
@@ -117,7 +132,8 @@ class Inquiry:
     def text_pool(self, terms: Sequence[Term], *, most: int) -> Pool:
         """Compose which rows have all words, for their texts."""
         pool = self._begin(self._searched, (), most=most)
-        pool.search(terms, ways_to(self.ask, self.of, terms))
+        pool.enough = self.limits.texts
+        pool.search(terms, self.ways(terms))
         return pool
 
     def _begin(

@@ -16,19 +16,23 @@ from penstock.adapters.postgres.inquiry import Inquiry
 from penstock.adapters.postgres.pools import Pool, counted
 from penstock.adapters.postgres.searched import (
     has_place,
-    in_boxes,
+    in_circle,
     kilometres,
     place_of,
 )
+from penstock.adapters.postgres.ways import Ways
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.searched import Found
 from penstock.adapters.sql.selects import Where
-from penstock.domain.queries.geo import FARTHEST_KM, Spot, boxes_around
+from penstock.domain.queries.geo import FARTHEST_KM, Spot
 from penstock.domain.queries.search import MOST_CANDIDATES, SearchQuery
 from penstock.domain.queries.words import Term
 
-# a box is made for so many times the rows that are wanted
-ROOM = 1.5
+# a box is made for so many times the rows that are wanted; where the lists of words are
+# read anyway, a wider one costs little
+ROOM, WIDE = 1.35, 1.8
+# how much shorter a degree of longitude may be, before a pole spoils any guess
+NARROWEST = 0.2
 # beyond that, the date line may be nearer than what lies on this side of it
 FAR_EAST = 90
 
@@ -47,48 +51,76 @@ class Outwards:
         wanted = min(self.asked.offset + self.asked.limit + 1, MOST_CANDIDATES)
         if not self.terms and not self.asked.conditions:
             return self._from_nearest(wanted, most=wanted)
+        ways = None
+        if self.terms:
+            ways = self.inquiry.ways(self.terms, self.asked.conditions)
+        if ways is None or not self._are_many(ways):
+            found = self._all(ways)
+            if not found.is_capped:
+                return found
+        most = limits.nearest_judged if self.terms else limits.nearest
+        return self._from_nearest(wanted, most=most, ways=ways)
+
+    def _are_many(self, ways: Ways) -> bool:
+        """Say whether too many rows are expected to have the words to sort them all."""
+        return ways.having is not None and ways.having > 2 * self.inquiry.limits.sorted
+
+    def _all(self, ways: Ways | None) -> Found:
+        """Sort all rows that fit, if they are few enough."""
+        limits = self.inquiry.limits
         most = limits.sorted if self.terms else limits.ranked
         # if a sample has enough, it is not what is told
         enough = limits.sorted_of_sample
         pool = self.inquiry.pool(
-            self.asked, self.terms, most=most, enough=enough, of_sample=enough
+            self.asked,
+            self.terms,
+            most=most,
+            enough=enough,
+            of_sample=enough,
+            ways=ways,
         )
-        found = self._told(pool)
-        if not found.is_capped:
-            return found
-        most = limits.nearest_judged if self.terms else limits.nearest
-        return self._from_nearest(wanted, most=most)
+        return self._told(pool)
 
-    def _from_nearest(self, wanted: int, *, most: int) -> Found:
+    def _from_nearest(
+        self, wanted: int, *, most: int, ways: Ways | None = None
+    ) -> Found:
         """Look at so many rows, or as many as it takes, from the place outwards."""
-        reach, fitting = self._reach(wanted, most=most)
-        if fitting >= wanted:
-            return self._within(reach)
+        limits = self.inquiry.limits
+        share, fitting = 0.0 if ways is None else ways.share, 0
+        # too few will fit; how densely rows lie here is soon known
+        if 0 < share * most < wanted:
+            most = min(most, limits.nearest_known)
+        else:
+            reach, fitting = self._reach(wanted, most=most)
+            if fitting >= wanted:
+                return self._within(reach)
         looked_at, radius = self._looked_at(most=most)
         if looked_at < most:
             # there are no others
             within = self.asked.within
             return self._within(FARTHEST_KM if within is None else within)
-        rows = float(looked_at)
-        most_rows = self.inquiry.limits.in_box
-        share = self.inquiry.share(self.terms, self.asked.conditions)
+        # what is round in degrees is an ellipse: as far as its ends there are more
+        rows = looked_at / max(math.cos(math.radians(self.spot.lat)), NARROWEST)
+        most_rows = limits.in_box
         while True:
-            likely = max(fitting, share * rows, 1)
-            grow = min(ROOM * wanted / likely, most_rows / rows)
+            needed = wanted / max(fitting, share * rows, 1)
+            is_judged = (
+                ways is None or ways.judging * ROOM * needed * rows <= ways.listing
+            )
+            grow = min((ROOM if is_judged else WIDE) * needed, most_rows / rows)
             if grow <= 1:
                 break
             radius, rows = radius * math.sqrt(grow), rows * grow
-            is_small = rows <= self.inquiry.limits.judged_in_box
             around = self._around(self._empty(), radius)
-            found = self._judged(around) if is_small else self._told(around)
+            found = self._judged(around) if is_judged else self._told(around)
             fitting = found.candidates
             if fitting >= wanted or radius >= FARTHEST_KM:
                 return found
             # what was expected did not come true
             share = 0.0
         # too few of so many fit; some others are better than none
-        most = self.inquiry.limits.ranked
-        pool = self.inquiry.pool(self.asked, self.terms, most=most)
+        ranked = limits.ranked
+        pool = self.inquiry.pool(self.asked, self.terms, most=ranked, ways=ways)
         return self._told(self._around(pool, radius))
 
     def _reach(self, wanted: int, *, most: int) -> tuple[float, int]:
@@ -131,8 +163,8 @@ class Outwards:
         around = Where(where.dialect, where.given)
         around.clauses.append(has_place(of.dataset))
         if self.asked.within is not None:
-            boxes = boxes_around(self.spot, self.asked.within)
-            around.clauses.append(f"({in_boxes(of.dataset, boxes, where)})")
+            circle = in_circle(of.dataset, self.spot, self.asked.within, where)
+            around.clauses.append(f"({circle})")
         starts = [self.spot.lon]
         if abs(self.spot.lon) > FAR_EAST:
             # where the place would be, seen from beyond the date line
@@ -150,9 +182,9 @@ class Outwards:
     def _around(self, pool: Pool, km: float) -> Pool:
         """Add the rows that fit within a distance."""
         dataset, where = pool.of.dataset, pool.where
-        boxes = in_boxes(dataset, boxes_around(self.spot, km), where)
+        circle = in_circle(dataset, self.spot, km, where)
         away = kilometres(dataset, self.spot, where)
-        within = f"({boxes}) and {away} <= {where.mark(km)}"
+        within = f"({circle}) and {away} <= {where.mark(km)}"
         most = self.inquiry.limits.around
         pool.add("_around", within, *self._has_words(pool), limit=most + 1)
         pool.capped = f"({pool.capped} or {counted('_around')} > {most})"

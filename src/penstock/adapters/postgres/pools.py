@@ -22,6 +22,9 @@ from penstock.adapters.sql.selects import Where
 from penstock.domain.dataset import Field
 from penstock.domain.queries.words import Term
 
+# rows of a sample of which those are taken that fit
+READ_OF_SAMPLE = 8_000
+
 
 @dataclass
 class Pool:
@@ -56,7 +59,7 @@ class Pool:
 
     def search(self, terms: Sequence[Term], ways: Ways) -> None:
         """Take rows that fit and have all words."""
-        self._search(terms, ways.begun if is_begun(terms) else ways.whole)
+        self._search(terms, ways, ways.begun if is_begun(terms) else ways.whole)
 
     def search_whole_first(self, terms: Sequence[Term], ways: Ways) -> None:
         """Take rows that have words as they were typed, before those of longer ones."""
@@ -67,27 +70,44 @@ class Pool:
         if ways.whole is ways.begun is Way.CONDITIONS:
             self._judge(terms, order=f"{self.has(finished)} desc")
             return
-        self._search(finished, ways.whole, suffix="_whole")
+        self._search(finished, ways, ways.whole, suffix="_whole")
         whole = self.capped
-        self._search(terms, ways.begun, gate=f"not {whole}")
+        self._search(terms, ways, ways.begun, gate=f"not {whole}")
         self.capped = f"({whole} or {self.capped})"
 
     def _search(
-        self, terms: Sequence[Term], way: Way, *, suffix: str = "", gate: str = "true"
+        self,
+        terms: Sequence[Term],
+        ways: Ways,
+        way: Way,
+        *,
+        suffix: str = "",
+        gate: str = "true",
     ) -> None:
         sampled, every = f"_sampled{suffix}", f"_every{suffix}"
         if way is Way.CONDITIONS:
             self._judge(terms, gate, suffix=suffix)
             return
-        has_words = self.has(terms)
-        sample = [gate, has_words, in_sample(self.of.dataset)]
-        enough = self.enough or self.most
-        self.tables[sampled] = self._rows(*sample, limit=self.of_sample or self.most)
+        sample = [self.has(terms), in_sample(self.of.dataset)]
+        enough, limit = self.enough or self.most, self.of_sample or self.most
+        percent = ways.percent_with(limit) if len(terms) == 1 else None
+        if way is Way.NONE and percent is not None:
+            # also the list of a sample would be long
+            source = drawn(self.of.name, percent=percent)
+            judged = f"({self.judged(terms)}) is true"
+            self.tables[sampled] = self._rows(gate, judged, limit=limit, source=source)
+        elif ways.is_filtered_late:
+            # it would read the whole list of a condition as well
+            read = f"select * from {self.of.name} where {' and '.join(sample)}"
+            source = f"({read} limit {READ_OF_SAMPLE:d}) as _read"
+            self.tables[sampled] = self._rows(gate, limit=limit, source=source)
+        else:
+            self.tables[sampled] = self._rows(gate, *sample, limit=limit)
         if self.partitions:
             # all rows of the first would come before any of the second
             share = max(2 * self.most // len(self.partitions), 20)
             self.tables[sampled] = " union all ".join(
-                f"({self._rows(*sample, limit=share, source=quoted(name))})"
+                f"({self._rows(gate, *sample, limit=share, source=quoted(name))})"
                 for name in self.partitions
             )
             enough = min(enough, self.most // 2)
@@ -156,6 +176,11 @@ class Pool:
             return rows
         key = ", ".join(map(quoted, self.of.dataset.key))
         return f"select distinct on ({key}) * from ({rows}) as _found"
+
+
+def drawn(table: str, *, percent: float) -> str:
+    """Compose some pages of a table, always the same."""
+    return f"{table} tablesample system ({min(percent, 100.0)!r}) repeatable (0)"
 
 
 def counted(table: str) -> str:

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.selects import Where
 from penstock.domain.dataset import Dataset, FieldType
-from penstock.domain.queries.geo import RADIUS_KM, Box, Spot
+from penstock.domain.queries.geo import (
+    RADIUS_KM,
+    Box,
+    Spot,
+    boxes_around,
+    ring_around,
+)
 from penstock.domain.queries.query import field_named
 from penstock.domain.queries.ranking import FIRST, SAME, TOGETHER, signs, weight
 from penstock.domain.queries.words import Term
@@ -68,6 +74,15 @@ def in_boxes(dataset: Dataset, boxes: Iterable[Box], where: Where) -> str:
         f"point({where.mark(box.east)}, {where.mark(box.north)}))"
         for box in boxes
     )
+
+
+def in_circle(dataset: Dataset, spot: Spot, km: float, where: Where) -> str:
+    """Compose what an index can tell of all places within a distance."""
+    ring = ring_around(spot, km)
+    if ring is None:
+        return in_boxes(dataset, boxes_around(spot, km), where)
+    corners = ",".join(f"({each.lon!r},{each.lat!r})" for each in ring)
+    return f"{place_of(dataset)} <@ {where.mark(f'({corners})')}::polygon"
 
 
 def kilometres(dataset: Dataset, spot: Spot, where: Where) -> str:

@@ -128,4 +128,4 @@ class SearchedTable(sql.SearchedTable):
 
     @property
     def _inquiry(self) -> Inquiry:
-        return Inquiry(self.of, self.connection, self.limits)
+        return Inquiry(self.of, self.connection, self.statements, self.limits)

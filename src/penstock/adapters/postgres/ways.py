@@ -12,7 +12,12 @@ from enum import Enum, auto
 
 from penstock.adapters.postgres.asking import BY_WORDS, Asking
 from penstock.adapters.postgres.hints import are_plain
-from penstock.adapters.postgres.searched import query_of, words_of
+from penstock.adapters.postgres.searched import (
+    SAMPLED_OF,
+    is_begun,
+    query_of,
+    words_of,
+)
 from penstock.adapters.postgres.served import DIALECT
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql.selects import Where
@@ -20,9 +25,12 @@ from penstock.domain.queries.query import Condition
 from penstock.domain.queries.words import Term
 
 # what a row costs, in microseconds: read from the list of a word, from those of words
-# with a beginning, or judged by its text, with hints or without
-LISTED, BEGUN, HINTED, JUDGED = 0.15, 0.45, 4.0, 14.0
-MOST_COST = 50_000
+# with a beginning, from that of a condition, or judged by its text, with hints or
+# without
+LISTED, BEGUN, FITTED, HINTED, JUDGED = 0.5, 0.65, 0.25, 3.5, 14.0
+MOST_COST = 40_000
+# how many times the rows that are wanted should be among those drawn from all
+DRAWN = 3
 
 
 class Way(Enum):
@@ -42,17 +50,52 @@ class Ways:
 
     whole: Way
     begun: Way
-    # of the rows that fit, those that are expected to have the words, if they fit any
-    share: float
+    # microseconds that it takes to judge a row, and to read the lists of all words
+    judging: float
+    listing: float
+    # rows that are expected to fit the conditions, and, if there are none, those that
+    # are expected to have the words
+    fitting: float
+    having: float | None
+
+    @property
+    def is_filtered_late(self) -> bool:
+        """Whether the conditions are better looked at row by row than looked up."""
+        return self.having is None and FITTED * self.fitting > MOST_COST / 2
+
+    @property
+    def share(self) -> float:
+        """The part of all rows that is expected to have the words; 0 if unknown."""
+        return 0.0 if self.having is None else self.having / max(self.fitting, 1.0)
+
+    def percent_with(self, rows: int) -> float | None:
+        """Say which part of a table should have so many rows with the words.
+
+        None if it is less work to read the list of a sample than to judge all rows
+        there.
+        """
+        if not self.having or self.judging * rows / self.share > self.listing_sample:
+            return None
+        return 100 * DRAWN * rows / self.having
+
+    @property
+    def listing_sample(self) -> float:
+        return self.listing / SAMPLED_OF
 
 
 def ways_to(
     ask: Asking,
     of: Table,
     terms: Sequence[Term],
-    conditions: Sequence[Condition] = (),
+    conditions: Sequence[Condition],
+    *,
+    begun: float,
 ) -> Ways:
-    """Choose by what the server expects of each word and of the conditions."""
+    """Choose by what the server expects of each word and of the conditions.
+
+    Of beginnings it knows only the most frequent words; so many rows are known to have
+    one.
+    """
     where = Where(DIALECT)
     where.add(*conditions)
     asked = [
@@ -67,23 +110,26 @@ def ways_to(
     )
     plan = ask(f"explain (format json) {parts}", where.given, settings=BY_WORDS)
     rows = [float(each["Plan Rows"]) for each in plan[0][0][0]["Plan"]["Plans"]]
-    *by_word, by_beginning, fitting = rows
+    *by_word, expected, fitting = rows
+    by_beginning = max(expected, begun)
     others = min(by_word[:-1], default=float("inf"))
-    judged = HINTED if are_plain(terms) else JUDGED
+    judging = HINTED if are_plain(terms) else JUDGED
     # all rows of a table are never judged
-    by_conditions = judged * fitting if conditions else float("inf")
+    by_conditions = judging * fitting if conditions else float("inf")
+    by_lists, by_beginnings = LISTED * min(by_word), BEGUN * by_beginning
     return Ways(
-        whole=cheapest(
-            {Way.LISTS: LISTED * min(by_word), Way.CONDITIONS: by_conditions}
-        ),
+        whole=cheapest({Way.LISTS: by_lists, Way.CONDITIONS: by_conditions}),
         begun=cheapest(
             {
-                Way.LISTS: BEGUN * by_beginning,
-                Way.FINISHED: judged * others,
+                Way.LISTS: by_beginnings,
+                Way.FINISHED: judging * others,
                 Way.CONDITIONS: by_conditions,
             }
         ),
-        share=0.0 if conditions else min(others, by_beginning) / max(fitting, 1.0),
+        judging=judging,
+        listing=by_beginnings if is_begun(terms) else by_lists,
+        fitting=fitting,
+        having=None if conditions else min(others, by_beginning),
     )
 
 

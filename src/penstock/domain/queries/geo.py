@@ -8,6 +8,9 @@ from dataclasses import dataclass
 RADIUS_KM = 6371.0088
 # half of the way around: nothing is farther away
 FARTHEST_KM = math.pi * RADIUS_KM
+# how far a ring may reach, from where, and of how many corners: farther or nearer to a
+# pole its sides, which are straight in degrees, would no longer go round the circle
+LARGEST_RING_KM, HIGHEST_RING, CORNERS = 200.0, 70.0, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +69,33 @@ def boxes_around(spot: Spot, km: float) -> Sequence[Box]:
             Box(south, north, -180.0, east - 360),
         ]
     return [Box(south, north, west, east)]
+
+
+def ring_around(spot: Spot, km: float) -> Sequence[Spot] | None:
+    """Return the corners of a shape that holds every place within a distance.
+
+    It holds hardly more than that, where a box holds a quarter more. There is none that
+    would cross the date line, or be too large.
+    """
+    if km > LARGEST_RING_KM or abs(spot.lat) > HIGHEST_RING:
+        return None
+    # its sides touch the circle but for a hundredth
+    angle = max(km, 0.001) / RADIUS_KM * 1.01 / math.cos(math.pi / CORNERS)
+    corners = [
+        at(spot, angle, 2 * math.pi * number / CORNERS) for number in range(CORNERS)
+    ]
+    return corners if all(abs(each.lon) < 180 for each in corners) else None  # noqa: PLR2004 (the date line)
+
+
+def at(spot: Spot, angle: float, bearing: float) -> Spot:
+    """Return the place that lies so far away in a direction; its longitude goes on."""
+    lat = math.radians(spot.lat)
+    there = math.asin(
+        math.sin(lat) * math.cos(angle)
+        + math.cos(lat) * math.sin(angle) * math.cos(bearing)
+    )
+    across = math.atan2(
+        math.sin(bearing) * math.sin(angle) * math.cos(lat),
+        math.cos(angle) - math.sin(lat) * math.sin(there),
+    )
+    return Spot(math.degrees(there), spot.lon + math.degrees(across))

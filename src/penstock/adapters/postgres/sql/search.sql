@@ -24,6 +24,14 @@ where dataset = %(dataset)s and word >= %(start)s and word < %(end)s
 order by rows desc, word
 limit %(limit)s;
 
+-- name: rows_begun
+-- How many rows have words that begin so, as far as it takes to know that they are many.
+select coalesce(sum(rows), 0)::double precision as rows from (
+    select rows from penstock_word
+    where dataset = %(dataset)s and word >= %(start)s and word < %(end)s
+    limit 5000
+) as begun;
+
 -- name: valid_indexes
 select relname::text as name
 from pg_index join pg_class on pg_class.oid = indexrelid
