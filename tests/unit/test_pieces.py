@@ -7,6 +7,8 @@ from typing_extensions import override
 
 from penstock.entrypoints.api.pieces import Pieces
 
+HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+
 
 class Sent(asyncio.Transport):
     """What left, packet by packet."""
@@ -61,24 +63,25 @@ def written(sent: Sent, *moments: list[bytes], then_close: bool = False) -> list
 
 
 def test_a_head_leaves_with_its_body(sent):
-    assert written(sent, [b"head ", b"body"]) == [b"head body"]
+    assert written(sent, [HEAD, b"body"]) == [HEAD + b"body"]
 
 
 def test_what_nothing_follows_leaves_at_once(sent):
-    assert written(sent, [b"continue"], [b"head ", b"body"]) == [
-        b"continue",
-        b"head body",
-    ]
+    assert written(sent, [HEAD], [HEAD, b"body"]) == [HEAD, HEAD + b"body"]
+
+
+def test_what_is_whole_waits_for_nothing(sent):
+    assert written(sent, [HEAD + b"body", HEAD, b"body"]) == [HEAD + b"body"] * 2
 
 
 def test_an_answer_of_many_pieces_is_whole_and_in_order(sent):
-    told = written(sent, [b"head ", b"1 ", b"2 "], [b"3 "], [b"4 ", b"5"])
+    told = written(sent, [HEAD, b"1 ", b"2 "], [b"3 "], [b"4 ", b"0\r\n\r\n"])
 
-    assert b"".join(told) == b"head 1 2 3 4 5"
+    assert b"".join(told) == HEAD + b"1 2 3 4 0\r\n\r\n"
 
 
 def test_what_waits_leaves_before_the_line_is_closed(sent):
-    assert written(sent, [b"too many"], then_close=True) == [b"too many"]
+    assert written(sent, [HEAD], then_close=True) == [HEAD]
 
 
 def test_all_else_is_as_it_was(sent):

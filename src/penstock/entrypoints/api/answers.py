@@ -24,6 +24,7 @@ import msgspec
 
 from penstock.domain.freshness import is_due_early, lifetime
 from penstock.domain.lanes import Lane
+from penstock.entrypoints.api.heads import Head
 from penstock.entrypoints.api.lanes import Lanes
 from penstock.errors import NoSuchRecord, PenstockError
 from penstock.ports.answers import SharedAnswers
@@ -115,6 +116,8 @@ class Kept:
     cost: float
     size: int
     hits: int = 0
+    # of what is sent, once it is written
+    head: Head | None = None
 
 
 class Shared(msgspec.Struct, array_like=True):

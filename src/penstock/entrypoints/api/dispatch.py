@@ -20,6 +20,7 @@ from penstock.entrypoints.api.answers import (
 from penstock.entrypoints.api.endpoints import Endpoint
 from penstock.entrypoints.api.exchange import ClientLeft, Exchange
 from penstock.entrypoints.api.gate import Gate
+from penstock.entrypoints.api.heads import head_of
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.service import LANE, Api
 from penstock.errors import NoSuchRecord, PenstockError, VersionChanged
@@ -131,7 +132,8 @@ class Dispatch:
         if wanted is not None and is_known(kept.etag, wanted):
             await not_modified(kept.etag, send)
             return
-        await send_kept(kept, send, with_body=scope["method"] != "HEAD")
+        is_read = scope["method"] != "HEAD"
+        await send_kept(kept, scope["exchange"], with_body=is_read)
 
     def _question(
         self, endpoint: Endpoint, scope: Scope, dataset: Dataset, key: bytes
@@ -194,21 +196,14 @@ async def not_modified(etag: bytes, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def send_kept(kept: Kept, send: Send, *, with_body: bool) -> None:
+async def send_kept(kept: Kept, exchange: Exchange, *, with_body: bool) -> None:
     answer = kept.answer
     assert answer is not None  # noqa: S101 (a refusal was raised)
-    headers = [
-        JSON,
-        (b"content-length", str(len(answer.body)).encode()),
-        (b"etag", kept.etag),
-        CACHE,
-        VARY,
-        *answer.headers,
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send(
-        {"type": "http.response.body", "body": answer.body if with_body else b""}
-    )
+    if kept.head is None:
+        size = (b"content-length", str(len(answer.body)).encode())
+        etag = (b"etag", kept.etag)
+        kept.head = head_of(JSON, size, etag, CACHE, VARY, *answer.headers)
+    await exchange.send_whole(kept.head, answer.body if with_body else b"")
 
 
 async def change_of(api: Api, dataset: Dataset, token: bytes) -> int:

@@ -5,11 +5,13 @@ import re
 import secrets
 import time
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from starlette.types import Message, Scope, Send
 
+from penstock.entrypoints.api.heads import Head, cycle_of, send_whole, written
 from penstock.entrypoints.api.problems import Problem
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ SECURITY = (
 )
 # of answers that are no pages; those have their own
 POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+
+OF_ALL = written((*SECURITY, POLICY))
 
 
 class ClientLeft(Exception):
@@ -90,6 +94,19 @@ class Exchange:
             headers.append((b"x-trace-id", self.trace_id.encode()))
             message = {**message, "headers": headers}
         await self._send(message)
+
+    async def send_whole(self, head: Head, body: bytes) -> None:
+        """Send a good answer whose head is written already."""
+        cycle = cycle_of(self._send)
+        if cycle is None or self.extra:
+            start = {"type": "http.response.start", "status": 200}
+            await self({**start, "headers": head.headers})
+            await self({"type": "http.response.body", "body": body})
+            return
+        self.status = HTTPStatus.OK
+        trace = b"x-trace-id: %s\r\n" % self.trace_id.encode()
+        text = b"".join((head.text, written(self.rate), OF_ALL, trace))
+        await send_whole(cycle, text, body)
 
     def hold(self, size: int) -> None:
         """Keep so much more of the body in memory until the answer is given."""

@@ -9,9 +9,12 @@ another one.
 import asyncio
 from typing import Any
 
+# what all heads end with
+BLANK_LINE = b"\r\n\r\n"
+
 
 class Pieces:
-    """A transport that waits with the first piece for a second."""
+    """A transport that waits with a head for what follows."""
 
     __slots__ = ("_first", "_loop", "_transport")
 
@@ -27,10 +30,12 @@ class Pieces:
         if first:
             self._first = b""
             self._transport.writelines((first, data))
-        else:
+        elif data.endswith(BLANK_LINE):
             self._first = data
             # nothing may follow, or only later
             self._loop.call_soon(self._flush)
+        else:
+            self._transport.write(data)
 
     def close(self) -> None:
         self._flush()
