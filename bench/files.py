@@ -120,7 +120,7 @@ def compare(postgres, workers):
         bare = time_psql(postgres, BARE, path)
     psql = (before + after) / 2
     return verdict(
-        f"CSV into PostgreSQL, {workers} x 4 threads",
+        f"CSV into PostgreSQL, {workers} x 2 threads",
         holds=psql / first >= LEAST_OF_PSQL[workers] and first / again >= LEAST_AGAIN,
         told=f"{ROWS / first:,.0f} rows/s, {psql / first:.2f} of psql's copy and merge "
         f"({ROWS / before:,.0f} and {ROWS / after:,.0f}/s), {bare / first:.2f} of the "

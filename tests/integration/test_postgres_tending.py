@@ -2,10 +2,13 @@
 
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import psycopg
 import pytest
 
+from penstock.adapters.postgres import tending
 from penstock.adapters.postgres.tidying import MANY
 from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.job import Mode
@@ -130,6 +133,30 @@ class TestBuilding:
         with opened(place, clock=place.clock) as (again, _):
             again.schema.tend(POI)
 
+        assert valid_indexes(place) == SECONDARY
+
+    @pytest.mark.parametrize("small", [0, 1 << 30], ids=["large", "small"])
+    def test_writers_go_on_while_somebody_holds_the_table(
+        self, stores: Stores, place: Place, monkeypatch, small
+    ):
+        monkeypatch.setattr(tending, "SMALL_TABLE", small)
+        run(stores, POI, last(*(poi(number) for number in range(100))))
+
+        with psycopg.connect(place.url) as holder, ThreadPoolExecutor(1) as aside:
+            holder.execute(f'update "{place.schema}".poi set points = 1 where id = 1')
+            built = aside.submit(stores.schema.tend, POI)
+            for number in range(2, 32):
+                place.ask(
+                    "set lock_timeout = '2s'; "
+                    f"update poi set points = 1 where id = {number}"
+                )
+            # it cannot be ready before whoever holds the table has ended
+            is_early = built.done()
+            holder.commit()
+            told = list(built.result(30))
+
+        assert not is_early
+        assert len(told) == 4
         assert valid_indexes(place) == SECONDARY
 
     def test_two_processes_may_tend_at_once(self, stores: Stores, place):

@@ -9,6 +9,10 @@ from penstock.entrypoints.crews import Crew, MixedCrew
 class Hand(Crew):
     told: str | None = None
     runs: bool = False
+    is_ready: bool = False
+
+    def call(self) -> None:
+        self.is_ready = True
 
     def start(self) -> None:
         self.runs = True
@@ -33,6 +37,14 @@ def test_all_are_started_and_stopped_together():
 
     assert started == [True, True]
     assert [hand.runs for hand in hands] == [False, False]
+
+
+def test_all_are_called_before_they_are_started():
+    hands = [Hand(), Hand()]
+
+    MixedCrew(*hands).call()
+
+    assert [(hand.is_ready, hand.runs) for hand in hands] == [(True, False)] * 2
 
 
 def test_a_crew_is_alive_as_long_as_one_of_it_is():

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,10 @@ GRACE = 60.0
 
 class Crew(Protocol):
     """Workers for one dataset."""
+
+    def call(self) -> None:
+        """Let them get ready, and do nothing yet."""
+        return
 
     def start(self) -> None: ...
 
@@ -61,7 +66,8 @@ class ThreadCrew(Crew):
 
     def stop(self) -> None:
         self._halt.set()
-        self._thread.join(GRACE)
+        if self._thread.is_alive():
+            self._thread.join(GRACE)
 
     def complaint(self) -> str | None:
         return None if self._error is None else str(self._error)
@@ -72,6 +78,10 @@ class MixedCrew(Crew):
 
     def __init__(self, *crews: Crew) -> None:
         self._crews = crews
+
+    def call(self) -> None:
+        for crew in self._crews:
+            crew.call()
 
     def start(self) -> None:
         for crew in self._crews:
@@ -107,8 +117,8 @@ class ProcessCrew(Crew):
         self._logs = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed in stop)
         self.processes: list[subprocess.Popen[str]] = []
 
-    def start(self) -> None:
-        for _ in range(self._workers):
+    def call(self) -> None:
+        for _ in range(self._workers - len(self.processes)):
             self.processes.append(
                 subprocess.Popen(  # noqa: S603 (our own command)
                     self._command,
@@ -118,6 +128,15 @@ class ProcessCrew(Crew):
                     text=True,
                 )
             )
+
+    def start(self) -> None:
+        self.call()
+        for process in self.processes:
+            assert process.stdin is not None  # noqa: S101 (see `call`)
+            # one that has ended already is told by its complaint
+            with suppress(BrokenPipeError):
+                process.stdin.write("\n")
+                process.stdin.flush()
 
     def is_alive(self) -> bool:
         return any(process.poll() is None for process in self.processes)
@@ -133,7 +152,8 @@ class ProcessCrew(Crew):
                 process.kill()
                 process.wait()
             if process.stdin is not None:
-                process.stdin.close()
+                with suppress(BrokenPipeError):
+                    process.stdin.close()
         self._logs.flush()
 
     def complaint(self) -> str | None:

@@ -55,19 +55,23 @@ def stop_on_signals(halt: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def stop_when_input_closes(halt: threading.Event) -> None:
-    """Turn the end of whoever started us into the wish to stop.
+def on_leash(halt: threading.Event) -> threading.Event:
+    """Follow whoever started us: return what says to begin, and stop with them.
 
-    A pipe closes with the process that holds it, also with one that was killed.
+    The first bytes of our input say it. A pipe closes with the process that holds it,
+    also with one that was killed.
     """
+    begin = threading.Event()
 
     def listen() -> None:
         # not by the buffer of `sys.stdin`, which nobody may hold when Python ends
         while os.read(sys.stdin.fileno(), 1024):
-            continue
+            begin.set()
         halt.set()
+        begin.set()
 
     threading.Thread(target=listen, name="leash", daemon=True).start()
+    return begin
 
 
 def work_in_threads(

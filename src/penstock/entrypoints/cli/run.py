@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +11,7 @@ import typer
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import ImportId, ImportStatus, Mode
+from penstock.domain.source import CsvSource
 from penstock.entrypoints.cli.duplicates import refuse_duplicates, write_duplicates
 from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
@@ -31,13 +34,15 @@ from penstock.entrypoints.cli.shared import (
     print_json,
     session,
 )
-from penstock.entrypoints.cli.worker import Threads
 from penstock.entrypoints.crews import Crew, MixedCrew, ProcessCrew, ThreadCrew
 from penstock.entrypoints.forms.bad_rows import page_by_page, write_bad_rows
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.wiring import Penstock
 
+# threads of a process: most of the time they wait for answers, and never for files,
+# where more would only be in each other's way
+OF_ANSWERS, OF_FILES = 4, 2
 # how often the state of an import is looked at, in seconds
 LOOK_EVERY = 0.25
 # how many times as long as a look took until the next
@@ -58,7 +63,16 @@ def run(
             "--workers", min=1, max=64, help="Worker processes, this one included."
         ),
     ] = 1,
-    threads: Threads = 4,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            min=1,
+            max=64,
+            help="Jobs worked at a time by a process.  "
+            f"[default: {OF_ANSWERS}; of files {OF_FILES}]",
+        ),
+    ] = None,
     errors: Annotated[
         Path | None,
         typer.Option("--errors", help="Write the bad rows to this file, as CSV."),
@@ -81,24 +95,27 @@ def run(
     halt, remarks = threading.Event(), Remarks()
     with (
         stop_on_signals(halt),
-        session(config, remarks.listen, threads=threads) as penstock,
+        session(config, remarks.listen, threads=threads or OF_ANSWERS) as penstock,
     ):
         declared = penstock.settings.dataset(dataset)
+        has_files = isinstance(declared.source, CsvSource)
+        threads = threads or (OF_FILES if has_files else OF_ANSWERS)
         if duplicates is not None:
             refuse_duplicates(declared, duplicates)
         # what cannot work is told before anything is planned
         penstock.source(declared)
         remarks.look_at_references(penstock, declared)
         scope = with_named(penstock, dataset, scope, files)
-        planned = penstock.plan(
-            declared, scope, declaration=penstock.declaration(declared), halt=halt
-        )
+        crew = crew_for(penstock, declared, config, workers=workers, threads=threads)
+        with called(crew):
+            planned = penstock.plan(
+                declared, scope, declaration=penstock.declaration(declared), halt=halt
+            )
         import_id = planned.planned.id
         if not as_json:
             remarks.tell()
             if planned.resumed:
                 typer.echo(f"Going on with import {import_id}.", err=True)
-        crew = crew_for(penstock, declared, config, workers=workers, threads=threads)
         gauge = gauge_for(penstock, declared, import_id)
         with progress(gauge, quiet=as_json) as show:
             why = work(penstock, declared, import_id, crew, halt, show)
@@ -130,6 +147,17 @@ def tend(penstock: Penstock, dataset: Dataset) -> None:
             "build them with: penstock migrate",
             err=True,
         )
+
+
+@contextmanager
+def called(crew: Crew) -> Iterator[None]:
+    """Let a crew get ready beside what comes first; if that fails, send it away."""
+    crew.call()
+    try:
+        yield
+    except BaseException:
+        crew.stop()
+        raise
 
 
 def crew_for(

@@ -15,11 +15,14 @@ from penstock.entrypoints.cli.shared import (
     session,
 )
 from penstock.entrypoints.threads import (
+    on_leash,
     stop_on_signals,
-    stop_when_input_closes,
     work_in_threads,
 )
 from penstock.wiring import logging_emit
+
+# seconds until who waits to begin looks whether it should stop
+LOOK_EVERY = 0.2
 
 Threads = Annotated[
     int, typer.Option("--threads", min=1, max=64, help="Jobs worked at a time.")
@@ -40,7 +43,11 @@ def worker(
         bool, typer.Option("--until-idle", help="Stop when no job is left.")
     ] = False,
     leashed: Annotated[
-        bool, typer.Option("--leashed", help="Stop when standard input closes.")
+        bool,
+        typer.Option(
+            "--leashed",
+            help="Begin with the first line of standard input, stop when it closes.",
+        ),
     ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also tell each committed page.")
@@ -50,8 +57,7 @@ def worker(
 ) -> None:
     """Claim and work jobs until SIGTERM: finish the page, checkpoint, release."""
     halt = threading.Event()
-    if leashed:
-        stop_when_input_closes(halt)
+    begin = on_leash(halt) if leashed else None
     machine_reads = as_json or not sys.stderr.isatty()
     with (
         stop_on_signals(halt),
@@ -65,6 +71,9 @@ def worker(
     ):
         names = dataset or list(penstock.settings.datasets)
         wanted = {name: penstock.settings.dataset(name) for name in names}
+        while begin is not None and not halt.is_set():
+            if begin.wait(LOOK_EVERY):
+                break
         worked = work_in_threads(
             penstock,
             wanted,
