@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.domain.dataset import FieldType
@@ -26,6 +26,8 @@ DAYS = st.dictionaries(st.dates(), st.integers(1, 9), min_size=1)
 
 
 @given(st.one_of(NUMBERS, FLOATS, TIMES, DAYS))
+@example({1.6e308: 1, -6e307: 1})
+@example({1.7e308: 1, -1.7e308: 1})
 def test_every_value_is_in_one_range(counted):
     found = ranges(counted)
 

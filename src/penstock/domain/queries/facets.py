@@ -92,12 +92,13 @@ def number_edges(first: Number, last: Number) -> Iterator[Number]:
 
 def step_for(first: Number, last: Number, *, is_whole: bool) -> tuple[Number, int]:
     """Return a round step of which a few lead to the end, and its digits."""
-    span = bounded(max(last - first, abs(last) * 1e-12, 1e-300))
-    power = 0 if is_whole else math.floor(math.log10(span)) - 2
+    # two numbers may be further apart than any is large, but not by half the way
+    half = max(last / 2 - first / 2, abs(last) * 1e-12, 1e-300)
+    power = 0 if is_whole else math.floor(math.log10(half)) - 2
     while True:
         for step in STEPS:
             size = step * 10**power
-            if span / size < MOST_RANGES:
+            if half / size < MOST_RANGES / 2:
                 return size, max(-power, 0)
         power += 1
 
