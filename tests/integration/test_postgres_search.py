@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.adapters.postgres import ways
+from penstock.adapters.postgres import pools, ways
 from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.hints import PLAIN, bears, trace_of
 from penstock.adapters.postgres.inquiry import Limits
@@ -299,6 +299,36 @@ class TestLimits:
         assert found.is_capped
         assert found.candidates == 20
         assert {json.loads(row.body)["points"] for row in found.rows} == {2, 3}
+
+    def test_rows_that_stand_last_are_found_in_a_sample_as_well(
+        self, stores, database, monkeypatch
+    ):
+        rows = [place(n, "Station", points=n // 7500) for n in range(1, 8001)]
+        store(stores, rows)
+        monkeypatch.setattr(ways, "MOST_COST", 0)
+        monkeypatch.setattr(pools, "READ_OF_SAMPLE", 20)
+
+        query = asked(PLACES, q="station", points="gte.1", limit="200")
+        found = matches(database, query)
+
+        assert found.is_capped
+        assert found.candidates > 0
+
+    @pytest.mark.parametrize("judging", [1e-9, 1e9], ids=["judged", "listed"])
+    def test_the_nearest_rows_are_found_behind_many_at_one_spot(
+        self, stores, database, monkeypatch, judging
+    ):
+        monkeypatch.setattr(ways, "HINTED", judging)
+        near = [
+            place(n, "Wanted station", at=(5 + n / 50_000, 5)) for n in range(1, 61)
+        ]
+        others = [place(n, "Station", at=(5, 5)) for n in range(100, 700)]
+        far = [place(n, "Wanted station", at=(9, n / 50)) for n in range(1000, 3000)]
+        store(stores, [*near, *others, *far])
+
+        found = matches(database, asked(near="5,5", q="wanted", limit="12"))
+
+        assert [json.loads(row.body)["id"] for row in found.rows] == [*range(1, 13)]
 
     @pytest.mark.parametrize("judging", [1e-9, 1e9], ids=["judged", "listed"])
     @pytest.mark.parametrize("spot", SPOTS, ids=str)

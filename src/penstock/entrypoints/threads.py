@@ -4,11 +4,10 @@ import gc
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
 
@@ -28,6 +27,8 @@ REST = 1.0
 # whoever is to stop when nothing is left looks so often, in seconds, whether that is so
 LONGEST_UNTIL_IDLE = 1.0
 SWEEP_EVERY = 2.0
+# the number of the standard input
+STDIN = 0
 # Rows come and go by the thousand, and no circle is among them: looking for one as
 # often as Python does by itself is a fifth of the work of a page.
 COLLECT_AFTER = 50_000
@@ -64,9 +65,11 @@ def on_leash(halt: threading.Event) -> threading.Event:
     begin = threading.Event()
 
     def listen() -> None:
-        # not by the buffer of `sys.stdin`, which nobody may hold when Python ends
-        while os.read(sys.stdin.fileno(), 1024):
-            begin.set()
+        # not by the buffer of `sys.stdin`, which nobody may hold when Python ends; what
+        # cannot be read has ended
+        with suppress(OSError):
+            while os.read(STDIN, 1024):
+                begin.set()
         halt.set()
         begin.set()
 

@@ -29,7 +29,7 @@ ACCENTED = range(0xC0, 0x250)
 def hints(dataset: Dataset, terms: Sequence[Term], where: Where) -> Iterator[str]:
     """Compose what is true of all rows that have the words."""
     for term in terms:
-        words = choices(term)
+        words = words_for(term)
         if all(map(PLAIN.fullmatch, words)):
             traces = where.mark("|".join(map(trace_of, words)))
             yield bears(text_of(dataset), traces)
@@ -37,10 +37,10 @@ def hints(dataset: Dataset, terms: Sequence[Term], where: Where) -> Iterator[str
 
 def are_plain(terms: Sequence[Term]) -> bool:
     """Say whether there is a hint at each word."""
-    return all(PLAIN.fullmatch(word) for term in terms for word in choices(term))
+    return all(PLAIN.fullmatch(word) for term in terms for word in words_for(term))
 
 
-def choices(term: Term) -> Sequence[str]:
+def words_for(term: Term) -> Sequence[str]:
     finished = term.tokens if term.prefix is None else (term.prefix,)
     return [*finished, *term.variants]
 

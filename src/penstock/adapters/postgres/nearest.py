@@ -3,8 +3,8 @@
 If all that fit are known, they only have to be sorted. Otherwise the first ones are
 looked for from the place outwards, which an index can do by degrees. Degrees of
 longitude are shorter than those of latitude, and begin anew at the date line, so these
-rows need not be the nearest; but whatever is as near as the last of them lies in boxes
-around the place.
+rows need not be the nearest; but whatever is as near as the last of them lies in a ring
+around the place, or in boxes.
 """
 
 import math
@@ -28,9 +28,11 @@ from penstock.domain.queries.geo import FARTHEST_KM, Spot
 from penstock.domain.queries.search import MOST_CANDIDATES, SearchQuery
 from penstock.domain.queries.words import Term
 
-# a box is made for so many times the rows that are wanted; where the lists of words are
-# read anyway, a wider one costs little
+# a ring is made for so many times the rows that are wanted; where the lists of words
+# are read anyway, a wider one costs little
 ROOM, WIDE = 1.35, 1.8
+# kilometres below which all rows are at one spot
+ONE_SPOT = 0.1
 # how much shorter a degree of longitude may be, before a pole spoils any guess
 NARROWEST = 0.2
 # beyond that, the date line may be nearer than what lies on this side of it
@@ -99,8 +101,7 @@ class Outwards:
             # there are no others
             within = self.asked.within
             return self._within(FARTHEST_KM if within is None else within)
-        # what is round in degrees is an ellipse: as far as its ends there are more
-        rows = looked_at / max(math.cos(math.radians(self.spot.lat)), NARROWEST)
+        rows = self._in_circle(looked_at)
         most_rows = limits.in_box
         while True:
             needed = wanted / max(fitting, share * rows, 1)
@@ -116,12 +117,23 @@ class Outwards:
             fitting = found.candidates
             if fitting >= wanted or radius >= FARTHEST_KM:
                 return found
-            # what was expected did not come true
+            # what was expected did not come true; many rows may lie at one spot
             share = 0.0
+            if rows < limits.nearest:
+                looked_at, farther = self._looked_at(most=limits.nearest)
+                radius = max(radius, farther)
+                rows = max(rows, self._in_circle(looked_at))
         # too few of so many fit; some others are better than none
         ranked = limits.ranked
         pool = self.inquiry.pool(self.asked, self.terms, most=ranked, ways=ways)
         return self._told(self._around(pool, radius))
+
+    def _in_circle(self, looked_at: int) -> float:
+        """Return how many rows lie as near as the farthest that was looked at.
+
+        What is round in degrees is an ellipse; as far as its ends there are more.
+        """
+        return looked_at / max(math.cos(math.radians(self.spot.lat)), NARROWEST)
 
     def _reach(self, wanted: int, *, most: int) -> tuple[float, int]:
         """Return how far the last of those lies that are wanted, and how many fit."""
@@ -155,7 +167,7 @@ class Outwards:
             where.given,
             settings=ONE_BY_ONE,
         )
-        return rows, radius or 0.0
+        return rows, max(radius or 0.0, ONE_SPOT)
 
     def _sorted(self, where: Where, *, most: int) -> Iterator[str]:
         """Compose the rows that are nearest by degrees."""

@@ -24,6 +24,8 @@ from penstock.domain.queries.words import Term
 
 # rows of a sample of which those are taken that fit
 READ_OF_SAMPLE = 8_000
+# below so many, what was quickly found is not all that is looked for
+FEW = 50
 
 
 @dataclass
@@ -90,17 +92,21 @@ class Pool:
             return
         sample = [self.has(terms), in_sample(self.of.dataset)]
         enough, limit = self.enough or self.most, self.of_sample or self.most
-        percent = ways.percent_with(limit) if len(terms) == 1 else None
+        # what is known of beginnings says nothing of finished words
+        percent = ways.percent_with(limit) if len(terms) == 1 and not suffix else None
         if way is Way.NONE and percent is not None:
             # also the list of a sample would be long
             source = drawn(self.of.name, percent=percent)
             judged = f"({self.judged(terms)}) is true"
             self.tables[sampled] = self._rows(gate, judged, limit=limit, source=source)
+            self._add_sample(sample, sampled, gate, limit=limit)
         elif ways.is_filtered_late:
             # it would read the whole list of a condition as well
-            read = f"select * from {self.of.name} where {' and '.join(sample)}"
+            there = " and ".join(["_deleted_at is null", *sample])
+            read = f"select * from {self.of.name} where {there}"
             source = f"({read} limit {READ_OF_SAMPLE:d}) as _read"
             self.tables[sampled] = self._rows(gate, limit=limit, source=source)
+            self._add_sample(sample, sampled, gate, limit=limit)
         else:
             self.tables[sampled] = self._rows(gate, *sample, limit=limit)
         if self.partitions:
@@ -119,6 +125,15 @@ class Pool:
             gate, f"not ({is_enough})", *self._by(way, terms), limit=self.most + 1
         )
         self.capped = f"({is_enough} or {counted(every)} > {self.most})"
+
+    def _add_sample(
+        self, sample: Sequence[str], found: str, gate: str, *, limit: int
+    ) -> None:
+        """Take the whole sample where a part of it, or some pages, had almost none."""
+        almost_none = f"{counted(found)} < {min(FEW, limit):d}"
+        self.tables[f"{found}_more"] = self._rows(
+            gate, almost_none, *sample, limit=limit
+        )
 
     def _judge(
         self, terms: Sequence[Term], *gates: str, suffix: str = "", order: str = ""

@@ -134,11 +134,12 @@ def built_at_once(connection: Connection, table: Table, name: str) -> bool:
     ).fetchone()
     if row is None or row["size"] > SMALL_TABLE:
         return False
+    # one that was not built to its end; dropped together, it would keep readers out
+    drop_beside(connection, table, name)
     try:
         with connection.transaction():
             # whoever comes to write waits behind us, also while we wait for others
             connection.execute(f"set local lock_timeout = {LONGEST_WAIT:d}".encode())
-            connection.execute(f"drop index if exists {quoted(name)}".encode())
             connection.execute(f"create index {quoted(name)} on {index}".encode())
     except postgres.LockNotAvailable:
         return False

@@ -369,7 +369,8 @@ def size_of(question: Question, answer: Answer | None) -> int:
     held = OVERHEAD + len(question.key) + question.size
     if answer is None:
         return held
-    headers = sum(len(name) + len(value) + PAIR for name, value in answer.headers)
+    # each as it was given, and as it is sent
+    headers = sum(2 * (len(name) + len(value)) + PAIR for name, value in answer.headers)
     return held + len(answer.body) + headers
 
 

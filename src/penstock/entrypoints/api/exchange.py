@@ -106,7 +106,7 @@ class Exchange:
         self.status = HTTPStatus.OK
         trace = b"x-trace-id: %s\r\n" % self.trace_id.encode()
         text = b"".join((head.text, written(self.rate), OF_ALL, trace))
-        await send_whole(cycle, text, body)
+        send_whole(cycle, text, body)
 
     def hold(self, size: int) -> None:
         """Keep so much more of the body in memory until the answer is given."""

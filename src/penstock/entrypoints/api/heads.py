@@ -40,18 +40,16 @@ def written(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 def cycle_of(send: Send) -> RequestResponseCycle | None:
     """Return what uvicorn answers with, if nobody stands between it and us.
 
-    A connection that will be closed is left to it, too.
+    A connection that will be closed is left to it, and a client that is slow.
     """
     cycle = getattr(send, "__self__", None)
-    if not isinstance(cycle, RequestResponseCycle) or not cycle.keep_alive:
+    if not isinstance(cycle, RequestResponseCycle):
         return None
-    return cycle
+    return cycle if cycle.keep_alive and not cycle.flow.write_paused else None
 
 
-async def send_whole(cycle: RequestResponseCycle, head: bytes, body: bytes) -> None:
+def send_whole(cycle: RequestResponseCycle, head: bytes, body: bytes) -> None:
     """Send a good answer at once: its head without the first line, and its body."""
-    if cycle.flow.write_paused and not cycle.disconnected:
-        await cycle.flow.drain()
     if cycle.disconnected:
         return
     cycle.response_started = True

@@ -47,7 +47,8 @@ class Pieces:
     def _flush(self) -> None:
         if self._first:
             first, self._first = self._first, b""
-            self._transport.write(first)
+            if not self._transport.is_closing():
+                self._transport.write(first)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

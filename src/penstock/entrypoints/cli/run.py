@@ -111,14 +111,14 @@ def run(
             planned = penstock.plan(
                 declared, scope, declaration=penstock.declaration(declared), halt=halt
             )
-        import_id = planned.planned.id
-        if not as_json:
-            remarks.tell()
-            if planned.resumed:
-                typer.echo(f"Going on with import {import_id}.", err=True)
-        gauge = gauge_for(penstock, declared, import_id)
-        with progress(gauge, quiet=as_json) as show:
-            why = work(penstock, declared, import_id, crew, halt, show)
+            import_id = planned.planned.id
+            if not as_json:
+                remarks.tell()
+                if planned.resumed:
+                    typer.echo(f"Going on with import {import_id}.", err=True)
+            gauge = gauge_for(penstock, declared, import_id)
+            with progress(gauge, quiet=as_json) as show:
+                why = work(penstock, declared, import_id, crew, halt, show)
         tend(penstock, declared)
         ended = outcome_of(penstock, declared, import_id, stopped=why)
         if errors is not None:
@@ -151,13 +151,12 @@ def tend(penstock: Penstock, dataset: Dataset) -> None:
 
 @contextmanager
 def called(crew: Crew) -> Iterator[None]:
-    """Let a crew get ready beside what comes first; if that fails, send it away."""
-    crew.call()
+    """Let a crew get ready beside what comes first; at last, send it away."""
     try:
+        crew.call()
         yield
-    except BaseException:
+    finally:
         crew.stop()
-        raise
 
 
 def crew_for(
