@@ -10,6 +10,7 @@ from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pyarrow import parquet
 
 from penstock.domain.text import parse_instant
 from tests.e2e.conftest import OpenWorkshop
@@ -473,7 +474,6 @@ def typed(row: dict[str, str]) -> dict[str, object]:
 
 
 def test_an_export_holds_what_was_imported_in_each_form(imported):
-    parquet = pytest.importorskip("pyarrow.parquet")
 
     printed = imported.penstock("export", "poi")
     lines = imported.penstock("export", "poi", "--out", "poi.jsonl", "--json")

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from penstock.adapters.postgres import pools, ways
+from penstock.adapters.postgres.asking import Asking
 from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.hints import PLAIN, bears, trace_of
 from penstock.adapters.postgres.inquiry import Limits
@@ -284,6 +285,46 @@ class TestLimits:
             [json.loads(row.body)["id"] for row in first.rows],
         )
         assert told < [(100,)]
+
+    def test_pages_are_not_drawn_for_a_finished_word(
+        self, stores, database, at, monkeypatch
+    ):
+        """How many rows begin so says nothing of those that have the very word."""
+        titles = {0: "Stat"}
+        store(
+            stores,
+            [place(n, titles.get(n % 5, f"Station{n}")) for n in range(1, 10_001)],
+        )
+        monkeypatch.setattr(ways, "MOST_COST", 0)
+        monkeypatch.setattr(ways, "HINTED", 1e-9)
+
+        query = asked(q="stat", limit="200")
+        found = matches(database, query, replace(SMALL, ranked=200))
+
+        told = at.ask(
+            "select count(*) from poi where id = any(%s) and title = 'Stat' "
+            "and hashint8extended(id, 0) & 63 = 0",
+            [json.loads(row.body)["id"] for row in found.rows],
+        )
+        assert found.candidates > 10
+        assert told == [(found.candidates,)]
+
+    @pytest.mark.parametrize("begun", [0.0, 1e12], ids=["unknown", "too many"])
+    def test_no_more_rows_have_a_beginning_than_there_are(
+        self, stores, database, begun
+    ):
+        store(stores, [place(n, f"Station {n}") for n in range(1, 501)])
+
+        def look(transaction: Transaction) -> ways.Ways:
+            of = transaction.table(PLACES).of
+            ask = Asking(transaction.connection)
+            return ways.ways_to(ask, of, Words("stat").terms, (), begun=begun)
+
+        found = database.read(look)
+
+        assert found.having is not None
+        assert 0 < found.having <= found.fitting
+        assert found.share <= 1
 
     def test_conditions_that_many_rows_fit_are_looked_at_in_a_sample(
         self, stores, database, monkeypatch

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.survey import FileSurvey
@@ -143,7 +144,6 @@ def test_a_row_that_went_through_raw_csv_is_the_same(tmp_path_factory, values):
 @given(raw_rows)
 @example(ODD)
 def test_a_row_that_went_through_parquet_is_the_same(values):
-    parquet = pytest.importorskip("pyarrow.parquet")
     record = mapped(values)
 
     written = exported(write_parquet, record)
@@ -205,7 +205,6 @@ def test_no_rows_are_a_header_or_nothing():
 
 
 def test_parquet_is_written_in_groups_of_bounded_size():
-    parquet = pytest.importorskip("pyarrow.parquet")
     rows = 2 * ROWS_AT_ONCE + 1
     records = [mapped((number, *[None] * 7)) for number in range(rows)]
 
@@ -228,7 +227,6 @@ def row_groups(file):
 
 
 def test_parquet_has_a_type_for_each_of_ours():
-    parquet = pytest.importorskip("pyarrow.parquet")
 
     schema = parquet.ParquetFile(io.BytesIO(exported(write_parquet))).schema_arrow
 

@@ -116,6 +116,8 @@ def missing_indexes(connection: Connection, table: Table) -> list[str]:
 def build(connection: Connection, table: Table) -> list[str]:
     missing = missing_indexes(connection, table)
     for name in missing:
+        # one that was not built to its end
+        drop_beside(connection, table, name)
         if not built_at_once(connection, table, name):
             build_beside(connection, table, name)
     for name in table.old_indexes:
@@ -134,8 +136,6 @@ def built_at_once(connection: Connection, table: Table, name: str) -> bool:
     ).fetchone()
     if row is None or row["size"] > SMALL_TABLE:
         return False
-    # one that was not built to its end; dropped together, it would keep readers out
-    drop_beside(connection, table, name)
     try:
         with connection.transaction():
             # whoever comes to write waits behind us, also while we wait for others
@@ -148,7 +148,6 @@ def built_at_once(connection: Connection, table: Table, name: str) -> bool:
 
 def build_beside(connection: Connection, table: Table, name: str) -> None:
     """Build an index while writers go on."""
-    drop_beside(connection, table, name)
     beside = beside_writers(table)
     connection.execute(
         f"create index {beside} {quoted(name)} on {table.indexes[name]}".encode()
