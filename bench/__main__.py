@@ -4,6 +4,7 @@ import sys
 
 from bench import (
     budget,
+    cutting,
     files,
     imports,
     memory,
@@ -18,6 +19,7 @@ BENCHMARKS = {
     "memory": memory.measure,
     "budget": budget.measure,
     "imports": imports.measure,
+    "cutting": cutting.measure,
     "files": files.measure,
     "queues": queues.measure,
     "pipelines": pipelines.measure,

@@ -1,18 +1,13 @@
 import gzip
-import re
 import tracemalloc
-from copy import copy
 from pathlib import PosixPath
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from penstock.adapters.csv.content import Hashing
 from penstock.adapters.csv.cut import Range, cut
-from penstock.adapters.csv.dialect import Declared, Dialect
+from penstock.adapters.csv.dialect import Declared
 from penstock.adapters.csv.head import read_head
-from penstock.adapters.csv.walk import Walk
 from penstock.errors import SourceUnavailable
 from tests.unit.csv.files import headless, write
 
@@ -168,41 +163,3 @@ def test_a_file_is_cut_in_memory_that_does_not_grow_with_it(tmp_path):
 
     assert len(cuts.ranges) == 1
     assert peak < 8 * 1024 * 1024
-
-
-def test_the_walk_passes_all_text_at_once_as_it_does_by_signs():
-    signs = 'a,"b""\n",5" c,"d"e"f\r\n"g'
-    walk, slow = Walk(Dialect(), line=1), Walk(Dialect(), line=1)
-
-    walk.pass_by(signs, 0, len(signs))
-    for each in re.finditer(r"\r\n|[\s\S]", signs):
-        slow.pass_by(signs, *each.span())
-
-    assert (walk.is_quoted, walk.line, walk.opened_on) == (True, 3, 3)
-    assert (slow.is_quoted, slow.line, slow.opened_on) == (True, 3, 3)
-
-
-class Pedestrian(Walk):
-    """One that never leaps."""
-
-    def _leap(self, signs, quote):
-        return False
-
-
-@given(st.lists(st.text('",\r\nab', max_size=12), max_size=6))
-@settings(max_examples=1_000)
-@example(['a"', '""', '"\n', '"'])
-@example(['"a\n"', '"', "b"])
-@example([',""', '"\n', '"'])
-@example(['\r""\n"'])
-def test_a_leap_leads_where_every_step_leads(stretches):
-    leaping, going = (kind(Dialect(), line=1) for kind in (Walk, Pedestrian))
-    for signs in stretches:
-        for walk in (leaping, going):
-            walk.pass_by(signs, 0, len(signs))
-
-        assert (leaping.line, leaping.is_quoted) == (going.line, going.is_quoted)
-        if going.is_quoted:
-            assert leaping.opened_on == going.opened_on
-        ends = [copy(walk).find_end("b\n,c\n", 0) for walk in (leaping, going)]
-        assert ends[0] == ends[1]

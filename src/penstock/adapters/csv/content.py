@@ -6,8 +6,9 @@ know the digest of every part that it is cut into, wherever the cuts turn out to
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
+
+from blake3 import blake3
 
 from penstock.adapters.csv.stream import translated
 
@@ -41,7 +42,7 @@ class Hashing:
     def __init__(self) -> None:
         self.size = 0
         self._grains: list[bytes] = []
-        self._open = blake2b(digest_size=GRAIN_DIGEST)
+        self._open = blake3()
 
     def add(self, block: bytes) -> None:
         rest = memoryview(block)
@@ -60,8 +61,8 @@ class Hashing:
         return Content(self.size, tuple(self._grains))
 
     def _close(self) -> None:
-        self._grains.append(self._open.digest())
-        self._open = blake2b(digest_size=GRAIN_DIGEST)
+        self._grains.append(self._open.digest(length=GRAIN_DIGEST))
+        self._open = blake3()
 
 
 def digest_again(path: Path, start: int, end: int | None, *, size: int) -> str:
@@ -71,7 +72,7 @@ def digest_again(path: Path, start: int, end: int | None, *, size: int) -> str:
         for at in grains_of(start, end, size=size):
             file.seek(at * GRAIN)
             grain = file.read(GRAIN)
-            grains.append(blake2b(grain, digest_size=GRAIN_DIGEST).digest())
+            grains.append(blake3(grain).digest(length=GRAIN_DIGEST))
     return digest_of_all(grains, PART_DIGEST)
 
 
@@ -83,4 +84,4 @@ def grains_of(start: int, end: int | None, *, size: int) -> range:
 
 
 def digest_of_all(grains: Iterable[bytes], size: int) -> str:
-    return blake2b(b"".join(grains), digest_size=size).hexdigest()
+    return blake3(b"".join(grains)).hexdigest(length=size)

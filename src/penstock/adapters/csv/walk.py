@@ -4,22 +4,28 @@ The rules are those of Python's `csv` module: a quote opens a field only at its 
 start, two quotes within are one, and what follows the closing quote is plain text up to
 the next delimiter. So `5" pipe` opens nothing, and newlines within quotes end nothing.
 
-So a pair of quotes changes nothing for what follows it, wherever it stands, and can be
-left out. Where all other quotes stand around fields, they open and close by turns, and
-splitting the text at them is enough. Where some stand in plain text, one regular
-expression passes any number of well-formed fields, and Python itself acts on the rest.
+To find the end of one record, a regular expression passes any number of well-formed
+fields, and Python itself acts on the rest.
+
+To pass any number of records, hardly any has to be looked at. An even number of quotes
+in a row changes nothing for what follows them, wherever they stand. An odd number
+behind a separator opens a field, or closes the one that is open. Any other odd number
+closes a field, or is text: behind it none is open, whatever was before. So a look back
+from the end, to the first of these, tells by the parity of the runs between.
 """
 
 import re
 from collections.abc import Iterator
 from enum import Enum, auto
-from itertools import islice
 
 from penstock.adapters.csv.coding import Coding
 from penstock.adapters.csv.dialect import Dialect
 
 # fields, or pairs of quotes in one, that an expression passes at a time
 MOST_REPEATS = 1000
+# quotes in a row that are looked at together
+STRIDE = 1024
+LONE_RETURN = re.compile(r"\r(?!\n)")
 
 
 class Before(Enum):
@@ -44,17 +50,13 @@ class Walk:
         self._before = Before.SEPARATOR
         self._quote = dialect.quote_sign
         self._separators = f"{dialect.delimiter_sign}\r\n"
-        self._separating = set(self._separators)
-        self._quoted, self._text, self._record = patterns(self._quote, self._separators)
+        self._quoted, self._record = patterns(self._quote, self._separators)
 
     def pass_by(self, signs: str, start: int, stop: int) -> None:
         """Go on from start to stop, over any number of records."""
-        if self._quote and signs.find(self._quote, start, stop) >= 0:
-            if not self._leap(signs[start:stop], self._quote):
-                self._go(self._text, signs, start, stop)
-        elif start < stop and not self.is_quoted:
-            self._before = self._kind(signs[stop - 1])
         self.line += count_lines(signs, start, stop)
+        if self._quote is not None and start < stop:
+            self._pass_quotes(signs, self._quote, start, stop)
 
     def find_end(self, signs: str, start: int) -> int | None:
         """Go on to the end of the record, and return where the next one begins.
@@ -62,7 +64,7 @@ class Walk:
         Without an end, go on through all signs. A last carriage return is taken for
         one, so signs that go on elsewhere must not be parted before a newline.
         """
-        stop = self._go(self._record, signs, start, len(signs))
+        stop = self._stop_of_record(signs, start)
         if stop == len(signs):
             self.line += count_lines(signs, start, stop)
             return None
@@ -71,50 +73,59 @@ class Walk:
         self._before = Before.SEPARATOR
         return end
 
-    def _leap(self, signs: str, quote: str) -> bool:
-        """Go on at once if all quotes stand around fields; else say no, and stay."""
-        # outside of quotes and inside by turns, and no two quotes meet
-        parts = signs.replace(2 * quote, "").split(quote)
-        is_quoted = (len(parts) - 1 + self.is_quoted) % 2 == 1
-        opened = parts[self.is_quoted : None if is_quoted else -1 : 2]
-        if opened and not opened[0] and self._before is not Before.TEXT:
-            # a quote at the very start
-            del opened[0]
-        if not all(opened) or not {part[-1] for part in opened} <= self._separating:
-            return False
-        last = parts[-1]
-        is_closing = not is_quoted and not last and len(parts) > 1
-        if is_quoted or is_closing:
-            self._note_opening(signs, quote, last=2 if is_closing else 1)
-        if is_closing:
-            self._before = Before.CLOSING_QUOTE
-        elif last and not is_quoted:
-            self._before = self._kind(last[-1])
-        self.is_quoted = is_quoted
-        return True
-
-    def _note_opening(self, signs: str, quote: str, *, last: int) -> None:
-        """Note the line of one of the last quotes that stand around fields."""
-        at = next(islice(odd_runs(signs, quote), last - 1, None), None)
+    def _pass_quotes(self, signs: str, quote: str, start: int, stop: int) -> None:
+        """Know what is open, and what comes before the stop."""
+        # the run of quotes that the signs end in may go on behind the stop
+        tail = start_of_run(signs, quote, start, stop)
+        before = self._before_sign(signs, start, tail)
+        is_quoted, opener = self._look_back(signs, quote, start, tail)
+        if (stop - tail) % 2:
+            if not is_quoted:
+                opener = tail
+            is_quoted, before = (
+                not is_quoted and before is not Before.TEXT,
+                Before.CLOSING_QUOTE if is_quoted else Before.TEXT,
+            )
+        is_known = is_quoted or before is Before.CLOSING_QUOTE
         # the second of two, at the very start, goes on with a field
-        is_second = at == 0 and self._before is Before.CLOSING_QUOTE
-        if at is not None and not is_second:
-            self.opened_on = self.line + count_lines(signs, 0, at)
+        is_second = opener == start and self._before is Before.CLOSING_QUOTE
+        if is_known and opener is not None and not is_second:
+            self.opened_on = self.line - count_lines(signs, opener, stop)
+        self.is_quoted, self._before = is_quoted, before
 
-    def _go(self, passing: re.Pattern[str], signs: str, start: int, stop: int) -> int:
-        at = start + self._enter(signs, start, stop)
+    def _look_back(
+        self, signs: str, quote: str, start: int, stop: int
+    ) -> tuple[bool, int | None]:
+        """Tell if a field is open at the stop, and where behind the start it opened."""
+        is_odd, last = False, None
+        for at in odd_runs(signs, quote, start, stop):
+            last = at if last is None else last
+            if self._before_sign(signs, start, at) is Before.TEXT:
+                break
+            is_odd = not is_odd
+        else:
+            is_odd ^= self.is_quoted
+        return is_odd, last
+
+    def _before_sign(self, signs: str, start: int, at: int) -> Before:
+        return self._before if at == start else self._kind(signs[at - 1])
+
+    def _stop_of_record(self, signs: str, start: int) -> int:
+        """Go on to what ends the record, or through all signs."""
+        stop = len(signs)
+        at = start + self._enter(signs, start)
         while at < stop:
             if self.is_quoted:
-                at = self._end_of_quoted(signs, at, stop)
+                at = self._end_of_quoted(signs, at)
                 if at < stop:
                     self.is_quoted = False
                     self._before = Before.CLOSING_QUOTE
                     at += 1
                 continue
-            passed = end_of(passing, signs, at, stop)
+            passed = end_of(self._record, signs, at, stop)
             if passed == stop and signs[stop - 1] == self._quote:
                 # perhaps the first of two, so the field may be open: go into it
-                passed = end_of(passing, signs, at, stop - 1)
+                passed = end_of(self._record, signs, at, stop - 1)
             at = passed
             if at == stop:
                 self._before = self._kind(signs[at - 1])
@@ -129,17 +140,18 @@ class Walk:
                 at += 1
         return at
 
-    def _end_of_quoted(self, signs: str, at: int, stop: int) -> int:
-        """Return the quote that closes a field, or the stop."""
+    def _end_of_quoted(self, signs: str, at: int) -> int:
+        """Return the quote that closes a field, or the end of all signs."""
+        stop = len(signs)
         pair = 2 * (self._quote or "")
         at = end_of(self._quoted, signs, at, stop)
-        while signs.startswith(pair, at, stop):
+        while signs.startswith(pair, at):
             at = end_of(self._quoted, signs, at, stop)
         return at
 
-    def _enter(self, signs: str, start: int, stop: int) -> bool:
+    def _enter(self, signs: str, start: int) -> bool:
         """Take a quote that means something because of what came before the start."""
-        if self.is_quoted or start == stop or signs[start] != self._quote:
+        if self.is_quoted or not signs.startswith(self._quote or "\0", start):
             return False
         if self._before is Before.SEPARATOR:
             self.opened_on = self.line
@@ -152,8 +164,8 @@ class Walk:
 
 def patterns(
     quote: str | None, separators: str
-) -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return what passes the inside of quotes, well-formed text, and one record of it.
+) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return what passes the inside of quotes, and a record that is well-formed.
 
     A closing quote is one that no other follows, so nothing can be read in two ways,
     and going back finds nothing. (Possessive groups would say so, but Python below
@@ -161,16 +173,14 @@ def patterns(
     goes on by itself where one ends.
     """
     if quote is None:
-        never = re.compile(r"(?!)")
-        return never, never, re.compile(r"[^\r\n]*+")
+        return re.compile(r"(?!)"), re.compile(r"[^\r\n]*+")
     sign = re.escape(quote)
     inside = f"[^{sign}]*+(?:{sign}{sign}[^{sign}]*+){{0,{MOST_REPEATS}}}"
     field = f"(?<=[{re.escape(separators)}]){sign}{inside}{sign}(?!{sign})"
-    text, record = f"[^{sign}]*+", rf"[^{sign}\r\n]*+"
+    text = rf"[^{sign}\r\n]*+"
     return (
         re.compile(inside),
         re.compile(f"{text}(?:{field}{text}){{0,{MOST_REPEATS}}}"),
-        re.compile(f"{record}(?:{field}{record}){{0,{MOST_REPEATS}}}"),
     )
 
 
@@ -179,24 +189,27 @@ def end_of(pattern: re.Pattern[str], signs: str, start: int, stop: int) -> int:
     return start if found is None else found.end()
 
 
-def odd_runs(signs: str, quote: str) -> Iterator[int]:
-    """Yield where quotes stand that are not all in pairs, from the end on."""
-    end = len(signs)
-    while (start := signs.rfind(quote, 0, end)) >= 0:
-        end = start + 1
-        while start and signs[start - 1] == quote:
-            start -= 1
-        if (end - start) % 2:
-            yield start
-        end = start
+def odd_runs(signs: str, quote: str, start: int, stop: int) -> Iterator[int]:
+    """Yield where runs of an odd number of quotes begin, the last one first."""
+    while (last := signs.rfind(quote, start, stop)) >= 0:
+        stop = start_of_run(signs, quote, start, last)
+        if (last - stop) % 2 == 0:
+            yield stop
+
+
+def start_of_run(signs: str, quote: str, start: int, stop: int) -> int:
+    """Return where the quotes begin that stand before the stop, if any do."""
+    while start < stop and signs[stop - 1] == quote:
+        near = signs[max(start, stop - STRIDE) : stop]
+        stop -= len(near) - len(near.rstrip(quote))
+    return stop
 
 
 def count_lines(signs: str, start: int, stop: int) -> int:
     """Count the ends of lines, of whichever kind."""
     lines = signs.count("\n", start, stop)
     if signs.find("\r", start, stop) >= 0:
-        pairs = signs.count("\r\n", start, stop)
-        lines += signs.count("\r", start, stop) - pairs
+        lines += len(LONE_RETURN.findall(signs, start, stop))
     return lines
 
 

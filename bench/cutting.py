@@ -1,0 +1,99 @@
+"""How near cutting a huge file comes to reading it from the disk, past all caches."""
+
+import mmap
+import os
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from bench.stage import verdict
+from penstock.adapters.csv.cut import cut
+from penstock.adapters.csv.dialect import Declared
+from penstock.adapters.csv.head import read_head
+
+SIZE = 512 * 1024**2
+SHARD = 64 * 1024**2
+BLOCK = 1024**2
+LEAST_OF_DISK = 0.6
+TURNS = 7
+HEADER = "uid,name,street,town,country,lat,lon,since"
+LINES = {
+    "no quotes, \\n": "R00012345,Shop of the river,Main street 5,Berlin,DE,"
+    "52.5200,13.4050,2024-01-05\n",
+    "some quotes, \\r\\n": 'R00012345,"Shop ""of"" the river","Main street, 5",Berlin,'
+    "DE,52.5200,13.4050,2024-01-05\r\n",
+    "all quoted, \\n": '"R00012345","Shop ""of"" the river","Main street, 5","Berlin",'
+    '"DE","52.5200","13.4050","2024-01-05"\n',
+    "quotes in text, \\n": 'R00012345,Shop for 5" pipes,"Main street, 5",Berlin,DE,'
+    "52.5200,13.4050,2024-01-05\n",
+}
+
+
+def write(path: Path, line: str) -> None:
+    many = (line * (BLOCK // len(line))).encode()
+    with path.open("wb") as file:
+        file.write(f"{HEADER}\n".encode())
+        while file.tell() < SIZE:
+            file.write(many)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_disk(path: Path) -> None:
+    """Read a file past the caches of this machine."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    try:
+        # memory that is aligned as the disk wants it
+        with mmap.mmap(-1, BLOCK) as block:
+            while os.readv(handle, [block]):
+                pass
+    finally:
+        os.close(handle)
+
+
+def forget(path: Path) -> None:
+    """Have the next reader read from the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(handle)
+
+
+def time_disk(path: Path) -> float:
+    began = time.perf_counter()
+    read_disk(path)
+    return time.perf_counter() - began
+
+
+def time_cut(path: Path) -> float:
+    head = read_head(path, Declared(delimiter=",", encoding="utf-8"))
+    forget(path)
+    began = time.perf_counter()
+    cuts = cut(path, head, size=SHARD)
+    spent = time.perf_counter() - began
+    assert cuts.unclosed is None
+    assert len(cuts.ranges) == -(-path.stat().st_size // SHARD), cuts.ranges
+    return spent
+
+
+def measure_kind(path: Path, kind: str) -> bool:
+    """Cut and read by turns: the disk of a shared machine is never the same twice."""
+    write(path, LINES[kind])
+    size = path.stat().st_size / 1e6
+    turns = [(time_disk(path), time_cut(path)) for _ in range(TURNS)]
+    disk, cutting = (median(times) for times in zip(*turns, strict=True))
+    return verdict(
+        f"cutting a file with {kind}",
+        holds=disk / cutting >= LEAST_OF_DISK,
+        told=f"{size / cutting:,.0f} MB/s, {disk / cutting:.2f} of the disk's "
+        f"{size / disk:,.0f} MB/s (medians of {TURNS})",
+    )
+
+
+def measure() -> bool:
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        path = Path(name, "retailers.csv")
+        held = [measure_kind(path, kind) for kind in LINES]
+    return all(held)

@@ -1,0 +1,58 @@
+from copy import copy
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from penstock.adapters.csv.dialect import Dialect
+from penstock.adapters.csv.walk import Walk
+
+DIALECTS = [
+    Dialect(),
+    Dialect(quote=None),
+    Dialect(delimiter="a", quote="b", encoding="cp1252"),
+]
+
+
+def step_by(walk, signs):
+    """Go on from record to record."""
+    start = 0
+    while start < len(signs):
+        end = walk.find_end(signs, start)
+        start = len(signs) if end is None else end
+
+
+def facts(walk):
+    opened_on = walk.opened_on if walk.is_quoted else None
+    return walk.line, walk.is_quoted, opened_on
+
+
+def test_a_walk_tells_the_line_and_the_quote_that_is_open():
+    walk = Walk(Dialect(), line=1)
+    signs = 'a,"b""\n",5" c,"d"e"f\r\n"g'
+
+    walk.pass_by(signs, 0, len(signs))
+
+    assert facts(walk) == (3, True, 3)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_to_pass_by_leads_where_every_step_leads(dialect):
+    @given(st.lists(st.text('",\r\nab', max_size=12), max_size=6))
+    @settings(max_examples=500)
+    @example(['a"', '""', '"\n', '"'])
+    @example(['"a\n"', '"', "b"])
+    @example([',""', '"\n', '"'])
+    @example(['\r""\n"'])
+    @example(['5" ,"', 'a\n"b", "c,"'])
+    def holds(stretches):
+        passing, stepping = (Walk(dialect, line=1) for _ in range(2))
+        for signs in stretches:
+            passing.pass_by(signs, 0, len(signs))
+            step_by(stepping, signs)
+
+            assert facts(passing) == facts(stepping)
+            ends = [copy(walk).find_end('b"\n",c\n', 0) for walk in (passing, stepping)]
+            assert ends[0] == ends[1]
+
+    holds()
