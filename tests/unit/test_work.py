@@ -78,6 +78,8 @@ class Scripted(Source):
         self, shard: Shard, position, *, since, moved=None, recall=None
     ) -> Page | Moved:
         self.asked.append(position)
+        if recall is not None:
+            recall(f"the answer after {position}".encode())
         answer = self.script.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -188,6 +190,21 @@ def test_pages_are_committed_until_the_end_is_proven(bench, planned):
     known, _ = bench.stores.imports.get(planned)
     assert known.status is ImportStatus.DONE
     assert known.proven
+
+
+def test_after_a_page_of_new_records_none_is_looked_for_that_is_known(
+    bench, planned, monkeypatch
+):
+    looked = []
+    monkeypatch.setattr(
+        type(bench.stores.ledger),
+        "recall",
+        lambda self, dataset, imprint: looked.append(bench.source.asked[-1]),
+    )
+    pages = [page(1, 2, to={"after": 2}), page(2, 3, to={"after": 3}), page(4)]
+
+    assert bench.work(*pages)()
+    assert looked == [None, {"after": 3}]
 
 
 def test_nothing_due_is_no_work(bench):

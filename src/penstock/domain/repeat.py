@@ -7,7 +7,7 @@ what the page brought; whether the rows are still stored so, the database says.
 
 import json
 from collections.abc import Iterable
-from hashlib import blake2b, sha256
+from hashlib import sha256
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Lease
@@ -31,7 +31,7 @@ def is_recallable(dataset: Dataset, lease: Lease) -> bool:
 def imprint_of(lease: Lease, content: bytes) -> bytes:
     """Digest all that decides about a page."""
     place = json.dumps([lease.shard_key, lease.cursor]).encode()
-    return blake2b(place + content, digest_size=IMPRINT_BYTES).digest()
+    return sha256(place + content).digest()[:IMPRINT_BYTES]
 
 
 def memo_of(page: Page, batch: Batch) -> Memo | None:

@@ -62,6 +62,8 @@ class Held:
 
     lease: Lease
     trusted_until: float
+    # the last page brought nothing but new records, so the next will not be known
+    is_growing: bool = False
 
 
 class ImportShard:
@@ -114,7 +116,7 @@ class ImportShard:
         self, held: Held, shard: Shard, cursor: Cursor | None, since: datetime | None
     ) -> Page:
         position = None if cursor is None else cursor.position
-        recall = self._recall_for(held.lease)
+        recall = self._recall_for(held)
         moved: Moved | None = None
         for _ in range(MOST_HOPS + 1):
             self._source.get_ready(shard, position, partial(self._still_here, held))
@@ -128,12 +130,15 @@ class ImportShard:
             moved = answer
         raise RequestRefused(f"the provider redirected more than {MOST_HOPS} times")
 
-    def _recall_for(self, lease: Lease) -> Recall | None:
+    def _recall_for(self, held: Held) -> Recall | None:
+        lease = held.lease
         is_last = lease.page_seq + 1 >= self._dataset.source.most_pages
         if is_last or not is_recallable(self._dataset, lease):
             return None
 
         def recall(content: bytes) -> Memo | None:
+            if held.is_growing:
+                return None
             imprint = imprint_of(lease, content)
             return self._ledger.recall(self._dataset, imprint)
 
@@ -257,6 +262,7 @@ class ImportShard:
         now = self._monotonic()
         held.lease, counts = self._ledger.commit_page(self._dataset, held.lease, batch)
         held.trusted_until = now + self._patience.lease.total_seconds()
+        held.is_growing = counts.inserted == len(batch.records) > 0
         self._emit(
             PageCommitted(
                 job=held.lease.job,

@@ -7,7 +7,7 @@ that walk it in C, which takes a fifth of the time.
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import chain
@@ -19,6 +19,7 @@ from psycopg.pq import Format
 from typing_extensions import override
 
 from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.mapping import DIGEST_BYTES
 from penstock.domain.page import Key
 from penstock.domain.sheet import Sheet
 from penstock.domain.times import MICROSECOND
@@ -30,8 +31,8 @@ HEAD = struct.Struct("!iiiii")
 LENGTH = struct.Struct("!i")
 NULL = LENGTH.pack(-1)
 # lengths as they stand before short texts, in plain letters themselves
-PREFIXES = [LENGTH.pack(length).decode("ascii") for length in range(128)]
-NOT_PLAIN = "\N{LATIN SMALL LETTER U WITH DIAERESIS}"
+PREFIXES = [LENGTH.pack(length) for length in range(128)]
+PLAIN_PREFIXES = [prefix.decode("ascii") for prefix in PREFIXES]
 LONG, DOUBLE, INTEGER = struct.Struct("!iq"), struct.Struct("!id"), struct.Struct("!ii")
 TRUTHS = {True: b"\0\0\0\1\1", False: b"\0\0\0\1\0"}
 # the server counts from here
@@ -119,25 +120,34 @@ def write_truths(column: Column) -> bytes:
 
 
 def write_texts(column: Column) -> bytes:
-    """Write texts; all at once where they are short and of plain letters."""
+    """Write texts; all at once where they are short."""
     try:
-        pieces = zip(map(PREFIXES.__getitem__, map(len, column)), column, strict=True)
-        together = "".join(chain.from_iterable(pieces))
+        together = "".join(prefixed(PLAIN_PREFIXES, column))
+        if together.isascii():
+            return together.encode("ascii")
+        return b"".join(prefixed(PREFIXES, [*map(str.encode, column)]))
     except (TypeError, IndexError):
-        together = NOT_PLAIN
-    if together.isascii():
-        return together.encode("ascii")
-    return write_pieces([None if v is None else v.encode() for v in column])
+        return b"".join([NULL if v is None else written(v.encode()) for v in column])
 
 
-def write_pieces(pieces: Column) -> bytes:
-    return b"".join(
-        [NULL if piece is None else LENGTH.pack(len(piece)) + piece for piece in pieces]
-    )
+def prefixed(prefixes: Sequence[Any], column: Column) -> Iterable[Any]:
+    """Put its length before each of the pieces, none of which is long."""
+    lengths = map(prefixes.__getitem__, map(len, column))
+    return chain.from_iterable(zip(lengths, column, strict=True))
+
+
+def written(piece: bytes) -> bytes:
+    return LENGTH.pack(len(piece)) + piece
+
+
+def write_digests(column: Column) -> bytes:
+    """Write digests, which are all of one length."""
+    prefix = LENGTH.pack(DIGEST_BYTES)
+    return prefix + prefix.join(column) if column else b""
 
 
 TEXTS = array_type("Texts", 25, 1009, write_texts)
-BYTES = array_type("Bytes", 17, 1001, write_pieces)
+DIGESTS = array_type("Digests", 17, 1001, write_digests)
 ARRAYS: Mapping[FieldType, ArrayType] = {
     FieldType.TEXT: TEXTS,
     FieldType.INT: array_type("Ints", 20, 1016, write_ints),
@@ -166,10 +176,10 @@ def page_arrays(dataset: Dataset, sheet: Sheet) -> dict[str, object]:
         f"column_{at}": ARRAYS[field.type](column)
         for at, (field, column) in enumerate(columns)
     }
-    return {**arrays, "digests": BYTES(sheet.digests)}
+    return {**arrays, "digests": DIGESTS(sheet.digests)}
 
 
 def teach(connection: Connection[Any]) -> None:
     """Tell a connection what the encoded arrays are."""
-    for kind in {*ARRAYS.values(), BYTES}:
+    for kind in {*ARRAYS.values(), DIGESTS}:
         connection.adapters.register_dumper(kind.encoded, kind.dumper)

@@ -276,11 +276,18 @@ where bad.job_id = %(job)s and bad.resolved is null
     and {same} and kept._rank > 0 and ({wins})"""
 
     def _incoming(self) -> str:
-        """Compose a page as rows; its arrays are numbered parameters."""
-        arrays = ", ".join(f"%(column_{at})s" for at in range(len(self._names)))
+        """Compose a page as rows; its arrays are numbered parameters.
+
+        Arrays that are taken apart in a select become rows one by one; those of a
+        `from` are first written down as a whole.
+        """
+        columns = "".join(
+            f"unnest(%(column_{at})s) as {name}, "
+            for at, name in enumerate(self._names)
+        )
         return (
-            f"unnest({arrays}, %(digests)s) with ordinality "
-            f"as come ({', '.join(self._names)}, _digest, _place)"
+            f"(select {columns}unnest(%(digests)s) as _digest, "
+            "generate_subscripts(%(digests)s, 1) as _place) as come"
         )
 
     def _values(self) -> str:
