@@ -103,6 +103,16 @@ def small(look: Transaction, of: Dataset, limits: Limits = SMALL) -> SearchedTab
     return replace(look.searched(of), limits=limits)
 
 
+def begun(database: Database, prefix: str) -> tuple[str, ...]:
+    """Return all words that begin so, if they are known."""
+
+    def look(transaction: Transaction) -> tuple[str, ...]:
+        inquiry = transaction.searched(PLACES)._inquiry
+        return inquiry.ways(Words(prefix).terms).begins.words
+
+    return database.read(look)
+
+
 class TestFolding:
     def folded(self, at: Place, texts: Sequence[str]) -> list[tuple[str, set[str]]]:
         told = at.ask(
@@ -318,7 +328,8 @@ class TestLimits:
         def look(transaction: Transaction) -> ways.Ways:
             of = transaction.table(PLACES).of
             ask = Asking(transaction.connection)
-            return ways.ways_to(ask, of, Words("stat").terms, (), begun=begun)
+            known = ways.Begun(begun)
+            return ways.ways_to(ask, of, Words("stat").terms, (), begun=known)
 
         found = database.read(look)
 
@@ -400,6 +411,34 @@ class TestLimits:
             if fits(row, parameters, spot)
         )
         assert [row.km for row in found.rows] == pytest.approx(wanted[:12], abs=1e-6)
+
+    def test_a_near_row_is_found_by_a_word_that_is_not_known_yet(
+        self, stores, database, monkeypatch
+    ):
+        monkeypatch.setattr(ways, "HINTED", 1e9)
+        query = asked(PLACES, near="5,5", q="place", limit="12")
+        store(stores, scattered(1500, seed=9))
+        assert begun(database, "place") == ("place",)
+
+        run(stores, PLACES, last(place(9000, "Placement", at=(5, 5))))
+        found = matches(database, query)
+
+        assert begun(database, "place") == ()
+        assert json.loads(found.rows[0].body)["id"] == 9000
+
+        stores.schema.tend(PLACES)
+        assert begun(database, "place") == ("place", "placement")
+        assert matches(database, query).rows == found.rows
+
+    @pytest.mark.parametrize("prefix", ["12", "p", "q"])
+    def test_of_numbers_and_of_many_words_nobody_knows_all(
+        self, stores, database, prefix
+    ):
+        words = " ".join(f"p{n} q{n % 9}" for n in range(20))
+        store(stores, [place(1, f"12 123 {words}")])
+
+        known = tuple(f"q{n}" for n in range(9))
+        assert begun(database, prefix) == (known if prefix == "q" else ())
 
     def test_what_is_cut_off_around_a_place_is_told(self, stores, database):
         store(stores, [place(n, "Station", at=(5, 5)) for n in range(1, 1700)])
@@ -486,7 +525,7 @@ class TestIndexes:
 
         stores.schema.tend(PLACES)
         assert search(served, q="station").is_capped
-        assert len(search(served, near="1,1").rows) == 50
+        assert len(search(served, near="1,1").rows) == 20
 
     def test_no_question_reads_the_whole_table(self, stores, at):
         rows = [

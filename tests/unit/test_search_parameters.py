@@ -29,6 +29,13 @@ PLACES = dataset(
 )
 
 
+def test_a_search_finds_the_best_few_unless_more_are_asked_for():
+    usual, _ = read_search(PLACES, [("q", "berlin")])
+    fewer, _ = read_search(PLACES, [("q", "berlin")], most=5)
+
+    assert (usual.limit, fewer.limit) == (20, 5)
+
+
 def test_a_search_is_read():
     asked, cursor = read_search(
         PLACES,

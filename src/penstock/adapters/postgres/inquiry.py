@@ -16,7 +16,7 @@ from penstock.adapters.postgres.searched import (
 )
 from penstock.adapters.postgres.served import DIALECT, shown
 from penstock.adapters.postgres.tables import Table
-from penstock.adapters.postgres.ways import Ways, ways_to
+from penstock.adapters.postgres.ways import FEW_WORDS, Begun, Ways, ways_to
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.searched import Found
 from penstock.adapters.sql.selects import Where, after_prefix
@@ -28,7 +28,7 @@ from penstock.domain.queries.search import (
     FacetQuery,
     SearchQuery,
 )
-from penstock.domain.queries.words import Term
+from penstock.domain.queries.words import Term, is_known
 from penstock.ports.searching import Match
 
 # beyond so many, partitions are not asked one by one
@@ -101,19 +101,23 @@ class Inquiry:
         begun = self._begun(terms[-1])
         return ways_to(self.ask, self.of, terms, conditions, begun=begun)
 
-    def _begun(self, term: Term) -> float:
-        """Return how many rows are known to have a word that begins so."""
+    def _begun(self, term: Term) -> Begun:
+        """Return what is known of words that begin as an unfinished one does."""
         if term.prefix is None:
-            return 0.0
-        ((rows,),) = self.ask(
-            self.statements["rows_begun"],
+            return Begun()
+        dataset = self.of.dataset
+        ((rows, words),) = self.ask(
+            self.statements["words_begun"],
             {
-                "dataset": self.of.dataset.name,
+                "dataset": dataset.name,
+                "fields": ",".join(dataset.search),
                 "start": term.prefix,
                 "end": after_prefix(term.prefix),
+                # of a number no words are known
+                "few": FEW_WORDS if is_known(term.prefix) else 0,
             },
         )
-        return float(rows)
+        return Begun(rows, tuple(words or ()))
 
     def empty_pool(self, asked: SearchQuery | FacetQuery, *, most: int) -> Pool:
         """Begin a pool of rows that fit the conditions."""

@@ -28,9 +28,12 @@ from penstock.domain.queries.geo import FARTHEST_KM, Spot
 from penstock.domain.queries.search import MOST_CANDIDATES, SearchQuery
 from penstock.domain.queries.words import Term
 
-# a ring is made for so many times the rows that are wanted; where the lists of words
-# are read anyway, a wider one costs little
-ROOM, WIDE = 1.35, 1.8
+# a ring is made for more rows than are wanted, by so many times the root of their
+# number, which is what it varies by; where the lists of words are read anyway, a wider
+# one costs little
+ROOM, WIDE = 2.5, 6.0
+# if fewer than this part of them are found, rows do not lie as it was thought
+FAR_TOO_FEW = 0.25
 # kilometres below which all rows are at one spot
 ONE_SPOT = 0.1
 # how much shorter a degree of longitude may be, before a pole spoils any guess
@@ -103,23 +106,25 @@ class Outwards:
             return self._within(FARTHEST_KM if within is None else within)
         rows = self._in_circle(looked_at)
         most_rows = limits.in_box
-        while True:
-            needed = wanted / max(fitting, share * rows, 1)
-            is_judged = (
-                ways is None or ways.judging * ROOM * needed * rows <= ways.listing
-            )
-            grow = min((ROOM if is_judged else WIDE) * needed, most_rows / rows)
-            if grow <= 1:
-                break
+        expected = max(fitting, share * rows, 1)
+        while rows < most_rows:
+            grow = max(rows_for(wanted, room=ROOM) / expected, 1.0)
+            is_judged = ways is None or ways.judging * grow * rows <= ways.listing_near
+            if not is_judged:
+                grow = rows_for(wanted, room=WIDE) / expected
+            grow = min(grow, most_rows / rows)
             radius, rows = radius * math.sqrt(grow), rows * grow
-            around = self._around(self._empty(), radius)
-            found = self._judged(around) if is_judged else self._told(around)
+            if ways is None or is_judged:
+                found = self._judged(self._around(self._empty(), radius))
+            else:
+                listed = ways.by_words(self.terms)
+                found = self._told(self._around(self._empty(), radius, listed))
             fitting = found.candidates
             if fitting >= wanted or radius >= FARTHEST_KM:
                 return found
-            # what was expected did not come true; many rows may lie at one spot
-            share = 0.0
-            if rows < limits.nearest:
+            expected = max(fitting - math.sqrt(fitting), 1)
+            if fitting < FAR_TOO_FEW * wanted and rows < limits.nearest:
+                # many rows may lie at one spot
                 looked_at, farther = self._looked_at(most=limits.nearest)
                 radius = max(radius, farther)
                 rows = max(rows, self._in_circle(looked_at))
@@ -191,14 +196,17 @@ class Outwards:
     def _within(self, km: float) -> Found:
         return self._judged(self._around(self._empty(), km))
 
-    def _around(self, pool: Pool, km: float) -> Pool:
-        """Add the rows that fit within a distance."""
+    def _around(
+        self, pool: Pool, km: float, terms: Sequence[Term] | None = None
+    ) -> Pool:
+        """Add the rows that fit within a distance; the words may be given otherwise."""
         dataset, where = pool.of.dataset, pool.where
         circle = in_circle(dataset, self.spot, km, where)
         away = kilometres(dataset, self.spot, where)
         within = f"({circle}) and {away} <= {where.mark(km)}"
         most = self.inquiry.limits.around
-        pool.add("_around", within, *self._has_words(pool), limit=most + 1)
+        has_words = self._has_words(pool) if terms is None else [pool.has(terms)]
+        pool.add("_around", within, *has_words, limit=most + 1)
         pool.capped = f"({pool.capped} or {counted('_around')} > {most})"
         return pool
 
@@ -216,3 +224,8 @@ class Outwards:
 
     def _told(self, pool: Pool) -> Found:
         return self.inquiry.told(self.asked, self.terms, pool)
+
+
+def rows_for(wanted: int, *, room: float) -> float:
+    """Return how many rows to expect so that those that are wanted will be there."""
+    return wanted + room * math.sqrt(wanted)

@@ -102,7 +102,9 @@ def query_of(terms: Sequence[Term]) -> str:
 
 
 def choices(term: Term) -> Iterable[str]:
-    if term.prefix is not None:
+    if term.begun:
+        yield from map(lexeme, term.begun)
+    elif term.prefix is not None:
         yield f"{lexeme(term.prefix)}:*"
     else:
         yield f"({' & '.join(map(lexeme, term.tokens))})"

@@ -7,7 +7,7 @@ a sample has to do.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from penstock.adapters.postgres.asking import BY_WORDS, Asking
@@ -28,6 +28,10 @@ from penstock.domain.queries.words import Term
 # for the sake of another word, read from those of words with a beginning, from that of
 # a condition, or judged by its text, with hints or without
 LISTED, PASSED, BEGUN, FITTED, HINTED, JUDGED = 0.5, 0.15, 0.65, 0.25, 3.5, 14.0
+# what it costs in the lists of words that are known one by one: at least, and a word
+AT_LEAST, A_WORD = 0.2, 0.01
+# of more words than this, it is less work to read whatever begins so
+FEW_WORDS = 16
 MOST_COST = 40_000
 # how many times the rows that are wanted should be among those drawn from all
 DRAWN = 3
@@ -44,6 +48,21 @@ class Way(Enum):
     NONE = auto()
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What is known of words that begin as an unfinished one does."""
+
+    # roughly how many rows have one
+    rows: float = 0.0
+    # all of the words, if they are few, and surely all
+    words: tuple[str, ...] = ()
+
+    @property
+    def reading(self) -> float:
+        """Microseconds that it takes to read the lists of these words."""
+        return (AT_LEAST + A_WORD * len(self.words)) * self.rows
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
     """How rows are found that have the words as typed, or as beginnings."""
@@ -57,6 +76,18 @@ class Ways:
     # are expected to have the words
     fitting: float
     having: float | None
+    # as what the last word may go on
+    begins: Begun
+
+    @property
+    def listing_near(self) -> float:
+        """Microseconds that it takes to read the lists for rows that lie together."""
+        return self.begins.reading if self.begins.words else self.listing
+
+    def by_words(self, terms: Sequence[Term]) -> Sequence[Term]:
+        """Write the last word as all that it may be, if that is known."""
+        *finished, last = terms
+        return [*finished, replace(last, begun=self.begins.words)]
 
     @property
     def is_filtered_late(self) -> bool:
@@ -89,12 +120,11 @@ def ways_to(
     terms: Sequence[Term],
     conditions: Sequence[Condition],
     *,
-    begun: float,
+    begun: Begun,
 ) -> Ways:
     """Choose by what the server expects of each word and of the conditions.
 
-    Of beginnings it knows only the most frequent words; so many rows are known to have
-    one.
+    Of beginnings it knows only the most frequent words; we may know more.
     """
     where = Where(DIALECT)
     where.add(*conditions)
@@ -111,7 +141,7 @@ def ways_to(
     plan = ask(f"explain (format json) {parts}", where.given, settings=BY_WORDS)
     rows = [float(each["Plan Rows"]) for each in plan[0][0][0]["Plan"]["Plans"]]
     *by_word, expected, fitting = rows
-    by_beginning = max(expected, begun)
+    by_beginning = max(expected, begun.rows)
     others = min(by_word[:-1], default=float("inf"))
     judging = HINTED if are_plain(terms) else JUDGED
     # all rows of a table are never judged
@@ -132,6 +162,7 @@ def ways_to(
         fitting=fitting,
         # a row may have many words that begin so
         having=None if conditions else min(others, by_beginning, fitting),
+        begins=begun,
     )
 
 

@@ -274,9 +274,15 @@ def read_fields(reading: Reading, text: str | None) -> tuple[Field, ...]:
     return tuple(by_name[name] for name in wanted if name in by_name)
 
 
-def read_limit(reading: Reading, text: str | None, *, most: int = MOST_ROWS) -> int:
+def read_limit(
+    reading: Reading,
+    text: str | None,
+    *,
+    usual: int = DEFAULT_LIMIT,
+    most: int = MOST_ROWS,
+) -> int:
     if text is None:
-        return min(DEFAULT_LIMIT, most)
+        return min(usual, most)
     limit = whole(text)
     if limit is None or not 1 <= limit <= most:
         reading.flaw("limit", "range", f"must be a whole number from 1 to {most}")

@@ -23,7 +23,9 @@ SEARCH = frozenset({"q", "near", "within", "limit", "cursor", "fields"})
 SUGGEST = frozenset({"q", "limit"})
 FACETS = frozenset({"q", "by"})
 SHORTEST, LONGEST = 2, 100
-MOST_SUGGESTIONS = 20
+# the best are few: who wants more goes on, or asks for it
+USUALLY_FOUND = 20
+USUALLY_SUGGESTED, MOST_SUGGESTIONS = 10, 20
 MOST_FACETS = 10
 MOST_DEGREES = Spot(lat=90, lon=180)
 SPACES = re.compile(r"\s+")
@@ -45,7 +47,7 @@ def read_search(
         near=near,
         within=read_within(reading, own.get("within"), has_near="near" in own),
         fields=read_fields(reading, own.get("fields")),
-        limit=read_limit(reading, own.get("limit"), most=most),
+        limit=read_limit(reading, own.get("limit"), usual=USUALLY_FOUND, most=most),
     )
     reading.finish()
     return query, own.get("cursor")
@@ -62,7 +64,9 @@ def read_suggest(
     if "q" not in own:
         reading.flaw("q", "missing", "is missing; give the beginning of a word")
     words = read_words(reading, own.get("q"))
-    limit = read_limit(reading, own.get("limit", "10"), most=MOST_SUGGESTIONS)
+    limit = read_limit(
+        reading, own.get("limit"), usual=USUALLY_SUGGESTED, most=MOST_SUGGESTIONS
+    )
     reading.finish()
     return words or Words(""), limit
 

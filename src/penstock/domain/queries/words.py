@@ -109,6 +109,8 @@ class Term:
     tokens: tuple[str, ...]
     # or one that begins so
     prefix: str | None = None
+    # all of these that there are, if they are known
+    begun: tuple[str, ...] = ()
     # or one of these words instead, which are a letter away
     variants: tuple[str, ...] = ()
 

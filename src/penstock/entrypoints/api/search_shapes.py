@@ -1,7 +1,7 @@
 """What OpenAPI says of searches, suggestions and facets."""
 
 from penstock.domain.dataset import Dataset, FieldType
-from penstock.domain.queries.parameters import DEFAULT_LIMIT, MOST_ROWS
+from penstock.domain.queries.parameters import MOST_ROWS
 from penstock.domain.queries.query import field_named
 from penstock.domain.queries.search_parameters import (
     FACETS,
@@ -9,6 +9,8 @@ from penstock.domain.queries.search_parameters import (
     MOST_FACETS,
     MOST_SUGGESTIONS,
     SEARCH,
+    USUALLY_FOUND,
+    USUALLY_SUGGESTED,
 )
 from penstock.entrypoints.api.dataset_shapes import number
 from penstock.entrypoints.api.endpoints import Described
@@ -26,7 +28,6 @@ from penstock.entrypoints.api.shapes import (
 
 COUNT: Schema = {"type": "integer", "minimum": 0}
 TRUTH: Schema = {"type": "boolean"}
-SUGGESTED = 10
 
 
 def described_search(dataset: Dataset) -> Described | None:
@@ -72,7 +73,7 @@ def described_search(dataset: Dataset) -> Described | None:
             *([NEAR, WITHIN] if dataset.geo else []),
             *conditions(dataset, reserved=SEARCH),
             fields_parameter(dataset),
-            number("limit", "How many to find.", 1, MOST_ROWS, DEFAULT_LIMIT),
+            number("limit", "How many to find.", 1, MOST_ROWS, USUALLY_FOUND),
             CURSOR,
         ],
         "The best first, or the nearest.",
@@ -89,7 +90,9 @@ def described_suggest(dataset: Dataset) -> Described | None:
     return told(
         [
             words(required=True),
-            number("limit", "How many to tell.", 1, MOST_SUGGESTIONS, SUGGESTED),
+            number(
+                "limit", "How many to tell.", 1, MOST_SUGGESTIONS, USUALLY_SUGGESTED
+            ),
         ],
         "What was typed, completed; the most frequent first.",
         shape({"items": items}),

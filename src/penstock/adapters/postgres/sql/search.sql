@@ -24,15 +24,27 @@ where dataset = %(dataset)s and word >= %(start)s and word < %(end)s
 order by rows desc, word
 limit %(limit)s;
 
--- name: rows_begun
+-- name: words_begun
 -- How many rows have words that begin so; of very many words it is thought that all do.
-select case when count(*) < 5000 then coalesce(sum(rows), 0) else 1e12 end
-    ::double precision as rows
-from (
-    select rows from penstock_word
+-- And the words, if they are few, and all are known that rows have.
+with begun as materialized (
+    select word, rows from penstock_word
     where dataset = %(dataset)s and word >= %(start)s and word < %(end)s
     limit 5000
-) as begun;
+)
+select
+    case when count(*) < 5000 then coalesce(sum(rows), 0) else 1e12 end
+        ::double precision as rows,
+    case
+        when count(*) <= %(few)s and exists (
+            select 1 from penstock_vocabulary as vocabulary
+            join penstock_dataset as known on known.name = vocabulary.dataset
+            where known.name = %(dataset)s and vocabulary.fields = %(fields)s
+                and vocabulary.change_seq = known.change_seq
+        )
+        then array_agg(word order by word)
+    end as words
+from begun;
 
 -- name: valid_indexes
 select relname::text as name
