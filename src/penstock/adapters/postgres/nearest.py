@@ -34,6 +34,8 @@ from penstock.domain.queries.words import Term
 ROOM, WIDE = 2.5, 6.0
 # if fewer than this part of them are found, rows do not lie as it was thought
 FAR_TOO_FEW = 0.25
+# microseconds that it takes to read a row that has the words, and to sort it
+SORTED = 3.0
 # kilometres below which all rows are at one spot
 ONE_SPOT = 0.1
 # how much shorter a degree of longitude may be, before a pole spoils any guess
@@ -59,16 +61,23 @@ class Outwards:
         ways = None
         if self.terms:
             ways = self.inquiry.ways(self.terms, self.asked.conditions)
-        if ways is None or not self._are_many(ways):
+        if ways is None or not self._are_many(ways, wanted):
             found = self._all(ways)
             if not found.is_capped:
                 return found
         most = limits.nearest_judged if self.terms else limits.nearest
         return self._from_nearest(wanted, most=most, ways=ways)
 
-    def _are_many(self, ways: Ways) -> bool:
-        """Say whether too many rows are expected to have the words to sort them all."""
-        return ways.having is not None and ways.having > 2 * self.inquiry.limits.sorted
+    def _are_many(self, ways: Ways, wanted: int) -> bool:
+        """Say whether it is less work to look around than to sort all that fit."""
+        if not ways.having:
+            return False
+        around = min(
+            ways.judging * rows_for(wanted, room=ROOM) / ways.share,
+            ways.listing_around(rows_for(wanted, room=WIDE) / ways.share),
+        )
+        too_many = 2 * self.inquiry.limits.sorted
+        return ways.having > too_many or SORTED * ways.having > around
 
     def _all(self, ways: Ways | None) -> Found:
         """Sort all rows that fit, if they are few enough."""
@@ -108,17 +117,18 @@ class Outwards:
         most_rows = limits.in_box
         expected = max(fitting, share * rows, 1)
         while rows < most_rows:
-            grow = max(rows_for(wanted, room=ROOM) / expected, 1.0)
-            is_judged = ways is None or ways.judging * grow * rows <= ways.listing_near
-            if not is_judged:
-                grow = rows_for(wanted, room=WIDE) / expected
-            grow = min(grow, most_rows / rows)
+            judged = max(rows_for(wanted, room=ROOM) / expected, 1.0)
+            listed = max(rows_for(wanted, room=WIDE) / expected, 1.0)
+            is_judged = ways is None or (
+                ways.judging * judged * rows <= ways.listing_around(listed * rows)
+            )
+            grow = min(judged if is_judged else listed, most_rows / rows)
             radius, rows = radius * math.sqrt(grow), rows * grow
             if ways is None or is_judged:
                 found = self._judged(self._around(self._empty(), radius))
             else:
-                listed = ways.by_words(self.terms)
-                found = self._told(self._around(self._empty(), radius, listed))
+                terms = ways.by_words(self.terms)
+                found = self._told(self._around(self._empty(), radius, terms))
             fitting = found.candidates
             if fitting >= wanted or radius >= FARTHEST_KM:
                 return found

@@ -30,6 +30,8 @@ from penstock.domain.queries.words import Term
 LISTED, PASSED, BEGUN, FITTED, HINTED, JUDGED = 0.5, 0.15, 0.65, 0.25, 3.5, 14.0
 # what it costs in the lists of words that are known one by one: at least, and a word
 AT_LEAST, A_WORD = 0.2, 0.01
+# and what one costs that lies around a place, before it is looked for in the lists
+AROUND = 0.3
 # of more words than this, it is less work to read whatever begins so
 FEW_WORDS = 16
 MOST_COST = 40_000
@@ -79,10 +81,10 @@ class Ways:
     # as what the last word may go on
     begins: Begun
 
-    @property
-    def listing_near(self) -> float:
-        """Microseconds that it takes to read the lists for rows that lie together."""
-        return self.begins.reading if self.begins.words else self.listing
+    def listing_around(self, rows: float) -> float:
+        """Microseconds that it takes to read all lists for so many rows at a place."""
+        reading = self.begins.reading if self.begins.words else self.listing
+        return reading + AROUND * rows
 
     def by_words(self, terms: Sequence[Term]) -> Sequence[Term]:
         """Write the last word as all that it may be, if that is known."""
