@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.adapters.postgres import pools, ways
+from penstock.adapters.postgres import nearest, pools, ways
 from penstock.adapters.postgres.asking import Asking
 from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.hints import PLAIN, bears, trace_of
@@ -23,7 +23,7 @@ from penstock.adapters.sql.stores import served_by
 from penstock.domain.dataset import Dataset, DatasetName
 from penstock.domain.job import Mode
 from penstock.domain.page import Record
-from penstock.domain.queries.search import FacetQuery, SearchQuery
+from penstock.domain.queries.search import TOO_FEW, FacetQuery, SearchQuery
 from penstock.domain.queries.search_parameters import read_facets
 from penstock.domain.queries.words import (
     Words,
@@ -428,7 +428,84 @@ class TestLimits:
 
         stores.schema.tend(PLACES)
         assert begun(database, "place") == ("place", "placement")
-        assert matches(database, query).rows == found.rows
+        # by a ring, and the lists of both words
+        few = replace(SMALL, nearest_judged=12)
+        assert matches(database, query, few).rows == found.rows
+
+    def test_words_that_are_elsewhere_are_sorted_after_all(
+        self, stores, database, monkeypatch
+    ):
+        monkeypatch.setattr(nearest, "SORTED", 1e9)
+        here = [place(n, "Station", at=(5 + n / 999, 5)) for n in range(1, 999)]
+        far = [place(n, "Harbour", at=(60, n / 20)) for n in range(1001, 1301)]
+        store(stores, [*here, *far])
+        limits = replace(SMALL, sorted=500, sorted_of_sample=500, in_box=900)
+
+        query = asked(PLACES, near="5,5", q="harbour", limit="12")
+        found = matches(database, query, limits)
+
+        wanted = sorted(kilometres((5, 5), spot_of(row)) for row in far)
+        assert [row.km for row in found.rows] == pytest.approx(wanted[:12], abs=1e-6)
+        assert not found.is_capped
+
+    @pytest.mark.parametrize("judging", [1e-9, 1e9], ids=["judged", "listed"])
+    def test_a_few_of_many_at_one_spot_are_not_all(
+        self, stores, database, monkeypatch, judging
+    ):
+        monkeypatch.setattr(ways, "HINTED", judging)
+        spot = [
+            place(n, "Wanted" if n < 9 else "Station", at=(5, 5)) for n in range(1, 601)
+        ]
+        dice = random.Random(4)
+        around = [
+            place(
+                n,
+                "Station" if n % 7 else "Wanted",
+                at=(5 + dice.uniform(-1, 1), 5 + dice.uniform(-1, 1)),
+            )
+            for n in range(1000, 2500)
+        ]
+        store(stores, [*spot, *around])
+        limits = replace(SMALL, nearest=1_000, in_box=50_000)
+
+        query = asked(PLACES, near="5,5", q="wanted", limit="12")
+        found = matches(database, query, limits)
+
+        wanted = sorted(
+            kilometres((5, 5), spot_of(row))
+            for row in (*spot, *around)
+            if "Wanted" in row.values
+        )
+        assert [row.km for row in found.rows] == pytest.approx(wanted[:12], abs=1e-6)
+
+    def test_nothing_is_looked_for_beyond_what_is_asked(
+        self, stores, database, monkeypatch
+    ):
+        monkeypatch.setattr(nearest, "SORTED", 1e9)
+        here = [
+            place(n, "Wanted" if n % 10 == 0 else "Station", at=(5 + n / 50_000, 5))
+            for n in range(1, 81)
+        ]
+        far = [place(n, "Wanted", at=(6, n / 400)) for n in range(1000, 3000)]
+        store(stores, [*here, *far])
+
+        query = asked(PLACES, near="5,5", within="1", q="wanted", limit="12")
+        found = matches(database, query, replace(SMALL, in_box=400_000))
+
+        assert [json.loads(row.body)["id"] for row in found.rows] == [
+            *range(10, 81, 10)
+        ]
+        assert not found.is_capped
+
+    def test_so_few_are_never_looked_for_that_a_word_seems_mistyped(
+        self, stores, database
+    ):
+        store(stores, scattered(1500, seed=9))
+
+        found = matches(database, asked(PLACES, near="5,5", q="plac", limit="2"))
+
+        assert len(found.rows) == 2
+        assert found.candidates >= TOO_FEW
 
     @pytest.mark.parametrize("prefix", ["12", "p", "q"])
     def test_of_numbers_and_of_many_words_nobody_knows_all(

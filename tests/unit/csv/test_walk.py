@@ -38,7 +38,7 @@ def test_a_walk_tells_the_line_and_the_quote_that_is_open():
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_to_pass_by_leads_where_every_step_leads(dialect):
-    @given(st.lists(st.text('",\r\nab', max_size=12), max_size=6))
+    @given(st.lists(st.text('",\r\nab\0', max_size=12), max_size=6))
     @settings(max_examples=500)
     @example(['a"', '""', '"\n', '"'])
     @example(['"a\n"', '"', "b"])

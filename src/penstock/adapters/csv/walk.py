@@ -151,7 +151,9 @@ class Walk:
 
     def _enter(self, signs: str, start: int) -> bool:
         """Take a quote that means something because of what came before the start."""
-        if self.is_quoted or not signs.startswith(self._quote or "\0", start):
+        if self.is_quoted or self._quote is None:
+            return False
+        if not signs.startswith(self._quote, start):
             return False
         if self._before is Before.SEPARATOR:
             self.opened_on = self.line

@@ -30,7 +30,7 @@ Column: TypeAlias = Sequence[Any]
 HEAD = struct.Struct("!iiiii")
 LENGTH = struct.Struct("!i")
 NULL = LENGTH.pack(-1)
-# lengths as they stand before short texts, in plain letters themselves
+# lengths as they stand before short texts, also as the plain letters that they are
 PREFIXES = [LENGTH.pack(length) for length in range(128)]
 PLAIN_PREFIXES = [prefix.decode("ascii") for prefix in PREFIXES]
 LONG, DOUBLE, INTEGER = struct.Struct("!iq"), struct.Struct("!id"), struct.Struct("!ii")

@@ -8,6 +8,7 @@ from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.partitions import stored_partitions
 from penstock.adapters.postgres.pools import Pool, counted
 from penstock.adapters.postgres.searched import (
+    fields_of,
     folded_texts,
     has_place,
     kilometres,
@@ -110,7 +111,7 @@ class Inquiry:
             self.statements["words_begun"],
             {
                 "dataset": dataset.name,
-                "fields": ",".join(dataset.search),
+                "fields": fields_of(dataset),
                 "start": term.prefix,
                 "end": after_prefix(term.prefix),
                 # of a number no words are known

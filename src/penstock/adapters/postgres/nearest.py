@@ -25,15 +25,18 @@ from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.searched import Found
 from penstock.adapters.sql.selects import Where
 from penstock.domain.queries.geo import FARTHEST_KM, Spot
-from penstock.domain.queries.search import MOST_CANDIDATES, SearchQuery
+from penstock.domain.queries.search import MOST_CANDIDATES, TOO_FEW, SearchQuery
 from penstock.domain.queries.words import Term
 
 # a ring is made for more rows than are wanted, by so many times the root of their
 # number, which is what it varies by; where the lists of words are read anyway, a wider
 # one costs little
 ROOM, WIDE = 2.5, 6.0
-# if fewer than this part of them are found, rows do not lie as it was thought
-FAR_TOO_FEW = 0.25
+# if fewer than this part of them are found, or hardly more than in the ring before,
+# rows do not lie as it was thought
+FAR_TOO_FEW, HARDLY_MORE = 0.25, 1.2
+# how many times larger the next ring is, at least
+NEXT = 2.0
 # microseconds that it takes to read a row that has the words, and to sort it
 SORTED = 3.0
 # kilometres below which all rows are at one spot
@@ -42,6 +45,26 @@ ONE_SPOT = 0.1
 NARROWEST = 0.2
 # beyond that, the date line may be nearer than what lies on this side of it
 FAR_EAST = 90
+
+
+class LieElsewhere(Exception):
+    """Rows with the words are rarer here than all over the table."""
+
+
+@dataclass(slots=True)
+class Ring:
+    """Some way around a place, as it is thought to be."""
+
+    radius: float
+    # that lie there, and how many of them are expected to fit
+    rows: float
+    expected: float
+
+    def grow(self, times: float, *, most: float) -> None:
+        rows = min(self.rows * times, most)
+        self.radius *= math.sqrt(rows / self.rows)
+        self.expected *= rows / self.rows
+        self.rows = rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +78,28 @@ class Outwards:
 
     def __call__(self) -> Found:
         limits = self.inquiry.limits
-        wanted = min(self.asked.offset + self.asked.limit + 1, MOST_CANDIDATES)
+        # whether words are mistyped is told by how many rows have them
+        wanted = max(self.asked.offset + self.asked.limit + 1, TOO_FEW)
+        wanted = min(wanted, MOST_CANDIDATES)
         if not self.terms and not self.asked.conditions:
             return self._from_nearest(wanted, most=wanted)
         ways = None
         if self.terms:
             ways = self.inquiry.ways(self.terms, self.asked.conditions)
-        if ways is None or not self._are_many(ways, wanted):
+        most = limits.nearest_judged if self.terms else limits.nearest
+        are_many = ways is not None and (ways.having or 0) > 2 * limits.sorted
+        if ways is not None and not are_many and self._is_less_around(ways, wanted):
+            try:
+                return self._from_nearest(wanted, most=most, ways=ways, insist=False)
+            except LieElsewhere:
+                pass
+        if not are_many:
             found = self._all(ways)
             if not found.is_capped:
                 return found
-        most = limits.nearest_judged if self.terms else limits.nearest
         return self._from_nearest(wanted, most=most, ways=ways)
 
-    def _are_many(self, ways: Ways, wanted: int) -> bool:
+    def _is_less_around(self, ways: Ways, wanted: int) -> bool:
         """Say whether it is less work to look around than to sort all that fit."""
         if not ways.having:
             return False
@@ -76,8 +107,7 @@ class Outwards:
             ways.judging * rows_for(wanted, room=ROOM) / ways.share,
             ways.listing_around(rows_for(wanted, room=WIDE) / ways.share),
         )
-        too_many = 2 * self.inquiry.limits.sorted
-        return ways.having > too_many or SORTED * ways.having > around
+        return SORTED * ways.having > around
 
     def _all(self, ways: Ways | None) -> Found:
         """Sort all rows that fit, if they are few enough."""
@@ -96,14 +126,17 @@ class Outwards:
         return self._told(pool)
 
     def _from_nearest(
-        self, wanted: int, *, most: int, ways: Ways | None = None
+        self, wanted: int, *, most: int, ways: Ways | None = None, insist: bool = True
     ) -> Found:
-        """Look at so many rows, or as many as it takes, from the place outwards."""
-        limits = self.inquiry.limits
+        """Look at so many rows, or as many as it takes, from the place outwards.
+
+        If all that fit could be sorted as well, nobody insists: `LieElsewhere` is
+        raised where hardly any are here.
+        """
         share, fitting = 0.0 if ways is None else ways.share, 0
         # too few will fit; how densely rows lie here is soon known
         if 0 < share * most < wanted:
-            most = min(most, limits.nearest_known)
+            most = min(most, self.inquiry.limits.nearest_known)
         else:
             reach, fitting = self._reach(wanted, most=most)
             if fitting >= wanted:
@@ -111,37 +144,63 @@ class Outwards:
         looked_at, radius = self._looked_at(most=most)
         if looked_at < most:
             # there are no others
-            within = self.asked.within
-            return self._within(FARTHEST_KM if within is None else within)
+            return self._within(self._farthest)
         rows = self._in_circle(looked_at)
-        most_rows = limits.in_box
-        expected = max(fitting, share * rows, 1)
-        while rows < most_rows:
-            judged = max(rows_for(wanted, room=ROOM) / expected, 1.0)
-            listed = max(rows_for(wanted, room=WIDE) / expected, 1.0)
-            is_judged = ways is None or (
-                ways.judging * judged * rows <= ways.listing_around(listed * rows)
+        ring = Ring(radius, rows, max(fitting, share * rows, 1))
+        return self._in_rings(ring, wanted, ways=ways, insist=insist)
+
+    def _in_rings(
+        self, ring: Ring, wanted: int, *, ways: Ways | None, insist: bool
+    ) -> Found:
+        """Take all rows of a ring, and of larger ones, until there are enough."""
+        limits, least, before = self.inquiry.limits, 1.0, 0
+        has_looked = False
+        while ring.rows < limits.in_box:
+            judged, listed = (
+                max(rows_for(wanted, room=room) / ring.expected, least)
+                for room in (ROOM, WIDE)
             )
-            grow = min(judged if is_judged else listed, most_rows / rows)
-            radius, rows = radius * math.sqrt(grow), rows * grow
-            if ways is None or is_judged:
-                found = self._judged(self._around(self._empty(), radius))
-            else:
-                terms = ways.by_words(self.terms)
-                found = self._told(self._around(self._empty(), radius, terms))
+            is_judged = ways is None or (
+                ways.judging * judged * ring.rows
+                <= ways.listing_around(listed * ring.rows)
+            )
+            ring.grow(judged if is_judged else listed, most=limits.in_box)
+            ring.radius = min(ring.radius, self._farthest)
+            found = self._in_ring(ring, None if is_judged else ways)
             fitting = found.candidates
-            if fitting >= wanted or radius >= FARTHEST_KM:
+            if fitting >= wanted or ring.radius >= self._farthest:
                 return found
-            expected = max(fitting - math.sqrt(fitting), 1)
-            if fitting < FAR_TOO_FEW * wanted and rows < limits.nearest:
+            is_stuck = fitting < max(FAR_TOO_FEW * wanted, HARDLY_MORE * before)
+            if is_stuck and not insist:
+                raise LieElsewhere
+            if is_stuck and not has_looked:
                 # many rows may lie at one spot
                 looked_at, farther = self._looked_at(most=limits.nearest)
-                radius = max(radius, farther)
-                rows = max(rows, self._in_circle(looked_at))
+                if looked_at < limits.nearest:
+                    return self._within(self._farthest)
+                if farther > ring.radius:
+                    ring.radius, ring.rows = farther, self._in_circle(looked_at)
+                has_looked = True
+            ring.expected = max(fitting - math.sqrt(fitting), 1)
+            least, before = NEXT, fitting
+        if not insist:
+            raise LieElsewhere
         # too few of so many fit; some others are better than none
-        ranked = limits.ranked
-        pool = self.inquiry.pool(self.asked, self.terms, most=ranked, ways=ways)
-        return self._told(self._around(pool, radius))
+        most = limits.ranked
+        pool = self.inquiry.pool(self.asked, self.terms, most=most, ways=ways)
+        return self._told(self._around(pool, ring.radius))
+
+    def _in_ring(self, ring: Ring, ways: Ways | None) -> Found:
+        """Judge all rows of a ring, or look for them in the lists of the words."""
+        if ways is None:
+            return self._within(ring.radius)
+        terms = ways.by_words(self.terms)
+        return self._told(self._around(self._empty(), ring.radius, terms))
+
+    @property
+    def _farthest(self) -> float:
+        within = self.asked.within
+        return FARTHEST_KM if within is None else min(within, FARTHEST_KM)
 
     def _in_circle(self, looked_at: int) -> float:
         """Return how many rows lie as near as the farthest that was looked at.

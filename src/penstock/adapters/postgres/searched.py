@@ -37,6 +37,11 @@ def text_of(dataset: Dataset) -> str:
     )
 
 
+def fields_of(dataset: Dataset) -> str:
+    """Write by which fields the known words are those of a dataset."""
+    return ",".join(dataset.search)
+
+
 def words_of(dataset: Dataset) -> str:
     return f"penstock_words({text_of(dataset)})"
 

@@ -38,6 +38,8 @@ OURS = (
 FILL = 80
 # what of them is written with a new row
 WRITTEN = "_digest, _import, _created_at, _updated_at"
+# where in its page a row stands
+PLACE = "generate_series(1, cardinality(%(digests)s)) as _place"
 # where in its source a row of this import stands
 RANK = "_rank bigint not null default 0"
 # what a search index may hold unsorted, in kilobytes, before a writer has to sort it
@@ -197,7 +199,7 @@ with compared as materialized (
     select come.*, kept._digest is null as is_new,
         kept._deleted_at is not null as is_revived,
         {self._again()} as is_again
-    from {self._incoming()}
+    from {self._incoming(PLACE)}
     left join {self.name} as kept on {self._same("kept", "come")}
     where kept._digest is null or ({self._differs()})
 ), stored as (
@@ -275,20 +277,17 @@ from {self.name} as kept
 where bad.job_id = %(job)s and bad.resolved is null
     and {same} and kept._rank > 0 and ({wins})"""
 
-    def _incoming(self) -> str:
+    def _incoming(self, *others: str) -> str:
         """Compose a page as rows; its arrays are numbered parameters.
 
         Arrays that are taken apart in a select become rows one by one; those of a
         `from` are first written down as a whole.
         """
-        columns = "".join(
-            f"unnest(%(column_{at})s) as {name}, "
-            for at, name in enumerate(self._names)
-        )
-        return (
-            f"(select {columns}unnest(%(digests)s) as _digest, "
-            "generate_subscripts(%(digests)s, 1) as _place) as come"
-        )
+        columns = [
+            f"unnest(%(column_{at})s) as {name}" for at, name in enumerate(self._names)
+        ]
+        columns += ["unnest(%(digests)s) as _digest", *others]
+        return f"(select {', '.join(columns)}) as come"
 
     def _values(self) -> str:
         ours = f"_digest, %(import_id)s, {self._now}, {self._now}"

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.locks import lock_number
-from penstock.adapters.postgres.searched import words_of
+from penstock.adapters.postgres.searched import fields_of, words_of
 from penstock.adapters.postgres.tables import COLUMN_TYPES
 from penstock.adapters.sql.keys import quoted
 from penstock.domain.dataset import Dataset
@@ -65,10 +65,6 @@ def learn(database: Database, dataset: Dataset) -> None:
 def due_for(look: Transaction, dataset: Dataset) -> Due:
     row = look.one("vocabulary", dataset=dataset.name)
     return Due.NOTHING if row is None else Known(**row).due(fields_of(dataset))
-
-
-def fields_of(dataset: Dataset) -> str:
-    return ",".join(dataset.search)
 
 
 def work(transaction: Transaction, dataset: Dataset) -> None:

@@ -15,6 +15,7 @@ from penstock.domain.queries.facets import is_ranged, ranges
 from penstock.domain.queries.search import (
     MOST_CANDIDATES,
     MOST_VALUES,
+    TOO_FEW,
     FacetQuery,
     SearchQuery,
 )
@@ -38,8 +39,6 @@ from penstock.ports.searching import (
     ValueCount,
 )
 
-# rows that are so few that other letters are tried
-TOO_FEW = 10
 # words that one word is also read as
 MOST_VARIANTS = 8
 # rows from which the last of several words is completed

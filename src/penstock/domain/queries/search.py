@@ -9,6 +9,8 @@ from penstock.domain.queries.words import Words
 
 # how many rows are ranked at most; a search is not read beyond them
 MOST_CANDIDATES = 500
+# where fewer rows have the words as they stand, they may be mistyped
+TOO_FEW = 10
 # how many rows an overview looks at before it becomes one of a sample
 MOST_SAMPLED = 10_000
 # values that a facet tells one by one, the most frequent first

@@ -117,7 +117,7 @@ class Term:
     @property
     def whole(self) -> "Term":
         """The same word, finished as it stands."""
-        return replace(self, prefix=None) if self.tokens else self
+        return replace(self, prefix=None, begun=()) if self.tokens else self
 
     def is_in(self, text: Collection[str]) -> bool:
         """Say whether the tokens of a text are those that it wants."""
