@@ -108,7 +108,7 @@ def begun(database: Database, prefix: str) -> tuple[str, ...]:
 
     def look(transaction: Transaction) -> tuple[str, ...]:
         inquiry = transaction.searched(PLACES)._inquiry
-        return inquiry.ways(Words(prefix).terms).begins.words
+        return inquiry.ways(Words(prefix).terms).known.words
 
     return database.read(look)
 

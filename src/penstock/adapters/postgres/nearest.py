@@ -56,14 +56,14 @@ class Ring:
     """Some way around a place, as it is thought to be."""
 
     radius: float
-    # that lie there, and how many of them are expected to fit
+    # that lie there
     rows: float
+    # how many fit of those that were there before it grew
     expected: float
 
     def grow(self, times: float, *, most: float) -> None:
         rows = min(self.rows * times, most)
         self.radius *= math.sqrt(rows / self.rows)
-        self.expected *= rows / self.rows
         self.rows = rows
 
 

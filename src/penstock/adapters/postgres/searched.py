@@ -107,8 +107,8 @@ def query_of(terms: Sequence[Term]) -> str:
 
 
 def choices(term: Term) -> Iterable[str]:
-    if term.begun:
-        yield from map(lexeme, term.begun)
+    if term.known:
+        yield from map(lexeme, term.known)
     elif term.prefix is not None:
         yield f"{lexeme(term.prefix)}:*"
     else:

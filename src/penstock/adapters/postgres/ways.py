@@ -79,17 +79,17 @@ class Ways:
     fitting: float
     having: float | None
     # as what the last word may go on
-    begins: Begun
+    known: Begun
 
     def listing_around(self, rows: float) -> float:
         """Microseconds that it takes to read all lists for so many rows at a place."""
-        reading = self.begins.reading if self.begins.words else self.listing
+        reading = self.known.reading if self.known.words else self.listing
         return reading + AROUND * rows
 
     def by_words(self, terms: Sequence[Term]) -> Sequence[Term]:
         """Write the last word as all that it may be, if that is known."""
         *finished, last = terms
-        return [*finished, replace(last, begun=self.begins.words)]
+        return [*finished, replace(last, known=self.known.words)]
 
     @property
     def is_filtered_late(self) -> bool:
@@ -164,7 +164,7 @@ def ways_to(
         fitting=fitting,
         # a row may have many words that begin so
         having=None if conditions else min(others, by_beginning, fitting),
-        begins=begun,
+        known=begun,
     )
 
 

@@ -110,14 +110,14 @@ class Term:
     # or one that begins so
     prefix: str | None = None
     # all of these that there are, if they are known
-    begun: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
     # or one of these words instead, which are a letter away
     variants: tuple[str, ...] = ()
 
     @property
     def whole(self) -> "Term":
         """The same word, finished as it stands."""
-        return replace(self, prefix=None, begun=()) if self.tokens else self
+        return replace(self, prefix=None, known=()) if self.tokens else self
 
     def is_in(self, text: Collection[str]) -> bool:
         """Say whether the tokens of a text are those that it wants."""
