@@ -18,6 +18,14 @@ def out(tmp_path):
     return path
 
 
+@pytest.fixture
+def interruptible():
+    """Python as a terminal starts it: in the background, interrupts are ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -33,6 +41,7 @@ def test_the_new_content_is_seen_when_it_is_whole(out):
     assert names(out.parent) == ["rows.csv"]
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_what_was_there(out, number):
     with pytest.raises((SystemExit, KeyboardInterrupt)):
