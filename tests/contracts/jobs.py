@@ -254,6 +254,19 @@ class JobsContract:
         stores.imports.close(POI, settled, failed=None)
         assert list(stores.jobs.sweep()) == []
 
+    def test_sweeping_finds_the_oldest_import_first(self, stores: Stores):
+        older = plan(stores, POI, mode=Mode.FULL)
+        lease = claim(stores, POI)
+        stores.ledger.fail(lease, TIMEOUT)
+        stores.imports.close(POI, older, failed=None)
+        newer = plan(stores, POI, mode=Mode.DELTA)
+        stores.ledger.commit_page(POI, claim(stores, POI), last())
+        # its row is written again, behind that of the newer one
+        stores.jobs.retry(lease.job)
+        stores.ledger.commit_page(POI, claim(stores, POI), last())
+
+        assert list(stores.jobs.sweep()) == [older, newer]
+
     def test_a_swept_job_can_be_retried(self, stores: Stores, pass_time):
         plan(stores, POI)
         lease = lose_three_leases(stores, pass_time)

@@ -274,7 +274,7 @@ class Jobs(Protocol):
     @abstractmethod
     def sweep(self) -> Sequence[ImportId]:
         """Fail jobs whose third lease in a row has ended; return running imports
-        without open jobs, which somebody has to close.
+        without open jobs, which somebody has to close, the oldest first.
         """  # noqa: D205 (one sentence that needs two lines)
         ...
 

@@ -131,7 +131,8 @@ where status = 'running' and not exists (
     select 1 from penstock_job where import_id = running.id and status = 'pending'
 ) and not exists (
     select 1 from penstock_job where import_id = running.id and status = 'leased'
-);
+)
+order by id;
 
 -- name: count_keyless_rejections
 select count(*) as counted from penstock_quarantine
