@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from penstock.entrypoints.cli.run import spread
 from penstock.entrypoints.crews import Crew, MixedCrew
 
 
@@ -55,3 +56,14 @@ def test_a_crew_is_alive_as_long_as_one_of_it_is():
 def test_what_went_wrong_with_any_of_it_is_told():
     assert MixedCrew(Hand(), Hand(told="no memory")).complaint() == "no memory"
     assert MixedCrew(Hand(), Hand()).complaint() is None
+
+
+def test_as_many_jobs_are_worked_at_a_time_by_however_many_processes():
+    assert spread(4, cores=1) == (1, 4)
+    assert spread(4, cores=2) == (2, 2)
+    assert spread(2, cores=2) == (2, 1)
+    assert spread(4, cores=64) == (4, 1)
+
+
+def test_never_more_jobs_are_worked_at_a_time_than_by_one_process():
+    assert spread(4, cores=3) == (3, 1)

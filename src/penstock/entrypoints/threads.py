@@ -88,6 +88,8 @@ def work_in_threads(
 ) -> int:
     """Work until told to stop, or until nothing is left; return the jobs worked."""
     gc.set_threshold(COLLECT_AFTER)
+    # what is there by now stays: modules, declarations
+    gc.freeze()
     host = host_of(halt)
     desks = penstock.desks(datasets, host)
     worker = Worker(owner=new_worker_id(), region=region)

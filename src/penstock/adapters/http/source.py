@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from hashlib import blake2b
 from http import HTTPStatus
 from time import monotonic
 
+from blake3 import blake3
 from typing_extensions import override
 
 from penstock.adapters.http.auth import credentials_of
@@ -182,10 +182,10 @@ class HttpPages(Source):
 
     def _content(self, answer: Answer) -> bytes:
         """Digest what decides what the page of an answer is."""
-        digest = blake2b(answer.body, digest_size=CONTENT_BYTES)
+        digest = blake3(answer.body)
         digest.update(answer.headers.get("Link", "").encode(errors="replace"))
         digest.update(self._edition)
-        return digest.digest()
+        return digest.digest(length=CONTENT_BYTES)
 
     def _page(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any, Generic
 
 import psycopg
@@ -76,6 +77,11 @@ class Transaction(sql.Transaction):
     @override
     def execute(self, name: str, /, **given: Any) -> int:
         return self._run(name, given).rowcount
+
+    @override
+    def execute_all(self, names: Sequence[str], /, **given: Any) -> None:
+        as_one = in_one(tuple([self.statements[name] for name in names]))
+        self.connection.execute(as_one, storable_all(given))
 
     @override
     def each(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
@@ -379,6 +385,14 @@ class Database(sql.Database):
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
         return unavailable(error, self.place)
+
+
+@cache
+def in_one(statements: tuple[str, ...]) -> bytes:
+    """Make one statement of several, which costs half of what they cost."""
+    *first, last = (text.removesuffix(";") for text in statements)
+    parts = ", ".join(f"part_{at} as ({text})" for at, text in enumerate(first))
+    return f"with {parts} {last}".encode()
 
 
 def storable_all(given: dict[str, Any]) -> dict[str, Any]:

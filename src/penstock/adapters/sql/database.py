@@ -135,6 +135,11 @@ class Transaction(Protocol):
         ...
 
     @abstractmethod
+    def execute_all(self, names: Sequence[str], /, **parameters: Any) -> None:
+        """Run statements none of which looks at what another does."""
+        ...
+
+    @abstractmethod
     def each(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
         """Run a statement once for each of these parameters."""
         ...

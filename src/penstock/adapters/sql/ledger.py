@@ -4,6 +4,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from hashlib import md5
@@ -158,12 +159,13 @@ class SqlLedger(Ledger):
                 requests=lease.sent,
             )
             provider_time = self._database.moment(batch.provider_time)
-            with transaction.together():
-                note_page(transaction, lease, batch)
+            # of a known page there is only one thing to say
+            is_known = not batch.records and not batch.rejections
+            with nullcontext() if is_known else transaction.together():
                 if job["has_open_rejections"]:
                     settle_complaints(transaction, dataset, lease, batch)
                 add_rejections(transaction, lease, batch)
-                count(transaction, lease, counts, provider_time=provider_time)
+                note_page(transaction, lease, batch, counts, provider_time)
                 # last, because others who commit a page wait for what it holds
                 table.note(merged, import_id=lease.import_id)
             return counts
@@ -264,28 +266,34 @@ def let_go(
 def count(
     transaction: Transaction, held: Lease, counts: Counts, *, provider_time: object
 ) -> None:
-    counted = dataclasses.asdict(counts)
-    transaction.execute("count_page", job=held.job, **counted)
-    transaction.execute(
-        "count_import",
+    transaction.execute_all(
+        ["count_page", "count_import"],
         import_id=held.import_id,
         job=held.job,
         provider_time=provider_time,
-        **counted,
+        **dataclasses.asdict(counts),
     )
 
 
-def note_page(transaction: Transaction, lease: Lease, batch: Batch) -> None:
-    transaction.execute(
-        "add_page",
+def note_page(
+    transaction: Transaction,
+    lease: Lease,
+    batch: Batch,
+    counts: Counts,
+    provider_time: object,
+) -> None:
+    transaction.execute_all(
+        ["add_page", "count_page", "count_import"],
+        import_id=lease.import_id,
         job=lease.job,
         page_seq=lease.page_seq + 1,
         fence=lease.fence,
-        seen=batch.seen,
         before=cursor_mark(lease.cursor),
         after=cursor_mark(batch.cursor),
         imprint=batch.imprint,
         memo=write_memo(batch.memo),
+        provider_time=provider_time,
+        **dataclasses.asdict(counts),
     )
 
 

@@ -48,6 +48,11 @@ class Transaction(sql.Transaction):
         return self._run(name, parameters).rowcount
 
     @override
+    def execute_all(self, names: Sequence[str], /, **parameters: Any) -> None:
+        for name in names:
+            self._run(name, parameters)
+
+    @override
     def each(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
         told = [{**one, "now": self.now} for one in given]
         self.connection.executemany(self.statements[name], told)

@@ -1,5 +1,6 @@
 """Plan an import and work it here until it is finished: `run`."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ from penstock.entrypoints.threads import stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.wiring import Penstock
 
-# threads of a process: most of the time they wait for answers, and never for files,
+# jobs worked at a time: most of the time they wait for answers, and never for files,
 # where more would only be in each other's way
 OF_ANSWERS, OF_FILES = 4, 2
 # how often the state of an import is looked at, in seconds
@@ -58,11 +59,16 @@ def run(
     until: Until = None,
     files: Files = None,
     workers: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--workers", min=1, max=64, help="Worker processes, this one included."
+            "--workers",
+            min=1,
+            max=64,
+            help="Worker processes, this one included.  [default: 1; on PostgreSQL, "
+            "where no budget limits the dataset, the threads of one are spread over "
+            "as many as there are cores]",
         ),
-    ] = 1,
+    ] = None,
     threads: Annotated[
         int | None,
         typer.Option(
@@ -98,16 +104,14 @@ def run(
         session(config, remarks.listen, threads=threads or OF_ANSWERS) as penstock,
     ):
         declared = penstock.settings.dataset(dataset)
-        has_files = isinstance(declared.source, CsvSource)
-        threads = threads or (OF_FILES if has_files else OF_ANSWERS)
         if duplicates is not None:
             refuse_duplicates(declared, duplicates)
-        # what cannot work is told before anything is planned
-        penstock.source(declared)
-        remarks.look_at_references(penstock, declared)
-        scope = with_named(penstock, dataset, scope, files)
         crew = crew_for(penstock, declared, config, workers=workers, threads=threads)
         with called(crew):
+            # what cannot work is told before anything is planned
+            penstock.source(declared)
+            remarks.look_at_references(penstock, declared)
+            scope = with_named(penstock, dataset, scope, files)
             planned = penstock.plan(
                 declared, scope, declaration=penstock.declaration(declared), halt=halt
             )
@@ -160,13 +164,34 @@ def called(crew: Crew) -> Iterator[None]:
 
 
 def crew_for(
-    penstock: Penstock, dataset: Dataset, config: Path, *, workers: int, threads: int
+    penstock: Penstock,
+    dataset: Dataset,
+    config: Path,
+    *,
+    workers: int | None,
+    threads: int | None,
 ) -> Crew:
+    jobs = OF_FILES if isinstance(dataset.source, CsvSource) else OF_ANSWERS
+    if workers is None and threads is None and is_boundless(penstock, dataset):
+        workers, threads = spread(jobs, cores=os.cpu_count() or 1)
+    workers, threads = workers or 1, threads or jobs
     here = ThreadCrew(penstock, dataset, threads=threads)
     if workers == 1:
         return here
     beside = ProcessCrew(config, dataset, workers=workers - 1, threads=threads)
     return MixedCrew(beside, here)
+
+
+def is_boundless(penstock: Penstock, dataset: Dataset) -> bool:
+    """Say whether only processors limit an import: no budget, and no single writer."""
+    is_shared = penstock.stores.schema.is_shared
+    return is_shared and not penstock.budget(dataset).limits
+
+
+def spread(jobs: int, *, cores: int) -> tuple[int, int]:
+    """Return how many processes work so many jobs at a time, and threads of each."""
+    processes = min(cores, jobs)
+    return processes, jobs // processes
 
 
 def work(
