@@ -1,6 +1,9 @@
 """What many workers on one PostgreSQL and one Redis have to get right together."""
 
+import os
 import time
+from datetime import timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -50,6 +53,32 @@ def test_a_worker_takes_the_work_of_its_region_and_of_none(open_workshop):
 def claimed_by(workshop: Workshop, worker: Process) -> set[str]:
     log = workshop.log_of(worker)
     return {entry["dataset"] for entry in log if entry["event"] == "job_claimed"}
+
+
+@on(Kind.POSTGRES)
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_a_run_has_a_process_a_core_only_where_no_budget_limits_it(
+    open_workshop, is_limited
+):
+    workshop = open_workshop(records=200, latency=timedelta(milliseconds=60))
+    told = workshop.by_country(size=5)
+    if not is_limited:
+        told = told.replace('budget = "practice"', "")
+    workshop.declare(told)
+
+    run = workshop.start("run", "poi")
+    wait_until(lambda: workshop.pages() >= 1)
+    beside = children_of(run)
+    ended = workshop.output_of(run)
+
+    assert len(beside) == (0 if is_limited else min(os.cpu_count() or 1, 4) - 1)
+    assert ended.code == 0
+    assert workshop.rows() == truth(workshop)
+
+
+def children_of(process: Process) -> list[str]:
+    known = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return known.read_text().split()
 
 
 @on(Kind.POSTGRES)
