@@ -252,6 +252,7 @@ class Database(sql.Database):
             # whoever reads along may be slow; it holds nothing that others need
             one.execute("set local statement_timeout = 0")
             one.execute("set local idle_in_transaction_session_timeout = 0")
+            one.execute("set local enable_seqscan = on")
             yield self._transaction(one)
 
     @override
@@ -269,12 +270,14 @@ class Database(sql.Database):
             one.execute("set statement_timeout = 0")
             # an index waits for transactions that began before it, however long
             one.execute("set lock_timeout = 0")
+            one.execute("set enable_seqscan = on")
             try:
                 yield one
             finally:
                 if not one.closed:
                     one.execute("reset statement_timeout")
                     one.execute("reset lock_timeout")
+                    one.execute("reset enable_seqscan")
 
     def table(self, dataset: Dataset) -> Table:
         return self._tables.of(dataset)
@@ -336,6 +339,8 @@ class Database(sql.Database):
             try:
                 if slow:
                     connection.execute("set local statement_timeout = 0")
+                    # it may be about all rows of a table
+                    connection.execute("set local enable_seqscan = on")
                 transaction = self._transaction(connection, is_again=is_again)
                 outcome = work(transaction)
             except BaseException:
