@@ -184,6 +184,17 @@ class TestTheBell:
 
         heard(stores, after=before)
 
+    def test_it_rings_when_an_import_has_ended(self, stores: Stores):
+        import_id = plan(stores, POI)
+        stores.ledger.commit_page(POI, claim(stores, POI), last(record(1)))
+        heard(stores, after=0)
+        settled(stores)
+        before = stores.bell.rings
+
+        stores.imports.close(POI, import_id, failed=None)
+
+        heard(stores, after=before)
+
     def test_it_does_not_ring_for_another_schema(self, stores: Stores, server):
         heard(stores, after=0)
         settled(stores)

@@ -16,9 +16,10 @@ from penstock.domain.events import WorkerFailed
 from penstock.errors import Misconfigured, PenstockError
 from penstock.flow.claims import Worker
 from penstock.flow.work import Work
+from penstock.ports import Bell
 from penstock.wiring import Penstock, host_of, new_worker_id
 
-# how often an idle thread listens for the bell, in seconds
+# how often who sleeps listens for the bell, in seconds
 LISTEN_EVERY = 0.05
 # an idle thread asks no sooner than this, in seconds, whatever is said to be due
 SHORTEST_REST = 0.25
@@ -121,6 +122,14 @@ def work_in_threads(
     return shift.worked
 
 
+def sleep(seconds: float, *, bell: Bell, rings: int, halt: threading.Event) -> None:
+    """Sleep so long, or until the bell rings again, or until told to stop."""
+    deadline = time.monotonic() + seconds
+    while bell.rings == rings and time.monotonic() < deadline:
+        if halt.wait(LISTEN_EVERY):
+            return
+
+
 class Shift:
     """What the threads of one process have in common."""
 
@@ -178,10 +187,8 @@ class Shift:
         longest = min(work.rest(self._bell.patience).total_seconds(), longest)
         # spread, so that those who fell asleep together do not ask together
         spread = 0.5 + random.random() / 2  # noqa: S311 (no secret)
-        deadline = time.monotonic() + max(longest, SHORTEST_REST) * spread
-        while self._bell.rings == rings and time.monotonic() < deadline:
-            if self._halt.wait(LISTEN_EVERY):
-                break
+        rest = max(longest, SHORTEST_REST) * spread
+        sleep(rest, bell=self._bell, rings=rings, halt=self._halt)
         return True
 
     def sweep(self) -> None:

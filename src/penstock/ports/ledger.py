@@ -280,7 +280,7 @@ class Jobs(Protocol):
 
 
 class Bell(Protocol):
-    """Tells the idle that there may be new work."""
+    """Tells who waits that there may be new work, or that an import has ended."""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Wake idle workers when jobs were planned: LISTEN, with slow asking behind it."""
+"""Wake those who wait for jobs, or for an end: LISTEN, with slow asking behind it."""
 
 import threading
 from collections.abc import Callable

@@ -311,6 +311,8 @@ def end(
         terms=None if known_by is None else terms_of(known_by),
         live=live,
     )
+    # whoever waits for its end
+    transaction.execute("ring")
 
 
 def terms_of(dataset: Dataset) -> str:

@@ -37,7 +37,7 @@ from penstock.entrypoints.cli.shared import (
 )
 from penstock.entrypoints.crews import Crew, MixedCrew, ProcessCrew, ThreadCrew
 from penstock.entrypoints.forms.bad_rows import page_by_page, write_bad_rows
-from penstock.entrypoints.threads import stop_on_signals
+from penstock.entrypoints.threads import sleep, stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.wiring import Penstock
 
@@ -206,9 +206,12 @@ def work(
     crew.start()
     try:
         rest = LOOK_EVERY
-        while not halt.wait(rest):
-            began = time.monotonic()
+        while not halt.is_set():
             try:
+                rest_until_end(penstock, import_id, rest, halt)
+                if halt.is_set():
+                    break
+                began = time.monotonic()
                 penstock.sweep()
                 known, shards = penstock.stores.imports.get(import_id)
                 show(known, shards)
@@ -230,6 +233,20 @@ def work(
     if known.status is not ImportStatus.RUNNING:
         return None
     return f"stopped after the last page; go on with: penstock run {dataset.name}"
+
+
+def rest_until_end(
+    penstock: Penstock, import_id: ImportId, seconds: float, halt: threading.Event
+) -> None:
+    """Sleep so long, unless the import ends meanwhile."""
+    deadline = time.monotonic() + seconds
+    bell, peek = penstock.stores.bell, penstock.stores.imports.peek
+    is_running = True
+    while is_running and not halt.is_set() and time.monotonic() < deadline:
+        rings = bell.rings
+        sleep(deadline - time.monotonic(), bell=bell, rings=rings, halt=halt)
+        if bell.rings != rings:
+            is_running = peek(import_id).status is ImportStatus.RUNNING
 
 
 def stopped(penstock: Penstock, dataset: Dataset, crew: Crew) -> str | None:

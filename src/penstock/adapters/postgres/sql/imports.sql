@@ -4,7 +4,8 @@
 select {clock_in_microseconds} as now;
 
 -- name: ring
--- Heard when the transaction commits: once for a plan, however many jobs it has.
+-- Heard when the transaction commits: once for a plan, however many jobs it has, and
+-- once for the end of an import.
 select pg_notify('penstock', current_schema()) as rung;
 
 -- name: find_unfinished_import
