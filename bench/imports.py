@@ -8,6 +8,7 @@ stands the script with as many processes and threads.
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,8 +25,8 @@ from bench.stage import PENSTOCK, served, verdict
 RECORDS = 1_000_000
 LEAST_OF_BARE = 0.7
 LEAST_AGAIN = 4.0
-# processes and threads; the first are those of `penstock run`
-CREWS = ((1, 4), (1, 1), (2, 1))
+# processes and threads; without any, `penstock run` decides, and is judged
+CREWS = (None, (1, 4), (1, 1), (2, 1))
 FILTER = ("country", "points")
 SEARCH = ("name", "town")
 
@@ -71,8 +72,7 @@ class Setup:
     records: int = RECORDS
     # ids a shard
     step: int = RECORDS // 20
-    processes: int = 1
-    threads: int = 4
+    crew: tuple[int, int] | None = None
     search: tuple[str, ...] = ()
 
 
@@ -111,7 +111,8 @@ def run_bare(setup, server):
             indexes.append(f"using gin ({columns})")
             with psycopg.connect(database) as connection:
                 connection.execute("create extension pg_trgm")
-        numbers = map(str, (setup.records, setup.processes, setup.threads))
+        processes, threads = setup.crew or (os.cpu_count() or 1, 2)
+        numbers = map(str, (setup.records, processes, threads))
         bare = [sys.executable, "-m", "bench.bare"]
         seconds, _ = timed([*bare, setup.url, database, *numbers, *indexes])
         with psycopg.connect(database) as connection:
@@ -123,7 +124,9 @@ def run_bare(setup, server):
 def run_penstock(setup, server, *, times=1):
     """Return the records a second of the same import, done several times."""
     command = [*PENSTOCK, "run", "points", "--json"]
-    command += ["--workers", str(setup.processes), "--threads", str(setup.threads)]
+    if setup.crew is not None:
+        workers, threads = map(str, setup.crew)
+        command += ["--workers", workers, "--threads", threads]
     rates = []
     with server.database() as database, declared(setup, database) as folder:
         timed([*PENSTOCK, "migrate"], cwd=folder)
@@ -138,16 +141,16 @@ def run_penstock(setup, server, *, times=1):
 
 def compare(setup, server):
     """Measure the bare script before and after, so that a noisy moment shows."""
-    alone = replace(setup, processes=1, threads=1)
+    alone = replace(setup, crew=(1, 1))
     before = run_bare(alone, server)
     first, again = run_penstock(setup, server, times=2)
     after = run_bare(alone, server)
     alike = run_bare(setup, server)
     bare = (before + after) / 2
-    crew = f"{setup.processes} x {setup.threads} threads"
+    crew = "as typed" if setup.crew is None else "{} x {} threads".format(*setup.crew)
     crew += " with search" if setup.search else ""
     # a search index costs both sides the same
-    is_judged = (setup.processes, setup.threads) == CREWS[0] and not setup.search
+    is_judged = setup.crew is None and not setup.search
     holds = first >= LEAST_OF_BARE * bare and again >= LEAST_AGAIN * first
     return verdict(
         f"import into PostgreSQL, {crew}",
@@ -161,10 +164,7 @@ def compare(setup, server):
 
 def measure():
     with served("bench.pages", str(RECORDS)) as url, server() as postgres:
-        setups = [
-            Setup(url=url, processes=processes, threads=threads)
-            for processes, threads in CREWS
-        ]
+        setups = [Setup(url=url, crew=crew) for crew in CREWS]
         setups.append(Setup(url=url, search=SEARCH))
         held = [compare(setup, postgres) for setup in setups]
     return all(held)
