@@ -33,12 +33,14 @@ from penstock.entrypoints.cli.shared import (
     AsJson,
     Config,
     print_json,
+    read_settings,
     session,
 )
 from penstock.entrypoints.crews import Crew, MixedCrew, ProcessCrew, ThreadCrew
 from penstock.entrypoints.forms.bad_rows import page_by_page, write_bad_rows
 from penstock.entrypoints.threads import sleep, stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
+from penstock.settings import Settings
 from penstock.wiring import Penstock
 
 # jobs worked at a time: most of the time they wait for answers, and never for files,
@@ -99,30 +101,35 @@ def run(
     if errors is not None:
         refuse_unwritable(errors, "--errors")
     halt, remarks = threading.Event(), Remarks()
+    settings = read_settings(config)
+    declared = settings.dataset(dataset)
+    if duplicates is not None:
+        refuse_duplicates(declared, duplicates)
+    workers, threads = sized(settings, declared, workers=workers, threads=threads)
+    beside = ProcessCrew(config, declared, workers=workers - 1, threads=threads)
     with (
         stop_on_signals(halt),
-        session(config, remarks.listen, threads=threads or OF_ANSWERS) as penstock,
+        # it takes them a while to load, and us
+        called(beside),
+        session(config, remarks.listen, threads=threads) as penstock,
     ):
         declared = penstock.settings.dataset(dataset)
-        if duplicates is not None:
-            refuse_duplicates(declared, duplicates)
-        crew = crew_for(penstock, declared, config, workers=workers, threads=threads)
-        with called(crew):
-            # what cannot work is told before anything is planned
-            penstock.source(declared)
-            remarks.look_at_references(penstock, declared)
-            scope = with_named(penstock, dataset, scope, files)
-            planned = penstock.plan(
-                declared, scope, declaration=penstock.declaration(declared), halt=halt
-            )
-            import_id = planned.planned.id
-            if not as_json:
-                remarks.tell()
-                if planned.resumed:
-                    typer.echo(f"Going on with import {import_id}.", err=True)
-            gauge = gauge_for(penstock, declared, import_id)
-            with progress(gauge, quiet=as_json) as show:
-                why = work(penstock, declared, import_id, crew, halt, show)
+        # what cannot work is told before anything is planned
+        penstock.source(declared)
+        remarks.look_at_references(penstock, declared)
+        scope = with_named(penstock, dataset, scope, files)
+        planned = penstock.plan(
+            declared, scope, declaration=penstock.declaration(declared), halt=halt
+        )
+        import_id = planned.planned.id
+        if not as_json:
+            remarks.tell()
+            if planned.resumed:
+                typer.echo(f"Going on with import {import_id}.", err=True)
+        gauge = gauge_for(penstock, declared, import_id)
+        crew = MixedCrew(beside, ThreadCrew(penstock, declared, threads=threads))
+        with progress(gauge, quiet=as_json) as show:
+            why = work(penstock, declared, import_id, crew, halt, show)
         tend(penstock, declared)
         ended = outcome_of(penstock, declared, import_id, stopped=why)
         if errors is not None:
@@ -163,29 +170,21 @@ def called(crew: Crew) -> Iterator[None]:
         crew.stop()
 
 
-def crew_for(
-    penstock: Penstock,
-    dataset: Dataset,
-    config: Path,
-    *,
-    workers: int | None,
-    threads: int | None,
-) -> Crew:
+def sized(
+    settings: Settings, dataset: Dataset, *, workers: int | None, threads: int | None
+) -> tuple[int, int]:
+    """Return how many processes there are to be, and threads of each."""
     jobs = OF_FILES if isinstance(dataset.source, CsvSource) else OF_ANSWERS
-    if workers is None and threads is None and is_boundless(penstock, dataset):
-        workers, threads = spread(jobs, cores=os.cpu_count() or 1)
-    workers, threads = workers or 1, threads or jobs
-    here = ThreadCrew(penstock, dataset, threads=threads)
-    if workers == 1:
-        return here
-    beside = ProcessCrew(config, dataset, workers=workers - 1, threads=threads)
-    return MixedCrew(beside, here)
+    if workers is None and threads is None and is_boundless(settings, dataset):
+        return spread(jobs, cores=os.cpu_count() or 1)
+    return workers or 1, threads or jobs
 
 
-def is_boundless(penstock: Penstock, dataset: Dataset) -> bool:
+def is_boundless(settings: Settings, dataset: Dataset) -> bool:
     """Say whether only processors limit an import: no budget, and no single writer."""
-    is_shared = penstock.stores.schema.is_shared
-    return is_shared and not penstock.budget(dataset).limits
+    budget = dataset.source.budget
+    is_limited = budget is not None and bool(settings.budgets[budget].limits)
+    return settings.sqlite_path is None and not is_limited
 
 
 def spread(jobs: int, *, cores: int) -> tuple[int, int]:
