@@ -8,7 +8,6 @@ stands the script with as many processes and threads.
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ import psycopg
 from bench.pages import PAGE
 from bench.server import server
 from bench.stage import PENSTOCK, served, verdict
+from penstock.entrypoints.cli.run import OF_ANSWERS, cores, spread
 
 RECORDS = 1_000_000
 LEAST_OF_BARE = 0.7
@@ -111,7 +111,7 @@ def run_bare(setup, server):
             indexes.append(f"using gin ({columns})")
             with psycopg.connect(database) as connection:
                 connection.execute("create extension pg_trgm")
-        processes, threads = setup.crew or (os.cpu_count() or 1, 2)
+        processes, threads = setup.crew or spread(OF_ANSWERS, cores=cores())
         numbers = map(str, (setup.records, processes, threads))
         bare = [sys.executable, "-m", "bench.bare"]
         seconds, _ = timed([*bare, setup.url, database, *numbers, *indexes])

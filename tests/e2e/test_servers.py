@@ -1,6 +1,5 @@
 """What many workers on one PostgreSQL and one Redis have to get right together."""
 
-import os
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 import redis
 from psycopg import sql
 
+from penstock.entrypoints.cli.run import OF_ANSWERS, cores, spread
 from tests.conftest import StartPostgres, StartRedis
 from tests.e2e.conftest import OpenWorkshop
 from tests.e2e.evidence import truth
@@ -71,7 +71,8 @@ def test_a_run_has_a_process_a_core_only_where_no_budget_limits_it(
     beside = children_of(run)
     ended = workshop.output_of(run)
 
-    assert len(beside) == (0 if is_limited else min(os.cpu_count() or 1, 4) - 1)
+    processes, _ = spread(OF_ANSWERS, cores=cores())
+    assert len(beside) == (0 if is_limited else processes - 1)
     assert ended.code == 0
     assert workshop.rows() == truth(workshop)
 

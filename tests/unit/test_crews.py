@@ -65,5 +65,5 @@ def test_as_many_jobs_are_worked_at_a_time_by_however_many_processes():
     assert spread(4, cores=64) == (4, 1)
 
 
-def test_never_more_jobs_are_worked_at_a_time_than_by_one_process():
-    assert spread(4, cores=3) == (3, 1)
+def test_jobs_that_cannot_be_shared_evenly_have_fewer_processes():
+    assert spread(4, cores=3) == (2, 2)

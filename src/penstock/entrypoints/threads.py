@@ -19,7 +19,7 @@ from penstock.flow.work import Work
 from penstock.ports import Bell
 from penstock.wiring import Penstock, host_of, new_worker_id
 
-# how often who sleeps listens for the bell, in seconds
+# how often a sleeper listens for the bell, in seconds
 LISTEN_EVERY = 0.05
 # an idle thread asks no sooner than this, in seconds, whatever is said to be due
 SHORTEST_REST = 0.25
@@ -89,7 +89,7 @@ def work_in_threads(
 ) -> int:
     """Work until told to stop, or until nothing is left; return the jobs worked."""
     gc.set_threshold(COLLECT_AFTER)
-    # what is there by now stays: modules, declarations
+    # nearly all that is there by now stays: modules, declarations
     gc.freeze()
     host = host_of(halt)
     desks = penstock.desks(datasets, host)

@@ -280,7 +280,7 @@ class Jobs(Protocol):
 
 
 class Bell(Protocol):
-    """Tells who waits that there may be new work, or that an import has ended."""
+    """Rings when there may be new work, and when an import has ended."""
 
     @property
     @abstractmethod

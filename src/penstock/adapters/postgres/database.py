@@ -394,7 +394,7 @@ class Database(sql.Database):
 
 @cache
 def in_one(statements: tuple[str, ...]) -> bytes:
-    """Make one statement of several, which costs half of what they cost."""
+    """Make one statement of several; none but the last may begin with `with`."""
     *first, last = (text.removesuffix(";") for text in statements)
     parts = ", ".join(f"part_{at} as ({text})" for at, text in enumerate(first))
     return f"with {parts} {last}".encode()

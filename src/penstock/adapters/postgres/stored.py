@@ -149,7 +149,11 @@ class StoredTable(sql.Table):
 
     @override
     def count(self) -> int:
-        return counted(self._execute(self.of.count).fetchone())
+        # of all rows, so as a whole, and not by a plan that was made for pages
+        with self.connection.transaction():
+            self.connection.execute("set local enable_seqscan = on")
+            found = self.connection.execute(self.of.count.encode(), prepare=False)
+            return counted(found.fetchone())
 
     def is_empty(self) -> bool:
         return self._execute(self.of.first).fetchone() is None

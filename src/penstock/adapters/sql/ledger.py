@@ -159,9 +159,9 @@ class SqlLedger(Ledger):
                 requests=lease.sent,
             )
             provider_time = self._database.moment(batch.provider_time)
-            # of a known page there is only one thing to say
-            is_known = not batch.records and not batch.rejections
-            with nullcontext() if is_known else transaction.together():
+            # without rows, nearly always known ones, it is one statement
+            has_rows = batch.records or batch.rejections
+            with transaction.together() if has_rows else nullcontext():
                 if job["has_open_rejections"]:
                     settle_complaints(transaction, dataset, lease, batch)
                 add_rejections(transaction, lease, batch)

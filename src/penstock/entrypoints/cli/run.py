@@ -67,8 +67,8 @@ def run(
             min=1,
             max=64,
             help="Worker processes, this one included.  [default: 1; on PostgreSQL, "
-            "where no budget limits the dataset, the threads of one are spread over "
-            "as many as there are cores]",
+            "where no budget limits the dataset and --threads is not given, the "
+            "threads of one are shared by up to one a core]",
         ),
     ] = None,
     threads: Annotated[
@@ -78,7 +78,7 @@ def run(
             min=1,
             max=64,
             help="Jobs worked at a time by a process.  "
-            f"[default: {OF_ANSWERS}; of files {OF_FILES}]",
+            f"[default: {OF_ANSWERS}, of files {OF_FILES}; shared as --workers says]",
         ),
     ] = None,
     errors: Annotated[
@@ -176,7 +176,7 @@ def sized(
     """Return how many processes there are to be, and threads of each."""
     jobs = OF_FILES if isinstance(dataset.source, CsvSource) else OF_ANSWERS
     if workers is None and threads is None and is_boundless(settings, dataset):
-        return spread(jobs, cores=os.cpu_count() or 1)
+        return spread(jobs, cores=cores())
     return workers or 1, threads or jobs
 
 
@@ -189,8 +189,16 @@ def is_boundless(settings: Settings, dataset: Dataset) -> bool:
 
 def spread(jobs: int, *, cores: int) -> tuple[int, int]:
     """Return how many processes work so many jobs at a time, and threads of each."""
-    processes = min(cores, jobs)
+    processes = next(
+        each for each in range(min(cores, jobs), 0, -1) if jobs % each == 0
+    )
     return processes, jobs // processes
+
+
+def cores() -> int:
+    """Return on how many processors we may run."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return (os.cpu_count() or 1) if allowed is None else len(allowed(0))
 
 
 def work(
@@ -203,14 +211,16 @@ def work(
 ) -> str | None:
     """Watch a crew work; say why it stopped before the end, if it did."""
     crew.start()
+    bell = penstock.stores.bell
     try:
-        rest = LOOK_EVERY
+        rest, rings = LOOK_EVERY, bell.rings
         while not halt.is_set():
             try:
-                rest_until_end(penstock, import_id, rest, halt)
+                rest_until_end(penstock, import_id, rest, halt, rings=rings)
                 if halt.is_set():
                     break
-                began = time.monotonic()
+                # first of all: what rings while we look is heard after it
+                began, rings = time.monotonic(), bell.rings
                 penstock.sweep()
                 known, shards = penstock.stores.imports.get(import_id)
                 show(known, shards)
@@ -235,16 +245,25 @@ def work(
 
 
 def rest_until_end(
-    penstock: Penstock, import_id: ImportId, seconds: float, halt: threading.Event
+    penstock: Penstock,
+    import_id: ImportId,
+    seconds: float,
+    halt: threading.Event,
+    *,
+    rings: int,
 ) -> None:
-    """Sleep so long, unless the import ends meanwhile."""
+    """Sleep so long, unless the import ends meanwhile.
+
+    It may have ended since the bell had rung as often as is told.
+    """
     deadline = time.monotonic() + seconds
     bell, peek = penstock.stores.bell, penstock.stores.imports.peek
     is_running = True
     while is_running and not halt.is_set() and time.monotonic() < deadline:
-        rings = bell.rings
         sleep(deadline - time.monotonic(), bell=bell, rings=rings, halt=halt)
-        if bell.rings != rings:
+        heard = bell.rings
+        if heard != rings:
+            rings = heard
             is_running = peek(import_id).status is ImportStatus.RUNNING
 
 

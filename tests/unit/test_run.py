@@ -1,0 +1,74 @@
+"""How a run learns that its import has ended."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from penstock.domain.job import ImportId, ImportStatus
+from penstock.entrypoints.cli.run import rest_until_end
+
+IMPORT = ImportId(1)
+# longer than any machine takes to hear of an end
+LONG = 60.0
+
+
+@dataclass
+class Ledger:
+    """A bell, and an import that has ended after so many looks at it."""
+
+    rings: int = 0
+    ends_after: int = 0
+    looks: list[int] = field(default_factory=list)
+
+    def peek(self, import_id: ImportId) -> SimpleNamespace:
+        self.looks.append(import_id)
+        has_ended = len(self.looks) > self.ends_after
+        if not has_ended:
+            self.rings += 1
+        status = ImportStatus.DONE if has_ended else ImportStatus.RUNNING
+        return SimpleNamespace(status=status)
+
+    @property
+    def penstock(self) -> Any:
+        return SimpleNamespace(stores=SimpleNamespace(bell=self, imports=self))
+
+
+def seconds_of(ledger: Ledger, *, rings: int, halt: threading.Event | None = None):
+    began = time.monotonic()
+    rest_until_end(
+        ledger.penstock, IMPORT, LONG, halt or threading.Event(), rings=rings
+    )
+    return time.monotonic() - began
+
+
+def test_what_rang_before_the_rest_is_heard():
+    ledger = Ledger(rings=8)
+
+    assert seconds_of(ledger, rings=7) < LONG / 2
+    assert ledger.looks == [IMPORT]
+
+
+def test_what_rings_during_a_look_is_heard_after_it():
+    ledger = Ledger(rings=8, ends_after=2)
+
+    assert seconds_of(ledger, rings=7) < LONG / 2
+    assert len(ledger.looks) == 3
+
+
+def test_a_rest_ends_when_told_to_stop():
+    halt = threading.Event()
+    halt.set()
+    ledger = Ledger()
+
+    assert seconds_of(ledger, rings=0, halt=halt) < LONG / 2
+    assert ledger.looks == []
+
+
+def test_without_a_ring_nothing_is_looked_at():
+    ledger = Ledger(rings=3)
+
+    rest_until_end(ledger.penstock, IMPORT, 0.2, threading.Event(), rings=3)
+
+    assert ledger.looks == []
