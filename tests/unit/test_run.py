@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from penstock.domain.job import ImportId, ImportStatus
-from penstock.entrypoints.cli.run import rest_until_end
+from penstock.entrypoints.cli.run import rest_until_end, tell_lost
+from tests.unit.test_crews import Hand
 
 IMPORT = ImportId(1)
 # longer than any machine takes to hear of an end
@@ -72,3 +73,15 @@ def test_without_a_ring_nothing_is_looked_at():
     rest_until_end(ledger.penstock, IMPORT, 0.2, threading.Event(), rings=3)
 
     assert ledger.looks == []
+
+
+def test_processes_that_did_not_last_are_told_of(capsys):
+    tell_lost(Hand(told="too many clients"))
+
+    assert "too many clients" in capsys.readouterr().err
+
+
+def test_of_processes_that_lasted_nothing_is_told(capsys):
+    tell_lost(Hand())
+
+    assert capsys.readouterr().err == ""

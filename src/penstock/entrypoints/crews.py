@@ -161,4 +161,6 @@ class ProcessCrew(Crew):
             return None
         self._logs.seek(0)
         told = [line for line in self._logs if line.startswith("penstock: ")]
-        return told[-1].strip() if told else "the worker processes ended"
+        if not told:
+            return "some ended without a word"
+        return told[-1].strip().removeprefix("penstock: ")

@@ -225,6 +225,7 @@ def work(
                 known, shards = penstock.stores.imports.get(import_id)
                 show(known, shards)
                 if known.status is not ImportStatus.RUNNING:
+                    tell_lost(crew)
                     return None
                 reason = stopped(penstock, dataset, crew)
             except StoreUnavailable:
@@ -242,6 +243,15 @@ def work(
     if known.status is not ImportStatus.RUNNING:
         return None
     return f"stopped after the last page; go on with: penstock run {dataset.name}"
+
+
+def tell_lost(crew: Crew) -> None:
+    """Say that some of the processes did not last, which only made it slower."""
+    lost = crew.complaint()
+    if lost is not None:
+        typer.echo(
+            f"penstock: not all worker processes lasted until the end: {lost}", err=True
+        )
 
 
 def rest_until_end(
