@@ -76,12 +76,18 @@ def test_without_a_ring_nothing_is_looked_at():
 
 
 def test_processes_that_did_not_last_are_told_of(capsys):
-    tell_lost(Hand(told="too many clients"))
+    tell_lost(Hand(told="too many clients"), stopped=None)
 
     assert "too many clients" in capsys.readouterr().err
 
 
 def test_of_processes_that_lasted_nothing_is_told(capsys):
-    tell_lost(Hand())
+    tell_lost(Hand(), stopped=None)
+
+    assert capsys.readouterr().err == ""
+
+
+def test_what_stopped_a_run_is_told_once(capsys):
+    tell_lost(Hand(told="too many clients"), stopped="too many clients")
 
     assert capsys.readouterr().err == ""

@@ -6,7 +6,7 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from penstock.domain.dataset import Dataset
 from penstock.entrypoints.threads import work_in_threads
@@ -114,10 +114,15 @@ class ProcessCrew(Crew):
             "--leashed",
         ]
         self._workers = workers
-        self._logs = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed in stop)
+        # what they say, as long as there are any
+        self._logs: IO[str] | None = None
+        # what was wrong when they were stopped
+        self._told: str | None = None
         self.processes: list[subprocess.Popen[str]] = []
 
     def call(self) -> None:
+        if self._logs is None and self._workers:
+            self._logs = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed in stop)
         for _ in range(self._workers - len(self.processes)):
             self.processes.append(
                 subprocess.Popen(  # noqa: S603 (our own command)
@@ -142,6 +147,9 @@ class ProcessCrew(Crew):
         return any(process.poll() is None for process in self.processes)
 
     def stop(self) -> None:
+        if self._logs is None:
+            return
+        self._told = self.complaint()
         for process in self.processes:
             if process.poll() is None:
                 process.terminate()
@@ -154,9 +162,12 @@ class ProcessCrew(Crew):
             if process.stdin is not None:
                 with suppress(BrokenPipeError):
                     process.stdin.close()
-        self._logs.flush()
+        self._logs.close()
+        self._logs = None
 
     def complaint(self) -> str | None:
+        if self._logs is None:
+            return self._told
         if not any(process.poll() for process in self.processes):
             return None
         self._logs.seek(0)

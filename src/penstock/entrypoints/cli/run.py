@@ -130,6 +130,7 @@ def run(
         crew = MixedCrew(beside, ThreadCrew(penstock, declared, threads=threads))
         with progress(gauge, quiet=as_json) as show:
             why = work(penstock, declared, import_id, crew, halt, show)
+        tell_lost(crew, stopped=why)
         tend(penstock, declared)
         ended = outcome_of(penstock, declared, import_id, stopped=why)
         if errors is not None:
@@ -225,7 +226,6 @@ def work(
                 known, shards = penstock.stores.imports.get(import_id)
                 show(known, shards)
                 if known.status is not ImportStatus.RUNNING:
-                    tell_lost(crew)
                     return None
                 reason = stopped(penstock, dataset, crew)
             except StoreUnavailable:
@@ -245,10 +245,10 @@ def work(
     return f"stopped after the last page; go on with: penstock run {dataset.name}"
 
 
-def tell_lost(crew: Crew) -> None:
-    """Say that some of the processes did not last, which only made it slower."""
+def tell_lost(crew: Crew, *, stopped: str | None) -> None:
+    """Say that some processes did not last, if that did not stop us but slowed us."""
     lost = crew.complaint()
-    if lost is not None:
+    if lost is not None and stopped is None:
         typer.echo(
             f"penstock: not all worker processes lasted until the end: {lost}", err=True
         )
