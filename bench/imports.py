@@ -20,7 +20,7 @@ import psycopg
 from bench.pages import PAGE
 from bench.server import server
 from bench.stage import PENSTOCK, served, verdict
-from penstock.entrypoints.cli.run import OF_ANSWERS, cores, spread
+from penstock.entrypoints.crews import OF_ANSWERS, cores, spread
 
 RECORDS = 1_000_000
 LEAST_OF_BARE = 0.7

@@ -9,7 +9,7 @@ import pytest
 import redis
 from psycopg import sql
 
-from penstock.entrypoints.cli.run import OF_ANSWERS, cores, spread
+from penstock.entrypoints.crews import OF_ANSWERS, cores, spread
 from tests.conftest import StartPostgres, StartRedis
 from tests.e2e.conftest import OpenWorkshop
 from tests.e2e.evidence import truth

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from penstock.entrypoints.cli.run import spread
-from penstock.entrypoints.crews import Crew, MixedCrew
+from penstock.entrypoints.crews import Crew, MixedCrew, spread
 
 
 @dataclass

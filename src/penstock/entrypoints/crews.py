@@ -1,5 +1,6 @@
 """Workers that one command starts and stops: threads here, or processes."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -9,11 +10,47 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.source import CsvSource
 from penstock.entrypoints.threads import work_in_threads
+from penstock.settings import Settings
 from penstock.wiring import Penstock
 
+# jobs worked at a time: most of the time they wait for answers, and never for files,
+# where more would only be in each other's way
+OF_ANSWERS, OF_FILES = 4, 2
 # how long a process gets to finish its page before it is killed
 GRACE = 60.0
+
+
+def sized(
+    settings: Settings, dataset: Dataset, *, workers: int | None, threads: int | None
+) -> tuple[int, int]:
+    """Return how many processes there are to be, and threads of each."""
+    jobs = OF_FILES if isinstance(dataset.source, CsvSource) else OF_ANSWERS
+    if workers is None and threads is None and is_boundless(settings, dataset):
+        return spread(jobs, cores=cores())
+    return workers or 1, threads or jobs
+
+
+def is_boundless(settings: Settings, dataset: Dataset) -> bool:
+    """Say whether only processors limit an import: no budget, and no single writer."""
+    budget = dataset.source.budget
+    is_limited = budget is not None and bool(settings.budgets[budget].limits)
+    return settings.sqlite_path is None and not is_limited
+
+
+def spread(jobs: int, *, cores: int) -> tuple[int, int]:
+    """Return how many processes work so many jobs at a time, and threads of each."""
+    processes = next(
+        each for each in range(min(cores, jobs), 0, -1) if jobs % each == 0
+    )
+    return processes, jobs // processes
+
+
+def cores() -> int:
+    """Return on how many processors we may run."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return (os.cpu_count() or 1) if allowed is None else len(allowed(0))
 
 
 class Crew(Protocol):

@@ -173,10 +173,9 @@ def follow_link(seen: Seen) -> Step:
 def last_key(pages: Pages, seen: Seen, after: object) -> int | float | str:
     """Return the last key of a page that is in order, and above what was asked for."""
     name = ".".join(pages.field or ())
-    numbers: Sequence[int | float] = ()
     texts: Sequence[str] = ()
     if are_ints(seen.keys):
-        numbers = seen.keys
+        numbers: Sequence[int | float] = seen.keys
     else:
         numbers = [each for each in seen.keys if is_number(each)]
         texts = [each for each in seen.keys if isinstance(each, str) and each]

@@ -1,6 +1,5 @@
 """Plan an import and work it here until it is finished: `run`."""
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ import typer
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import ImportId, ImportStatus, Mode
-from penstock.domain.source import CsvSource
 from penstock.entrypoints.cli.duplicates import refuse_duplicates, write_duplicates
 from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
@@ -36,16 +34,20 @@ from penstock.entrypoints.cli.shared import (
     read_settings,
     session,
 )
-from penstock.entrypoints.crews import Crew, MixedCrew, ProcessCrew, ThreadCrew
+from penstock.entrypoints.crews import (
+    OF_ANSWERS,
+    OF_FILES,
+    Crew,
+    MixedCrew,
+    ProcessCrew,
+    ThreadCrew,
+    sized,
+)
 from penstock.entrypoints.forms.bad_rows import page_by_page, write_bad_rows
 from penstock.entrypoints.threads import sleep, stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
-from penstock.settings import Settings
 from penstock.wiring import Penstock
 
-# jobs worked at a time: most of the time they wait for answers, and never for files,
-# where more would only be in each other's way
-OF_ANSWERS, OF_FILES = 4, 2
 # how often the state of an import is looked at, in seconds
 LOOK_EVERY = 0.25
 # how many times as long as a look took until the next
@@ -169,37 +171,6 @@ def called(crew: Crew) -> Iterator[None]:
         yield
     finally:
         crew.stop()
-
-
-def sized(
-    settings: Settings, dataset: Dataset, *, workers: int | None, threads: int | None
-) -> tuple[int, int]:
-    """Return how many processes there are to be, and threads of each."""
-    jobs = OF_FILES if isinstance(dataset.source, CsvSource) else OF_ANSWERS
-    if workers is None and threads is None and is_boundless(settings, dataset):
-        return spread(jobs, cores=cores())
-    return workers or 1, threads or jobs
-
-
-def is_boundless(settings: Settings, dataset: Dataset) -> bool:
-    """Say whether only processors limit an import: no budget, and no single writer."""
-    budget = dataset.source.budget
-    is_limited = budget is not None and bool(settings.budgets[budget].limits)
-    return settings.sqlite_path is None and not is_limited
-
-
-def spread(jobs: int, *, cores: int) -> tuple[int, int]:
-    """Return how many processes work so many jobs at a time, and threads of each."""
-    processes = next(
-        each for each in range(min(cores, jobs), 0, -1) if jobs % each == 0
-    )
-    return processes, jobs // processes
-
-
-def cores() -> int:
-    """Return on how many processors we may run."""
-    allowed = getattr(os, "sched_getaffinity", None)
-    return (os.cpu_count() or 1) if allowed is None else len(allowed(0))
 
 
 def work(
