@@ -1,5 +1,7 @@
 """A column as a whole gives what its values give one by one."""
 
+from datetime import UTC, datetime
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -122,6 +124,16 @@ def test_a_sheet_is_ordered_by_key():
     records = [Record((key,), (key,), bytes([key])) for key in (2, 1, 3)]
 
     assert list(Sheet.of(records).by_key()) == sorted(records)
+
+
+def test_counted_times_follow_their_rows():
+    times = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
+    sheet = Sheet([(3,), (1,), (2,)], [(3, 1, 2), times], [b""] * 3, {1: (10, 20, 30)})
+
+    ordered = sheet.by_key()
+
+    assert [*ordered.columns[1]] == [times[1], times[2], times[0]]
+    assert [*ordered.counted[1]] == [20, 30, 10]
 
 
 def test_rows_are_made_of_columns_only_when_asked_for():

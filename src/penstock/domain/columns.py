@@ -162,7 +162,8 @@ def glance_at_floats(field: Field) -> Glance:
                 return None
         elif not is_all(column, float):
             return None
-        if not all(map(math.isfinite, numbers)):
+        # one that is not finite leaves no finite sum
+        if not math.isfinite(sum(numbers)):
             return None
         # the two zeros are equal, but not as bytes
         return [each or 0.0 for each in numbers] if 0.0 in numbers else numbers

@@ -1,6 +1,7 @@
 """Rows and records by column: what is done to all of them is done at once."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeAlias, overload
 
 from typing_extensions import override
@@ -8,7 +9,7 @@ from typing_extensions import override
 from penstock.domain.page import Key, Place, Record, Row
 
 Columns: TypeAlias = Sequence[Sequence[Any]]
-
+NOTHING: Mapping[int, Sequence[Any]] = MappingProxyType({})
 
 # returns the very bytes of the rows at some places, and where in a file they stand
 Details: TypeAlias = Callable[[Sequence[int]], Sequence[tuple[bytes, Place | None]]]
@@ -68,11 +69,18 @@ class Sheet(Sequence[Record]):
     """Records of different keys, by column."""
 
     def __init__(
-        self, keys: Sequence[Key], columns: Columns, digests: Sequence[bytes]
+        self,
+        keys: Sequence[Key],
+        columns: Columns,
+        digests: Sequence[bytes],
+        counted: Mapping[int, Sequence[Any]] = NOTHING,
     ) -> None:
         self.keys = keys
         self.columns = columns
         self.digests = digests
+        # columns of times and days by their place, as the numbers that were hashed:
+        # whoever stores them needs not count again
+        self.counted = counted
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Sheet":
@@ -90,7 +98,8 @@ class Sheet(Sequence[Record]):
             return [column[place] for place in places]
 
         columns = [chosen(column) for column in self.columns]
-        return Sheet(chosen(self.keys), columns, chosen(self.digests))
+        counted = {at: chosen(column) for at, column in self.counted.items()}
+        return Sheet(chosen(self.keys), columns, chosen(self.digests), counted)
 
     def by_key(self) -> "Sheet":
         """Return the same records in the order of their keys."""

@@ -11,10 +11,11 @@ from typing import TypeAlias
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import ImportId
 from penstock.domain.map_page import Good, sort_page
-from penstock.domain.mapping import Mapper, plain_time
+from penstock.domain.mapping import Mapper
 from penstock.domain.page import Moved, Page, Position
 from penstock.domain.shard import Shard, never_outside, parse_key
 from penstock.domain.text import key_as_text
+from penstock.domain.times import plain_time
 from penstock.errors import Interrupted
 from penstock.flow.sorting import sorted_on_disk
 from penstock.ports import Halt, Imports, Records, Source

@@ -196,6 +196,9 @@ def picker(
     places: tuple[tuple[str, ...], ...],
 ) -> Callable[[Any], tuple[object, ...]]:
     """Return the function that takes the values out of a typed record."""
+    if places == tuple((f"f{index}",) for index in range(len(places))):
+        # all of its values, in their order
+        return msgspec.structs.astuple
     dotted = [".".join(names) for names in places]
     get = attrgetter(*dotted)
     if len(dotted) == 1:

