@@ -2,15 +2,16 @@
 
 import os
 import subprocess
-import sys
 import tempfile
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Protocol, TypeAlias
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.source import CsvSource
+from penstock.entrypoints.processes import Process, spawned
 from penstock.entrypoints.threads import work_in_threads
 from penstock.settings import Settings
 from penstock.wiring import Penstock
@@ -18,6 +19,8 @@ from penstock.wiring import Penstock
 # jobs worked at a time: most of the time they wait for answers, and never for files,
 # where more would only be in each other's way
 OF_ANSWERS, OF_FILES = 4, 2
+# runs a command in another process, whose errors go to a file
+Begin: TypeAlias = Callable[[Sequence[str], IO[str]], Process]
 # how long a process gets to finish its page before it is killed
 GRACE = 60.0
 
@@ -140,36 +143,35 @@ class ProcessCrew(Crew):
     """Processes of their own, as they would run on other machines."""
 
     def __init__(
-        self, config: Path, dataset: Dataset, *, workers: int, threads: int
+        self,
+        config: Path,
+        dataset: Dataset,
+        *,
+        workers: int,
+        threads: int,
+        begin: Begin = spawned,
     ) -> None:
         self._command = [
-            *(sys.executable, "-m", "penstock", "worker"),
-            *("--config", str(config)),
+            *("worker", "--config", str(config)),
             *("--dataset", dataset.name),
             *("--threads", str(threads)),
             # a worker that outlived us would wait for work for ever
             "--leashed",
         ]
         self._workers = workers
+        self._begin = begin
         # what they say, as long as there are any
         self._logs: IO[str] | None = None
         # what was wrong when they were stopped
         self._told: str | None = None
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[Process] = []
 
     def call(self) -> None:
         if self._logs is None and self._workers:
             self._logs = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed in stop)
         for _ in range(self._workers - len(self.processes)):
-            self.processes.append(
-                subprocess.Popen(  # noqa: S603 (our own command)
-                    self._command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self._logs,
-                    text=True,
-                )
-            )
+            assert self._logs is not None  # noqa: S101 (there are workers)
+            self.processes.append(self._begin(self._command, self._logs))
 
     def start(self) -> None:
         self.call()

@@ -1,12 +1,12 @@
 """Kill a worker that holds a job: what the demo survives."""
 
 import signal
-import subprocess
 import threading
 from collections.abc import Sequence
 
 from penstock.domain.job import ImportId, Job, JobStatus
 from penstock.entrypoints.cli.progress import Show
+from penstock.entrypoints.processes import Process
 from penstock.errors import StoreUnavailable
 from penstock.ports import JobFilter, Stores
 
@@ -22,7 +22,7 @@ class Mishap:
 
     def __init__(
         self,
-        processes: Sequence[subprocess.Popen[str]],
+        processes: Sequence[Process],
         stores: Stores,
         import_id: ImportId,
         show: Show,

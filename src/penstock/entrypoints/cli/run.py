@@ -44,6 +44,7 @@ from penstock.entrypoints.crews import (
     sized,
 )
 from penstock.entrypoints.forms.bad_rows import page_by_page, write_bad_rows
+from penstock.entrypoints.processes import copied
 from penstock.entrypoints.threads import sleep, stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.wiring import Penstock
@@ -108,11 +109,14 @@ def run(
     if duplicates is not None:
         refuse_duplicates(declared, duplicates)
     workers, threads = sized(settings, declared, workers=workers, threads=threads)
-    beside = ProcessCrew(config, declared, workers=workers - 1, threads=threads)
+    beside = ProcessCrew(
+        config, declared, workers=workers - 1, threads=threads, begin=copied
+    )
+    # first of all: a copy of us that has opened nothing yet gets ready while we do
+    beside.call()
     with (
         stop_on_signals(halt),
-        # it takes them a while to load, and us
-        called(beside),
+        dismissed(beside),
         session(config, remarks.listen, threads=threads) as penstock,
     ):
         declared = penstock.settings.dataset(dataset)
@@ -164,10 +168,9 @@ def tend(penstock: Penstock, dataset: Dataset) -> None:
 
 
 @contextmanager
-def called(crew: Crew) -> Iterator[None]:
-    """Let a crew get ready beside what comes first; at last, send it away."""
+def dismissed(crew: Crew) -> Iterator[None]:
+    """Send a crew away at last, whatever happens."""
     try:
-        crew.call()
         yield
     finally:
         crew.stop()
