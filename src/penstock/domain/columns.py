@@ -119,9 +119,11 @@ def glance_at_texts(field: Field) -> Glance:
     trim = field.trim
 
     def glance(column: Column) -> Column | None:
-        if not is_all(column, str):
+        try:
+            # only texts can be joined
+            together = "".join(column)
+        except TypeError:
             return None
-        together = "".join(column)
         if "\x00" in together or not (together.isascii() or is_unicode(together)):
             return None
         texts = [*map(str.strip, column)] if trim else column

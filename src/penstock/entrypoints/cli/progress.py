@@ -3,13 +3,14 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from typing import TYPE_CHECKING, Protocol
 
 from penstock.domain.job import Import, Shards
 from penstock.entrypoints.cli.gauges import Gauge
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 LINE_EVERY = 2.0
 # below this many columns the figures need the place of the bar
@@ -29,10 +30,14 @@ class Show(Protocol):
 @contextmanager
 def progress(gauge: Gauge, *, quiet: bool) -> Iterator[Show]:
     """Yield what shows progress in the way that fits where we are."""
-    console = Console(stderr=True, highlight=False)
     if quiet:
         yield Silence()
-    elif console.is_terminal:
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
         is_narrow = console.width < NARROW
         columns = [
             TextColumn("{task.description}"),
@@ -58,7 +63,7 @@ class Silence(Show):
 class Bar(Show):
     """One bar, with what else is known beside it."""
 
-    def __init__(self, bars: Progress, gauge: Gauge) -> None:
+    def __init__(self, bars: "Progress", gauge: Gauge) -> None:
         self._bars = bars
         self._gauge = gauge
         self._task = bars.add_task("import", total=0, extent="", told="", left="-")
@@ -82,7 +87,7 @@ class Bar(Show):
 class Lines(Show):
     """A plain line every few seconds, for logs and pipes."""
 
-    def __init__(self, console: Console, gauge: Gauge) -> None:
+    def __init__(self, console: "Console", gauge: Gauge) -> None:
         self._console = console
         self._gauge = gauge
         self._told_at = time.monotonic() - LINE_EVERY

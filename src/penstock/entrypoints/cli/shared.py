@@ -7,12 +7,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 from typer.core import TyperGroup
 
 from penstock.domain.text import format_instant, parse_instant
@@ -20,6 +17,9 @@ from penstock.errors import Misconfigured
 from penstock.ports import Emit
 from penstock.settings import Settings, load
 from penstock.wiring import Penstock, opened
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Config = Annotated[
     Path, typer.Option("--config", help="The configuration file.", show_default=True)
@@ -138,7 +138,10 @@ def plain(value: object) -> object:
 WIDE = 400
 
 
-def stdout() -> Console:
+def stdout() -> "Console":
+    # it takes a while to load, and whoever is read by a program needs none of it
+    from rich.console import Console
+
     console = Console(soft_wrap=True, highlight=False)
     return console if console.is_terminal else Console(width=WIDE, highlight=False)
 
@@ -150,6 +153,9 @@ def counted(number: int, noun: str) -> str:
 
 def show_table(title: str, rows: list[Mapping[str, object]], *, empty: str) -> None:
     """Show rows as a table; its columns are the keys of the first."""
+    from rich.table import Table
+    from rich.text import Text
+
     console = stdout()
     if not rows:
         console.print(empty)
