@@ -4,7 +4,6 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from hashlib import md5
@@ -160,15 +159,16 @@ class SqlLedger(Ledger):
                 requests=lease.sent,
             )
             provider_time = self._database.moment(batch.provider_time)
-            # without rows, nearly always known ones, it is one statement
-            has_rows = batch.records or batch.rejections
-            with transaction.together() if has_rows else nullcontext():
+
+            def note() -> None:
                 if job["has_open_rejections"]:
                     settle_complaints(transaction, dataset, lease, batch)
                 add_rejections(transaction, lease, batch)
                 note_page(transaction, lease, batch, counts, provider_time)
                 # last, because others who commit a page wait for what it holds
                 table.note(merged, import_id=lease.import_id)
+
+            transaction.at_last(note)
             return counts
 
         counts = self._database.write(work)
