@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock import __version__
-from penstock.adapters.csv.survey import FileSurvey
-from penstock.adapters.csv.uploads import SpooledUploads
+from penstock.domain.axes import FileAxis
 from penstock.domain.budget import Budget, without_limit
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Import
@@ -26,13 +25,14 @@ from penstock.flow.start_import import StartImport
 from penstock.flow.sweep import Sweep
 from penstock.flow.tidy_spool import TidySpool
 from penstock.flow.work import Desk, Terms, Work
-from penstock.ports import Declarations, Emit, Host, Source, Stores
+from penstock.ports import Declarations, Emit, Host, Source, StillHere, Stores
 from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, fingerprint
 from penstock.wiring.host import host_of, new_worker_id
 from penstock.wiring.transforms import load_transform
 
 if TYPE_CHECKING:
+    from penstock.adapters.csv.survey import FileSurvey
     from penstock.adapters.http.client import Client
 
 # to one host, and as many as a worker may have threads
@@ -57,8 +57,17 @@ class Penstock:
             emit=self.emit,
         )
 
+    def _survey(self, files: Dataset, still_here: StillHere) -> FileAxis:
+        return self._surveyor(files, still_here)
+
+    def _first_of(self, files: Dataset) -> FileAxis:
+        return self._surveyor.first(files)
+
     @property
-    def _survey(self) -> FileSurvey:
+    def _surveyor(self) -> "FileSurvey":
+        # what reads files is loaded with the first of them
+        from penstock.adapters.csv.survey import FileSurvey
+
         return FileSurvey(self.emit)
 
     @cached_property
@@ -95,7 +104,7 @@ class Penstock:
         return Sample(
             stores=self.stores,
             plan=self.plan,
-            first=self._survey.first,
+            first=self._first_of,
             host=host_of(threading.Event()),
         )
 
@@ -129,6 +138,8 @@ class Penstock:
 
     @cached_property
     def uploads(self) -> Uploads:
+        from penstock.adapters.csv.uploads import SpooledUploads
+
         return SpooledUploads()
 
     def is_declared(self, known: Import) -> bool:

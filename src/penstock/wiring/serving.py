@@ -5,7 +5,6 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
 from penstock.adapters.sql.stores import served_by
-from penstock.adapters.sqlite.database import Database
 from penstock.ports import Served
 from penstock.ports.answers import SharedAnswers
 from penstock.ports.limits import SharedRates
@@ -20,6 +19,8 @@ def served(settings: Settings, *, threads: int) -> Iterator[Served]:
     """Open what clients of the API may ask, with connections of its own."""
     with ExitStack() as stack:
         if settings.sqlite_path is not None:
+            from penstock.adapters.sqlite.database import Database
+
             file = Database(settings.sqlite_path, busy=LONGEST_ANSWER)
             stack.callback(file.close)
             yield served_by(file)

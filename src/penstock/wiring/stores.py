@@ -6,9 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 
 from penstock.adapters.sql.stores import Limiter, stores_of
-from penstock.adapters.sqlite.bell import Silence
-from penstock.adapters.sqlite.database import Database
-from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.errors import Misconfigured
 from penstock.ports import Emit, Facts, Stores
 from penstock.settings import Settings
@@ -39,6 +36,10 @@ def opened(
 
 
 def sqlite_stores(path: Path, settings: Settings, stack: ExitStack) -> Stores:
+    from penstock.adapters.sqlite.bell import Silence
+    from penstock.adapters.sqlite.database import Database
+    from penstock.adapters.sqlite.schema import SqliteSchema
+
     database = Database(path, busy=settings.commit_timeout)
     stack.callback(database.close)
     return stores_of(
