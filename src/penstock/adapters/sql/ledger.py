@@ -168,7 +168,11 @@ class SqlLedger(Ledger):
                 # last, because others who commit a page wait for what it holds
                 table.note(merged, import_id=lease.import_id)
 
-            transaction.at_last(note)
+            if batch.records or batch.rejections:
+                transaction.at_last(note)
+            else:
+                # nearly always a known page: one statement, for which nobody waits
+                note()
             return counts
 
         counts = self._database.write(work)
