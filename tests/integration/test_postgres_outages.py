@@ -287,7 +287,12 @@ class TestWhatGoesWithTheCommit:
         plan(stores, POI)
         lease = claim(led, POI)
         sent: list[bytes] = []
-        proxy.lose_reply_after(lambda piece: sent.append(piece) is not None)
+
+        def listen(piece: bytes) -> bool:
+            sent.append(piece)
+            return False
+
+        proxy.lose_reply_after(listen)
 
         led.ledger.commit_page(POI, lease, batch(record(1)))
 
