@@ -63,6 +63,20 @@ def is_there(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
+def waited(folder: Path, shell: str, *command: str) -> list[str]:
+    """Return the lines of a process that waits for a copy which runs a command."""
+    done = subprocess.run(
+        ["sh", "-c", shell, "sh", sys.executable, "-c", WAITED, *command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
 @linux_only
 @pytest.mark.parametrize(
     ("command", "status", "told"),
@@ -72,19 +86,25 @@ def is_there(pid: int) -> bool:
     ],
 )
 def test_a_copy_ends_as_the_command_does(folder, command, status, told):
-    done = subprocess.run(
-        [sys.executable, "-c", WAITED, *command],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    first, ended, *rest = waited(folder, 'exec "$@"', *command)
 
-    first, ended, *rest = done.stdout.splitlines()
     assert (first, ended) == ("once", f"{status} {status}")
     assert told in "\n".join(rest)
-    assert "Traceback" not in done.stdout + done.stderr
+
+
+@linux_only
+def test_a_process_without_input_hears_what_its_copy_says(folder):
+    _, ended, *rest = waited(folder, 'exec "$@" <&-', "worker", "--config", "none.toml")
+
+    assert ended == "2 2"
+    assert "penstock: none.toml" in "\n".join(rest)
+
+
+@linux_only
+def test_where_the_end_of_children_is_ignored_it_is_noticed_all_the_same(folder):
+    _, ended, *_ = waited(folder, "trap '' CHLD; exec \"$@\"", "worker", "--until-idle")
+
+    assert ended == "0 0"
 
 
 @linux_only

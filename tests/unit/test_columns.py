@@ -126,6 +126,21 @@ def test_a_sheet_is_ordered_by_key():
     assert list(Sheet.of(records).by_key()) == sorted(records)
 
 
+class MarkedText(str):
+    """A text that says more of itself than that."""
+
+    __slots__ = ()
+
+
+def test_texts_become_plain_also_where_they_are_not_trimmed():
+    cast = compile_column(text_field("title", trim=False))
+
+    found, bad = cast([MarkedText(" a "), MarkedText("b")])
+
+    assert [(type(each), each) for each in found] == [(str, " a "), (str, "b")]
+    assert list(bad) == []
+
+
 def test_counted_times_follow_their_rows():
     times = [datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
     sheet = Sheet([(3,), (1,), (2,)], [(3, 1, 2), times], [b""] * 3, {1: (10, 20, 30)})

@@ -126,7 +126,8 @@ def glance_at_texts(field: Field) -> Glance:
             return None
         if "\x00" in together or not (together.isascii() or is_unicode(together)):
             return None
-        texts = [*map(str.strip, column)] if trim else column
+        # plain ones: a text that a file marks as JSON is none
+        texts = [*map(str.strip if trim else str, column)]
         # an empty text is none
         return None if "" in texts else texts
 

@@ -50,7 +50,7 @@ def spawned(command: Sequence[str], log: IO[str]) -> Process:
 
 
 def copied(command: Sequence[str], log: IO[str]) -> Process:
-    """Run a command in a copy of this process, which has loaded all that it needs.
+    """Run a command in a copy of this process, which has loaded most that it needs.
 
     A lock that another thread holds would stay locked in a copy, and not on every
     system do libraries bear to be copied: there, and beside threads, it is a new one.
@@ -70,14 +70,22 @@ class Copy:
         sys.stderr.flush()
         self.pid = os.fork()
         if not self.pid:
-            become(command, reading, log.fileno())
+            try:
+                become(command, reading, log.fileno())
+            finally:
+                # whatever happened: a copy never goes on with what we do
+                os._exit(1)
         os.close(reading)
         self.stdin: IO[str] | None = os.fdopen(writing, "w")
         self._status: int | None = None
 
     def poll(self) -> int | None:
         if self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                # where the end of children is ignored, the system keeps none
+                pid, status = self.pid, 0
             self._status = os.waitstatus_to_exitcode(status) if pid else None
         return self._status
 
@@ -103,13 +111,14 @@ class Copy:
 
 def become(command: Sequence[str], reading: int, log: int) -> NoReturn:
     """Run a command to its end, and nothing of what this copy was doing."""
-    from penstock.entrypoints.cli import main
-
     code = 1
     try:
+        from penstock.entrypoints.cli import main
+
+        # first of all: where we had no input, the log is in its place
+        os.dup2(log, STDERR)
         os.dup2(reading, STDIN)
         os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)
-        os.dup2(log, STDERR)
         # the leashes of others among them, which would not close with us
         os.closerange(STDERR + 1, MOST_FILES)
         sys.argv[1:] = command
@@ -118,6 +127,7 @@ def become(command: Sequence[str], reading: int, log: int) -> NoReturn:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 (the top of a process)
         traceback.print_exc()
-    finally:
+    try:
         sys.stderr.flush()
+    finally:
         os._exit(code)

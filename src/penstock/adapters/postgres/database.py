@@ -438,7 +438,10 @@ def begun(connection: Connection) -> str:
 def committed(
     connection: Connection, commit: str, *, after: Sequence[Callable[[], None]]
 ) -> psycopg.Cursor[DictRow]:
-    """Commit, in one go with what comes last."""
+    """Commit, in one go with what comes last.
+
+    In one go with others, a commit cannot also tell: nothing that asks for it has any.
+    """
     if not after:
         return connection.execute(commit)
     try:
