@@ -168,6 +168,9 @@ def compare(setup, server):
 
 def measure():
     with served("bench.pages", str(RECORDS)) as url, server() as postgres:
+        # a server that was just made gets its memory and its files for the first time
+        run_bare(Setup(url=url), postgres)
+        run_penstock(Setup(url=url), postgres)
         setups = [Setup(url=url, crew=crew) for crew in CREWS]
         setups.append(Setup(url=url, search=SEARCH))
         held = [compare(setup, postgres) for setup in setups]
