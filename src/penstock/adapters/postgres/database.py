@@ -5,7 +5,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Generic
@@ -73,8 +73,6 @@ class Transaction(sql.Transaction):
     changes: dict[Table, int]
     # it was tried before, and met a conflict
     is_again: bool = False
-    # what goes with its commit
-    last: list[Callable[[], None]] = field(default_factory=list)
 
     @override
     def execute(self, name: str, /, **given: Any) -> int:
@@ -111,10 +109,6 @@ class Transaction(sql.Transaction):
             # the driver takes for prepared what the server has passed over
             self.connection.close()
             raise
-
-    @override
-    def at_last(self, work: Callable[[], None]) -> None:
-        self.last.append(work)
 
     @override
     def known_values(
@@ -355,7 +349,7 @@ class Database(sql.Database):
             self.connections.extend(connection)
             done = Done(outcome=outcome, changes=transaction.changes)
             try:
-                told = committed(connection, commit, after=transaction.last)
+                told = connection.execute(commit)
             except psycopg.Error as error:
                 lost = error
             else:
@@ -433,28 +427,6 @@ def begun(connection: Connection) -> str:
     if row is None:
         raise psycopg.OperationalError("the transaction has no number")
     return str(row["xid"])
-
-
-def committed(
-    connection: Connection, commit: str, *, after: Sequence[Callable[[], None]]
-) -> psycopg.Cursor[DictRow]:
-    """Commit, in one go with what comes last.
-
-    In one go with others, a commit cannot also tell: nothing that asks for it has any.
-    """
-    if not after:
-        return connection.execute(commit)
-    try:
-        with connection.pipeline():
-            for work in after:
-                work()
-            told = connection.execute(commit)
-    except psycopg.Error:
-        # the driver takes for prepared what the server has passed over
-        roll_back(connection)
-        connection.close()
-        raise
-    return told
 
 
 def position_in(told: psycopg.Cursor[DictRow]) -> int | None:

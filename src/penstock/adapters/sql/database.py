@@ -156,15 +156,6 @@ class Transaction(Protocol):
         ...
 
     @abstractmethod
-    def at_last(self, work: Callable[[], None]) -> None:
-        """Send statements in one go with the commit; none is asked for an answer.
-
-        What they hold is held no longer than the database takes for them: others wait
-        neither for the line to whoever holds it nor for its processor.
-        """
-        ...
-
-    @abstractmethod
     def known_values(
         self, reference: Reference, values: Sequence[Any]
     ) -> Collection[Any]:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from hashlib import md5
@@ -159,20 +160,15 @@ class SqlLedger(Ledger):
                 requests=lease.sent,
             )
             provider_time = self._database.moment(batch.provider_time)
-
-            def note() -> None:
+            # without rows, nearly always known ones, it is one statement
+            has_rows = batch.records or batch.rejections
+            with transaction.together() if has_rows else nullcontext():
                 if job["has_open_rejections"]:
                     settle_complaints(transaction, dataset, lease, batch)
                 add_rejections(transaction, lease, batch)
                 note_page(transaction, lease, batch, counts, provider_time)
                 # last, because others who commit a page wait for what it holds
                 table.note(merged, import_id=lease.import_id)
-
-            if batch.records or batch.rejections:
-                transaction.at_last(note)
-            else:
-                # nearly always a known page: one statement, for which nobody waits
-                note()
             return counts
 
         counts = self._database.write(work)
@@ -276,12 +272,12 @@ def count(
         import_id=held.import_id,
         job=held.job,
         provider_time=provider_time,
-        **counted(counts),
+        **by_name(counts),
     )
 
 
-def counted(counts: Counts) -> dict[str, int]:
-    """Return counts by name, without copying what needs no copy."""
+def by_name(counts: Counts) -> dict[str, int]:
+    """Return counts as parameters, without copying what needs no copy."""
     return {name: getattr(counts, name) for name in COUNTED}
 
 
@@ -303,7 +299,7 @@ def note_page(
         imprint=batch.imprint,
         memo=write_memo(batch.memo),
         provider_time=provider_time,
-        **counted(counts),
+        **by_name(counts),
     )
 
 

@@ -72,10 +72,6 @@ class Transaction(sql.Transaction):
         return nullcontext()
 
     @override
-    def at_last(self, work: Callable[[], None]) -> None:
-        work()
-
-    @override
     def known_values(
         self, reference: Reference, values: Sequence[Any]
     ) -> Collection[Any]:
