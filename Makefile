@@ -8,12 +8,14 @@ READY := .venv/.ready
 help: ## List the commands
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
-# Debian ships venv in a package of its own; where we may, install it.
+# Debian ships venv in a package of its own; where we may, install it. The locked files
+# are complete, so nothing is left to resolve: older pips would look past the pin of a
+# package that another asks for with an extra.
 $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Penstock needs Python 3.11 or newer; set PYTHON=python3.11"; exit 2; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq python3-venv; } || { echo "Install python3-venv first: apt-get install python3-venv"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -43,7 +45,7 @@ soak: $(READY) services ## Run the long tests: more seeds, more kills
 # Whom we are measured against has an environment of its own.
 .venv-bench/.ready: requirements/bench.txt
 	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
-	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/bench.txt
+	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements/bench.txt
 	@touch $@
 
 .PHONY: bench
