@@ -9,6 +9,7 @@ from typing import Any
 from penstock.adapters.sql.stores import stores_of
 from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.database import Database
+from penstock.adapters.sqlite.ledger import SqliteLedger
 from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.domain.budget import Budget, Limit
 from penstock.domain.dataset import Dataset, DatasetName, Field, FieldType
@@ -23,7 +24,8 @@ from penstock.domain.job import (
     WorkerId,
 )
 from penstock.domain.mapping import content_digest
-from penstock.domain.page import Batch, Proof, Reason, Record, Rejection
+from penstock.domain.page import Batch, Page, Proof, Reason, Record, Rejection
+from penstock.domain.repeat import memo_of
 from penstock.domain.source import HttpSource
 from penstock.ports import Declarations, JobFilter, Stores
 
@@ -35,6 +37,7 @@ SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hou
 
 ANN, BEN = WorkerId("ann"), WorkerId("ben")
 TIMEOUT = Fault(code="source_unavailable", message="timed out")
+IMPRINT = b"imprint of a page"
 
 
 @dataclass
@@ -52,7 +55,10 @@ class Clock:
 
 def sqlite_stores(database: Database, *, lease: timedelta = LEASE) -> Stores:
     return stores_of(
-        database, schema=SqliteSchema(database), lease=lease, bell=Silence()
+        database,
+        schema=SqliteSchema(database),
+        ledger=SqliteLedger(database, lease=lease),
+        bell=Silence(),
     )
 
 
@@ -191,6 +197,22 @@ def claim_any(
 def idle(stores: Stores, of: Dataset) -> bool:
     """Say whether a worker finds nothing to do."""
     return claim_any(stores, {of.name: "d1"}, owner=BEN) is None
+
+
+def known_page(*records: Record, **told: Any) -> Batch:
+    """Return a page that is recognised when it comes again."""
+    page = batch(*records, **told)
+    memo = memo_of(Page(rows=(), rises=True), page)
+    return replace(page, imprint=IMPRINT, memo=memo)
+
+
+def repeated(
+    stores: Stores, lease: Lease, *, of: Dataset | None = None, imprint=IMPRINT
+):
+    """Commit a page that comes again, if it is known."""
+    return stores.ledger.repeat_page(
+        of or dataset(), lease, imprint, provider_time=None
+    )
 
 
 def run(stores: Stores, of: Dataset, *pages: Batch, mode: Mode = Mode.FULL) -> Import:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 from itertools import permutations
-from typing import Any, overload
+from typing import overload
 
 import pytest
 from typing_extensions import override
@@ -22,7 +22,7 @@ from penstock.domain.job import (
     cursor_mark,
 )
 from penstock.domain.page import Batch, Counts, Page, Place, Proof, Record
-from penstock.domain.repeat import batch_again, memo_of
+from penstock.domain.repeat import memo_of
 from penstock.domain.source import CsvSource
 from penstock.errors import LeaseLost, PenstockError
 from penstock.ports import JobFilter, Stores
@@ -30,6 +30,7 @@ from tests.builders import (
     A_MOMENT,
     ANN,
     BEN,
+    IMPRINT,
     LEASE,
     MINUTE,
     NOON,
@@ -45,10 +46,12 @@ from tests.builders import (
     int_field,
     job_of,
     jobs_of,
+    known_page,
     last,
     plan,
     record,
     rejection,
+    repeated,
     rows,
     run,
     text_field,
@@ -58,19 +61,11 @@ from tests.builders import (
 POI = dataset()
 SHOPS = dataset("shops")
 LIST = dataset("list", source=CsvSource(files=("list.csv",)), axes=(FileAxis(),))
-IMPRINT = b"imprint of a page"
 
 
 def ranked(rank: int, *records: Record) -> Batch:
     """Return a page that stands at some place of its file."""
     return replace(batch(*records), rank=rank)
-
-
-def known_page(*records: Record, **told: Any) -> Batch:
-    """Return a page that is recognised when it comes again."""
-    page = batch(*records, **told)
-    memo = memo_of(Page(rows=(), rises=True), page)
-    return replace(page, imprint=IMPRINT, memo=memo)
 
 
 # every way in which a worker writes
@@ -812,16 +807,15 @@ class LedgerContract:
     ):
         plan(stores, POI)
         page = known_page(record(3), record(1), cursor="there")
+        lease, _ = stores.ledger.commit_page(POI, claim(stores, POI), page)
 
-        stores.ledger.commit_page(POI, claim(stores, POI), page)
-
-        assert stores.ledger.recall(POI, IMPRINT) == page.memo
-        assert stores.ledger.recall(POI, b"another") is None
+        assert repeated(stores, lease) is not None
+        assert repeated(stores, lease, imprint=b"another") is None
 
     def test_a_page_that_was_never_committed_is_not_known(self, stores: Stores):
         plan(stores, POI)
 
-        assert stores.ledger.recall(POI, IMPRINT) is None
+        assert repeated(stores, claim(stores, POI)) is None
 
     @pytest.mark.parametrize(
         "after",
@@ -838,10 +832,11 @@ class LedgerContract:
         plan(stores, POI)
         page = known_page(record(1), record(3))
         lease, _ = stores.ledger.commit_page(POI, claim(stores, POI), page)
+        lease, _ = stores.ledger.commit_page(POI, lease, after)
+        before = everything(stores, lease)
 
-        stores.ledger.commit_page(POI, lease, after)
-
-        assert stores.ledger.recall(POI, IMPRINT) is None
+        assert repeated(stores, lease) is None
+        assert everything(stores, lease) == before
 
     def test_a_page_is_known_again_when_its_rows_are_as_before(self, stores: Stores):
         plan(stores, POI)
@@ -849,31 +844,25 @@ class LedgerContract:
         for page in (known_page(record(1)), batch(record(1, "x")), batch(record(1))):
             lease, _ = stores.ledger.commit_page(POI, lease, page)
 
-        assert stores.ledger.recall(POI, IMPRINT) is not None
+        assert repeated(stores, lease) is not None
 
     def test_rows_beyond_a_page_are_none_of_its_business(self, stores: Stores):
         plan(stores, POI)
         page = known_page(record(2), record(3))
         lease, _ = stores.ledger.commit_page(POI, claim(stores, POI), page)
+        lease, _ = stores.ledger.commit_page(POI, lease, batch(record(1), record(4)))
 
-        stores.ledger.commit_page(POI, lease, batch(record(1), record(4)))
-
-        assert stores.ledger.recall(POI, IMPRINT) is not None
+        assert repeated(stores, lease) is not None
 
     def test_a_page_with_a_deleted_row_is_not_known(self, stores: Stores):
         marked = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1.0))
-        plan(stores, marked)
         page = replace(known_page(record(1)), cursor=None, proof=Proof.EMPTY_PAGE)
-        lease = claim(stores, marked)
-        stores.ledger.commit_page(marked, lease, page)
-        stores.imports.close(marked, lease.import_id, failed=None)
+        for each in (page, last()):
+            run(stores, marked, each)
         plan(stores, marked)
-        lease = claim(stores, marked)
-        stores.ledger.commit_page(marked, lease, last())
-        stores.imports.close(marked, lease.import_id, failed=None)
 
         assert rows(stores, marked) == []
-        assert stores.ledger.recall(marked, IMPRINT) is None
+        assert repeated(stores, claim(stores, marked), of=marked) is None
 
     @pytest.mark.parametrize(
         ("kind", "keys"),
@@ -893,26 +882,96 @@ class LedgerContract:
         )
         plan(stores, keyed)
         records = [record(key, at, of=keyed) for key in keys for at in (2, 10)]
+        page = known_page(*reversed(records))
+        lease, _ = stores.ledger.commit_page(keyed, claim(stores, keyed), page)
 
-        stores.ledger.commit_page(
-            keyed, claim(stores, keyed), known_page(*reversed(records))
-        )
+        assert repeated(stores, lease, of=keyed) is not None
 
-        assert stores.ledger.recall(keyed, IMPRINT) is not None
-
-    def test_committing_a_known_page_again_changes_nothing(self, stores: Stores):
+    def test_a_known_page_moves_its_job_on_and_changes_no_row(self, stores: Stores):
         plan(stores, POI)
-        page = known_page(record(1), record(2), cursor="there")
+        page = known_page(record(1), record(2), cursor="there", seen=3, dropped=1)
         lease, _ = stores.ledger.commit_page(POI, claim(stores, POI), page)
-        assert page.memo is not None
-        again = batch_again(Page(rows=()), page.memo, IMPRINT)
+        before = rows(stores, POI)
+        lease = replace(lease, sent=2)
 
-        following, counts = stores.ledger.commit_page(POI, lease, again)
+        again = stores.ledger.repeat_page(POI, lease, IMPRINT, provider_time=NOON)
 
-        assert counts == Counts(pages=1, seen=2, unchanged=2)
-        assert following.cursor == "there"
-        assert ids(stores, POI) == [1, 2]
-        assert stores.ledger.recall(POI, IMPRINT) == page.memo
+        assert again is not None
+        following, counts, proof = again
+        assert counts == Counts(pages=1, requests=2, seen=3, unchanged=2, dropped=1)
+        assert (following.cursor, following.page_seq, following.sent) == ("there", 2, 0)
+        assert proof is None
+        assert rows(stores, POI) == before
+        job, of = job_of(stores, lease), stores.imports.peek(lease.import_id)
+        assert (job.status, job.cursor, job.page_seq) == (JobStatus.LEASED, "there", 2)
+        for told in (job.counts, of.counts):
+            assert (told.pages, told.requests, told.seen) == (2, 2, 6)
+            assert (told.inserted, told.unchanged, told.dropped) == (2, 2, 2)
+        assert of.scan_started_at == NOON
+        entries = [entry for _, entry in stores.jobs.pages([lease.job])]
+        assert [entry.seen for entry in entries] == [3, 3]
+        assert entries[0].cursor_after == entries[1].cursor_before is not None
+        assert entries[1].cursor_after == entries[0].cursor_after
+        assert repeated(stores, following) is not None
+
+    def test_a_known_last_page_ends_its_job(self, stores: Stores):
+        page = replace(known_page(record(1)), cursor=None, proof=Proof.SHORT_PAGE)
+        page = replace(page, memo=memo_of(Page(rows=()), page))
+        run(stores, POI, page)
+        plan(stores, POI)
+        lease = claim(stores, POI)
+
+        again = repeated(stores, lease)
+
+        assert again is not None
+        assert again[2] is Proof.SHORT_PAGE
+        job = job_of(stores, lease)
+        assert (job.status, job.proof) == (JobStatus.DONE, Proof.SHORT_PAGE)
+        assert (job.lease_owner, job.lease_until) == (None, None)
+        assert job.finished_at is not None
+
+    def test_a_known_page_renews_the_lease_and_gives_attempts_back(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(
+            POI, claim(stores, POI), known_page(record(1), cursor="there")
+        )
+        stores.ledger.postpone(lease, TIMEOUT, delay=SECOND, blame=True)
+        pass_time(SECOND)
+        lease = claim(stores, POI)
+        assert lease.attempts == 1
+        until = job_of(stores, lease).lease_until
+        assert until is not None
+        pass_time(SECOND)
+
+        again = repeated(stores, lease)
+
+        job = job_of(stores, lease)
+        assert again is not None
+        assert again[0].attempts == job.attempts == 0
+        assert job.lease_until == until + SECOND
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            lambda lease: replace(lease, fence=Fence(lease.fence - 1)),
+            lambda lease: replace(lease, fence=Fence(lease.fence + 1)),
+            lambda lease: replace(lease, page_seq=lease.page_seq - 1),
+        ],
+        ids=["a stale fence", "a fence from the future", "a page twice"],
+    )
+    def test_a_known_page_is_not_committed_by(self, stores: Stores, wrong):
+        plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(
+            POI, claim(stores, POI), known_page(record(1), cursor="there")
+        )
+        before = everything(stores, lease)
+
+        with pytest.raises(LeaseLost):
+            repeated(stores, wrong(lease))
+
+        assert everything(stores, lease) == before
 
     # giving up
 

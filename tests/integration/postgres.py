@@ -12,6 +12,7 @@ from psycopg import sql
 
 from penstock.adapters.postgres.bell import ListeningBell
 from penstock.adapters.postgres.database import Database
+from penstock.adapters.postgres.ledger import PostgresLedger
 from penstock.adapters.postgres.schema import PostgresSchema
 from penstock.adapters.sql.stores import stores_of
 from penstock.ports import Stores
@@ -71,7 +72,10 @@ def opened(
     try:
         yield (
             stores_of(
-                database, schema=PostgresSchema(database), lease=lease, bell=bell
+                database,
+                schema=PostgresSchema(database),
+                ledger=PostgresLedger(database, lease=lease),
+                bell=bell,
             ),
             database,
         )

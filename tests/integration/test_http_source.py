@@ -15,7 +15,7 @@ from penstock import __version__
 from penstock.adapters.http import Client, HttpPages
 from penstock.domain.axes import BboxAxis, ListAxis, RangeAxis, TimeAxis
 from penstock.domain.dataset import Dataset, DatasetName, Delta, Field, FieldType
-from penstock.domain.page import Memo, Moved, Page, Proof
+from penstock.domain.page import Moved, Page, Proof, Unread
 from penstock.domain.parts import Choice, Span, Window
 from penstock.domain.shard import Shard
 from penstock.domain.source import Auth, AuthKind, HttpSource, Pages, Paging
@@ -928,42 +928,31 @@ class TestOAuth2:
         assert provider.tokens == 1
 
 
-MEMO = Memo(
-    seen=1,
-    dropped=0,
-    cursor=None,
-    proof=Proof.WHOLE,
-    records=1,
-    first=(1,),
-    last=(1,),
-    digest=b"",
-)
+def unread(source: HttpPages) -> Unread:
+    answer = source.fetch(WHOLE, None, since=None, unread=True)
+    assert isinstance(answer, Unread)
+    return answer
 
 
-def contents(*pages: Page) -> set[bytes | None]:
-    return {page.content for page in pages}
-
-
-class TestAnAnswerThatIsKnown:
-    def test_it_is_not_read(self, make, server: ScriptedServer):
+class TestAnAnswerThatMayBeKnown:
+    def test_it_is_read_only_when_that_is_asked_for(self, make, server: ScriptedServer):
         server.answers = lambda _: Reply(body=b"[ no JSON")
 
-        page = fetch(make(), recall=lambda _: MEMO)
+        answer = unread(make())
 
-        assert (page.memo, list(page.rows)) == (MEMO, [])
+        with pytest.raises(SourceUnavailable):
+            answer.read()
 
     def test_the_same_answer_has_the_same_digest(self, make, server: ScriptedServer):
-        server.answers = lambda _: json_reply([record(1)])
-        asked: list[bytes] = []
+        noon = "Sun, 01 Mar 2026 12:00:00 GMT"
+        server.answers = lambda _: json_reply([record(1)], Date=noon)
 
-        def recall(content: bytes) -> None:
-            asked.append(content)
+        first, second = unread(make()), unread(make())
 
-        pages = [fetch(make(), recall=recall) for _ in range(2)]
-
-        assert ids(pages[0]) == [1]
-        assert contents(*pages) == set(asked)
-        assert len(asked) == 2
+        assert first.content == second.content
+        page = first.read()
+        assert ids(page) == [1]
+        assert page.provider_time == first.provider_time is not None
 
     def test_another_answer_or_way_of_reading_has_another(
         self, make, server: ScriptedServer
@@ -976,12 +965,7 @@ class TestAnAnswerThatIsKnown:
         ]
         server.answers = lambda _: replies.pop(0)
 
-        pages = [fetch(make(), recall=lambda _: None) for _ in range(3)]
-        pages.append(fetch(make(edition="newer"), recall=lambda _: None))
+        answers = [unread(make()) for _ in range(3)]
+        answers.append(unread(make(edition="newer")))
 
-        assert len(contents(*pages)) == 4
-
-    def test_nobody_who_recalls_nothing_pays_for_it(self, make, server: ScriptedServer):
-        server.answers = lambda _: json_reply([record(1)])
-
-        assert fetch(make()).content is None
+        assert len({answer.content for answer in answers}) == 4

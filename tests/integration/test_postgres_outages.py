@@ -27,10 +27,12 @@ from tests.builders import (
     dataset,
     ids,
     job_of,
+    known_page,
     last,
     per_second,
     plan,
     record,
+    repeated,
     run,
 )
 from tests.integration.postgres import Place, opened, own_schema
@@ -253,6 +255,37 @@ class TestALostReply:
         assert len(times) == 1
         assert counts.inserted == 1
         assert committed(stores, lease) == [1]
+
+    def test_a_known_page_that_took_effect_is_known_to_have(
+        self, led: Stores, stores: Stores, proxy: Proxy
+    ):
+        plan(stores, POI)
+        page = known_page(record(1), cursor="there")
+        lease, _ = led.ledger.commit_page(POI, claim(led, POI), page)
+        proxy.lose_reply_after(b"insert into penstock_page")
+
+        again = repeated(led, lease)
+
+        assert proxy.lost_replies == 1
+        assert again is not None
+        assert again[0].page_seq == job_of(stores, lease).page_seq == 2
+        assert stores.imports.peek(lease.import_id).counts.seen == 2
+
+    def test_a_known_page_of_a_job_that_others_took_meanwhile_is_refused(
+        self, led: Stores, stores: Stores, proxy: Proxy, place: Place
+    ):
+        plan(stores, POI)
+        page = known_page(record(1), cursor="there")
+        lease, _ = led.ledger.commit_page(POI, claim(led, POI), page)
+        # its reply is lost, and before it asks again, its lease as well
+        place.ask("update penstock_job set fence = fence + 1")
+        proxy.lose_reply_after(b"insert into penstock_page")
+
+        with pytest.raises(LeaseLost):
+            repeated(led, lease)
+
+        assert proxy.lost_replies == 1
+        assert job_of(stores, lease).page_seq == 1
 
     def test_a_claim_is_not_lost(self, led: Stores, stores: Stores, proxy: Proxy):
         plan(stores, POI)

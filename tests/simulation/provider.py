@@ -22,7 +22,7 @@ from penstock.errors import (
     SourceUnavailable,
     Throttled,
 )
-from penstock.ports import Recall, Source, StillHere
+from penstock.ports import Source, StillHere
 from tests.simulation.scenario import PLACES, Scenario, Weather
 from tests.simulation.world import World, microseconds
 
@@ -154,7 +154,7 @@ class ProviderSource(Source):
         *,
         since: datetime | None,
         moved: Moved | None = None,
-        recall: Recall | None = None,
+        unread: bool = False,
     ) -> Page | Moved:
         self._step()
         self._notice.sent(shard, position)

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from penstock.adapters.sql.stores import stores_of
 from penstock.adapters.sqlite.bell import Silence
+from penstock.adapters.sqlite.ledger import SqliteLedger
 from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.domain.axes import FileAxis
 from penstock.domain.events import Event, WorkerFailed
@@ -135,8 +136,9 @@ class Simulation:
         schema.migrate()
         schema.prepare(self.dataset)
         self.database.connection.has_transactions = not sabotage.without_transactions
+        ledger = SqliteLedger(self.database, lease=scenario.patience.lease)
         self.inner = stores_of(
-            self.database, schema=schema, lease=scenario.patience.lease, bell=Silence()
+            self.database, schema=schema, ledger=ledger, bell=Silence()
         )
         self.stores = Stores(
             schema=schema,

@@ -16,7 +16,15 @@ from penstock.domain.budget import LATEST_USE, Budget, Grant, Limit
 from penstock.domain.dataset import Dataset, Tolerance
 from penstock.domain.events import Event, LeaseWasLost, StoreWasAway
 from penstock.domain.job import ImportStatus, Job, JobStatus
-from penstock.domain.page import Moved, Page, Position, Proof, Reason, Row
+from penstock.domain.page import (
+    Moved,
+    Page,
+    Position,
+    Proof,
+    Reason,
+    Row,
+    Unread,
+)
 from penstock.domain.shard import Shard
 from penstock.errors import (
     AccessStopped,
@@ -75,15 +83,17 @@ class Scripted(Source):
 
     @override
     def fetch(
-        self, shard: Shard, position, *, since, moved=None, recall=None
-    ) -> Page | Moved:
+        self, shard: Shard, position, *, since, moved=None, unread=False
+    ) -> Page | Unread | Moved:
         self.asked.append(position)
-        if recall is not None:
-            recall(f"the answer after {position}".encode())
         answer = self.script.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        return answer() if callable(answer) else answer
+        page = answer() if callable(answer) else answer
+        if not unread or isinstance(page, Moved):
+            return page
+        content = f"the answer after {position}".encode()
+        return Unread(content=content, provider_time=None, read=lambda: page)
 
     @override
     def preview(self, shard: Shard, *, since) -> str:
@@ -198,8 +208,8 @@ def test_after_a_page_of_new_records_none_is_looked_for_that_is_known(
     looked = []
     monkeypatch.setattr(
         type(bench.stores.ledger),
-        "recall",
-        lambda self, dataset, imprint: looked.append(bench.source.asked[-1]),
+        "repeat_page",
+        lambda *_, **__: looked.append(bench.source.asked[-1]),
     )
     pages = [page(1, 2, to={"after": 2}), page(2, 3, to={"after": 3}), page(4)]
 

@@ -1,7 +1,7 @@
 """What is fetched and kept: rows, pages, records, rejections and the resume point."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -124,10 +124,17 @@ class Page:
     rank: int = 0
     # the source has seen the position rise, so its pages cannot go round in a circle
     rises: bool = False
-    # a digest of the answer, and of how this source reads it
-    content: bytes | None = None
-    # of a page that is known, changes nothing, and was not read
-    memo: Memo | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """An answer that may have come before; whoever does not know it reads it."""
+
+    # a digest of the answer, and of how its source reads it
+    content: bytes
+    # the provider's own clock when it answered
+    provider_time: datetime | None
+    read: Callable[[], Page]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

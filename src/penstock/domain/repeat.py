@@ -7,6 +7,7 @@ what the page brought; whether the rows are still stored so, the database says.
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from hashlib import sha256
 
 from penstock.domain.dataset import Dataset
@@ -62,7 +63,7 @@ def digest_of_all(digests: Iterable[bytes]) -> bytes:
     return sha256(b"".join(digests)).digest()
 
 
-def batch_again(page: Page, memo: Memo, imprint: bytes | None) -> Batch:
+def batch_again(memo: Memo, imprint: bytes, *, provider_time: datetime | None) -> Batch:
     """Return what committing a known page writes: no record."""
     return Batch(
         records=(),
@@ -70,7 +71,7 @@ def batch_again(page: Page, memo: Memo, imprint: bytes | None) -> Batch:
         dropped=memo.dropped,
         cursor=memo.cursor,
         proof=memo.proof,
-        provider_time=page.provider_time,
+        provider_time=provider_time,
         imprint=imprint,
         memo=memo,
     )

@@ -12,7 +12,7 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.job import ImportId
 from penstock.domain.map_page import Good, sort_page
 from penstock.domain.mapping import Mapper
-from penstock.domain.page import Moved, Page, Position
+from penstock.domain.page import Page, Position
 from penstock.domain.shard import Shard, never_outside, parse_key
 from penstock.domain.text import key_as_text
 from penstock.domain.times import plain_time
@@ -122,8 +122,8 @@ def pages_of(source: Source, shard: Shard, halt: Halt) -> Iterator[Page]:
         if halt.is_set():
             raise Interrupted("stopped while the files were read for their duplicates")
         page = source.fetch(shard, position, since=None)
-        if isinstance(page, Moved):
-            raise TypeError("a file has no other address")
+        if not isinstance(page, Page):
+            raise TypeError("a file has no other address, and is read at once")
         yield page
         if page.next is None:
             return

@@ -12,14 +12,15 @@ from penstock.domain.map_page import Mapped, map_page
 from penstock.domain.mapping import Mapper
 from penstock.domain.page import (
     Batch,
+    Counts,
     Cursor,
-    Memo,
     Moved,
     Page,
     Proof,
     Trail,
+    Unread,
 )
-from penstock.domain.repeat import batch_again, imprint_of, is_recallable, memo_of
+from penstock.domain.repeat import imprint_of, is_recallable, memo_of
 from penstock.domain.scope import told_since
 from penstock.domain.shard import Outside, Shard, divide, parse_key, predicate
 from penstock.errors import (
@@ -31,7 +32,7 @@ from penstock.errors import (
     StoreUnavailable,
     TooManyBadRows,
 )
-from penstock.ports import Emit, Host, Recall, Source, Stores
+from penstock.ports import Emit, Host, Source, Stores
 
 MOST_HOPS = 5
 MOST_TOKENS = 20
@@ -62,7 +63,9 @@ class Held:
 
     lease: Lease
     trusted_until: float
-    # the last page brought nothing but new records, so the next will not be known
+    # what the last page has shown of the end
+    proof: Proof | None = None
+    # it brought nothing but new records, so the next will not be known
     is_growing: bool = False
 
 
@@ -101,56 +104,70 @@ class ImportShard:
         outside = predicate(self._dataset, shard, since)
         cursor = None if first.cursor is None else Cursor.decode(first.cursor)
         while True:
-            page = self._fetch(held, shard, cursor, since)
-            batch = self._read(held.lease, page, cursor, outside)
-            if batch is None:
-                self._split(held.lease, shard)
+            answer = self._fetch(held, shard, cursor, since)
+            if not self._repeat(held, answer):
+                batch = self._read(held.lease, answer, cursor, outside)
+                if batch is None:
+                    self._split(held.lease, shard)
+                    return
+                self._commit(held, batch)
+            if held.proof is not None:
+                self._tell_end(held.lease, held.proof)
                 return
-            self._commit(held, batch)
-            if batch.proof is not None:
-                self._tell_end(held.lease, batch.proof)
-                return
-            cursor = None if batch.cursor is None else Cursor.decode(batch.cursor)
+            after = held.lease.cursor
+            cursor = None if after is None else Cursor.decode(after)
 
     def _fetch(
         self, held: Held, shard: Shard, cursor: Cursor | None, since: datetime | None
-    ) -> Page:
+    ) -> Page | Unread:
         position = None if cursor is None else cursor.position
-        recall = self._recall_for(held)
+        unread = self._may_be_known(held.lease)
         moved: Moved | None = None
         for _ in range(MOST_HOPS + 1):
             self._source.get_ready(shard, position, partial(self._still_here, held))
             self._take_token(held)
             held.lease = replace(held.lease, sent=held.lease.sent + 1)
             answer = self._source.fetch(
-                shard, position, since=since, moved=moved, recall=recall
+                shard, position, since=since, moved=moved, unread=unread
             )
             if not isinstance(answer, Moved):
                 return answer
             moved = answer
         raise RequestRefused(f"the provider redirected more than {MOST_HOPS} times")
 
-    def _recall_for(self, held: Held) -> Recall | None:
-        lease = held.lease
+    def _may_be_known(self, lease: Lease) -> bool:
         is_last = lease.page_seq + 1 >= self._dataset.source.most_pages
-        if is_last or not is_recallable(self._dataset, lease):
-            return None
+        return not is_last and is_recallable(self._dataset, lease)
 
-        def recall(content: bytes) -> Memo | None:
-            if held.is_growing:
-                return None
-            imprint = imprint_of(lease, content)
-            return self._ledger.recall(self._dataset, imprint)
-
-        return recall
+    def _repeat(self, held: Held, answer: Page | Unread) -> bool:
+        """Commit an answer that is known without reading it; say whether it was."""
+        if held.is_growing or not isinstance(answer, Unread):
+            return False
+        now = self._monotonic()
+        repeated = self._ledger.repeat_page(
+            self._dataset,
+            held.lease,
+            imprint_of(held.lease, answer.content),
+            provider_time=answer.provider_time,
+        )
+        if repeated is None:
+            return False
+        lease, counts, proof = repeated
+        self._go_on(held, lease, counts, proof=proof, since=now)
+        return True
 
     def _read(
-        self, lease: Lease, page: Page, cursor: Cursor | None, outside: Outside
+        self,
+        lease: Lease,
+        answer: Page | Unread,
+        cursor: Cursor | None,
+        outside: Outside,
     ) -> Batch | None:
         """Say what a page changes; None if the provider has cut it off."""
-        imprint = None if page.content is None else imprint_of(lease, page.content)
-        if page.memo is not None:
-            return batch_again(page, page.memo, imprint)
+        if isinstance(answer, Unread):
+            page, imprint = answer.read(), imprint_of(lease, answer.content)
+        else:
+            page, imprint = answer, None
         # first of all: an ignored filter would look cut off in every smaller shard
         mapped = map_page(
             self._map, page, outside, self._records.unknown, shard=lease.shard_key
@@ -260,9 +277,29 @@ class ImportShard:
 
     def _commit(self, held: Held, batch: Batch) -> None:
         now = self._monotonic()
-        held.lease, counts = self._ledger.commit_page(self._dataset, held.lease, batch)
-        held.trusted_until = now + self._patience.lease.total_seconds()
+        lease, counts = self._ledger.commit_page(self._dataset, held.lease, batch)
+        self._go_on(held, lease, counts, proof=batch.proof, since=now)
         held.is_growing = counts.inserted == len(batch.records) > 0
+        if batch.rejections:
+            total = self._imports.peek(held.lease.import_id).counts
+            too_many = self._dataset.bad.exceeded(
+                bad=total.quarantined, seen=total.seen, at_end=False
+            )
+            if too_many is not None:
+                raise TooManyBadRows(too_many)
+
+    def _go_on(
+        self,
+        held: Held,
+        lease: Lease,
+        counts: Counts,
+        *,
+        proof: Proof | None,
+        since: float,
+    ) -> None:
+        """Hold the lease that a committed page has renewed since then."""
+        held.lease, held.proof, held.is_growing = lease, proof, False
+        held.trusted_until = since + self._patience.lease.total_seconds()
         self._emit(
             PageCommitted(
                 job=held.lease.job,
@@ -271,13 +308,6 @@ class ImportShard:
                 counts=counts,
             )
         )
-        if batch.rejections:
-            total = self._imports.peek(held.lease.import_id).counts
-            too_many = self._dataset.bad.exceeded(
-                bad=total.quarantined, seen=total.seen, at_end=False
-            )
-            if too_many is not None:
-                raise TooManyBadRows(too_many)
 
 
 def rows_after(page: Page, cursor: Cursor | None) -> int:

@@ -8,7 +8,7 @@ from penstock.domain.axes import Axis, Bounds, FileAxis
 from penstock.domain.budget import Budget, closure
 from penstock.domain.dataset import Dataset
 from penstock.domain.mapping import Mapper
-from penstock.domain.page import Page, Rejection, Row
+from penstock.domain.page import Moved, Rejection, Row, Unread
 from penstock.domain.shard import split
 from penstock.domain.source import CsvSource
 from penstock.errors import AccessStopped, Misconfigured, Throttled
@@ -53,7 +53,8 @@ class Sample:
         grant = self._stores.budgets.take(budget, longest=longest)
         self._host.halt.wait(grant.wait.total_seconds())
         try:
-            page = source.fetch(shard, None, since=None)
+            answer = source.fetch(shard, None, since=None)
+            page = answer.read() if isinstance(answer, Unread) else answer
         except Throttled as error:
             wait = closure(error.retry_after)
             self._stores.budgets.close(budget.name, wait=wait, reason=str(error))
@@ -61,7 +62,7 @@ class Sample:
         except AccessStopped as error:
             self._stores.budgets.stop(budget.name, reason=str(error))
             raise
-        if not isinstance(page, Page):
+        if isinstance(page, Moved):
             return Sampled(rows=0, valid=0, moved_to=page.url)
         mapper = Mapper(dataset)
         outcomes = [mapper(row) for row in page.rows]

@@ -8,7 +8,7 @@ from penstock.ports.ledger import Bell, Declarations, Imports, JobFilter, Jobs, 
 from penstock.ports.records import Quarantined, ReasonCount, Records, Replay
 from penstock.ports.schema import Fact, Facts, Schema
 from penstock.ports.serving import Edits, Reads, Served
-from penstock.ports.sources import Recall, Source, Survey
+from penstock.ports.sources import Source, Survey
 from penstock.ports.stores import Stores
 from penstock.ports.uploads import Uploads
 
@@ -30,7 +30,6 @@ __all__ = [
     "Quarantined",
     "Reads",
     "ReasonCount",
-    "Recall",
     "Records",
     "Redact",
     "Remembered",

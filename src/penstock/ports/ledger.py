@@ -24,7 +24,7 @@ from penstock.domain.job import (
 from penstock.domain.page import (
     Batch,
     Counts,
-    Memo,
+    Proof,
 )
 
 # dataset -> digest of its declaration: what a worker knows how to work
@@ -192,12 +192,19 @@ class Ledger(Protocol):
         ...
 
     @abstractmethod
-    def recall(self, dataset: Dataset, imprint: bytes) -> Memo | None:
-        """Return what a page brought that was committed under this imprint.
+    def repeat_page(
+        self,
+        dataset: Dataset,
+        lease: Lease,
+        imprint: bytes,
+        *,
+        provider_time: datetime | None,
+    ) -> tuple[Lease, Counts, Proof | None] | None:
+        """Commit a page that was committed under this imprint before, without its rows.
 
-        None if there was none, if any row between its keys is not stored as it was
-        brought, or if a row of the dataset waits in quarantine: then the page has to be
-        read and compared.
+        None, and nothing is written, if there was none, if any row between its keys is
+        not stored as it was brought, or if a row of the dataset waits in quarantine:
+        then the page has to be read and compared.
         """
         ...
 

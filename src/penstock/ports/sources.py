@@ -8,11 +8,11 @@ from typing import Protocol, TypeAlias
 from penstock.domain.axes import FileAxis
 from penstock.domain.dataset import Dataset
 from penstock.domain.page import (
-    Memo,
     Moved,
     Page,
     Position,
     Row,
+    Unread,
 )
 from penstock.domain.shard import Shard
 from penstock.ports.host import StillHere
@@ -20,8 +20,6 @@ from penstock.ports.host import StillHere
 # looks at the files of a dataset, and says where they can be cut; reading them may take
 # an hour
 Survey: TypeAlias = Callable[[Dataset, StillHere], FileAxis]
-# a digest of an answer -> what is known of it
-Recall: TypeAlias = Callable[[bytes], Memo | None]
 
 
 class Source(Protocol):
@@ -46,12 +44,12 @@ class Source(Protocol):
         *,
         since: datetime | None,
         moved: Moved | None = None,
-        recall: Recall | None = None,
-    ) -> Page | Moved:
+        unread: bool = False,
+    ) -> Page | Unread | Moved:
         """Send exactly one request, for the page after `position`.
 
-        `recall` is asked whether the answer is known, by a digest of it; if it is, the
-        page has its memo instead of rows.
+        With `unread`, the caller may know the answer already, and wants to see it
+        before it is read. Reading it raises as this does.
 
         Raises `Throttled`, `AccessStopped`, `SourceUnavailable` (the same request may
         succeed later) or `Rejected` (it never will). What is not complete, well-formed

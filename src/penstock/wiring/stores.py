@@ -38,6 +38,7 @@ def opened(
 def sqlite_stores(path: Path, settings: Settings, stack: ExitStack) -> Stores:
     from penstock.adapters.sqlite.bell import Silence
     from penstock.adapters.sqlite.database import Database
+    from penstock.adapters.sqlite.ledger import SqliteLedger
     from penstock.adapters.sqlite.schema import SqliteSchema
 
     database = Database(path, busy=settings.commit_timeout)
@@ -45,7 +46,7 @@ def sqlite_stores(path: Path, settings: Settings, stack: ExitStack) -> Stores:
     return stores_of(
         database,
         schema=SqliteSchema(database),
-        lease=settings.lease,
+        ledger=SqliteLedger(database, lease=settings.lease),
         bell=Silence(),
         limiter=None if path is IN_MEMORY else redis_limiter(settings, stack),
     )
@@ -54,6 +55,7 @@ def sqlite_stores(path: Path, settings: Settings, stack: ExitStack) -> Stores:
 def postgres_stores(settings: Settings, stack: ExitStack, *, threads: int) -> Stores:
     from penstock.adapters.postgres.bell import ListeningBell
     from penstock.adapters.postgres.database import Database
+    from penstock.adapters.postgres.ledger import PostgresLedger
     from penstock.adapters.postgres.schema import PostgresSchema
 
     if settings.postgres_url is None:
@@ -72,7 +74,7 @@ def postgres_stores(settings: Settings, stack: ExitStack, *, threads: int) -> St
     return stores_of(
         database,
         schema=PostgresSchema(database),
-        lease=settings.lease,
+        ledger=PostgresLedger(database, lease=settings.lease),
         bell=bell,
         limiter=redis_limiter(settings, stack),
     )

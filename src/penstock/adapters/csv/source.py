@@ -31,7 +31,7 @@ from penstock.errors import (
     Rejected,
     SourceUnavailable,
 )
-from penstock.ports import Recall, Source, StillHere
+from penstock.ports import Source, StillHere
 
 # files that are held open between two chunks; more than threads work at once
 MOST_OPEN = 64
@@ -89,7 +89,7 @@ class CsvPages(Source):
         *,
         since: datetime | None,
         moved: Moved | None = None,
-        recall: Recall | None = None,
+        unread: bool = False,
     ) -> Page:
         part = shard.slice
         with there_before():

@@ -26,12 +26,12 @@ from penstock.adapters.http.request import RequestWriter
 from penstock.adapters.http.statuses import judge, parse_date
 from penstock.adapters.http.transform import RowTransform, Transform
 from penstock.domain.dataset import Dataset
-from penstock.domain.page import Moved, Page, Position, Row
+from penstock.domain.page import Moved, Page, Position, Row, Unread
 from penstock.domain.shard import Shard
 from penstock.domain.sheet import column
 from penstock.domain.source import Paging
 from penstock.errors import PenstockError, RequestRefused, SourceUnavailable
-from penstock.ports import Recall, Redact, Source, StillHere
+from penstock.ports import Redact, Source, StillHere
 
 # what a request gets even if its token took longer than it should
 LEAST_TIME = timedelta(seconds=0.1)
@@ -96,8 +96,8 @@ class HttpPages(Source):
         *,
         since: datetime | None,
         moved: Moved | None = None,
-        recall: Recall | None = None,
-    ) -> Page | Moved:
+        unread: bool = False,
+    ) -> Page | Unread | Moved:
         request = self._writer.write(shard, position, since=since)
         if moved is not None:
             request = self._moved(request, moved)
@@ -109,14 +109,15 @@ class HttpPages(Source):
         if provider_time is not None:
             # what the provider read, it read between our question and its answer
             provider_time -= timedelta(seconds=monotonic() - began)
-        content = None if recall is None else self._content(answer)
-        memo = None if recall is None or content is None else recall(content)
-        page = (
-            self._page(request, answer, position, reach_of(shard))
-            if memo is None
-            else Page(rows=(), memo=memo)
-        )
-        return replace(page, provider_time=provider_time, content=content)
+
+        def read() -> Page:
+            page = self._page(request, answer, position, reach_of(shard))
+            return replace(page, provider_time=provider_time)
+
+        if not unread:
+            return read()
+        content = self._content(answer)
+        return Unread(content=content, provider_time=provider_time, read=read)
 
     @override
     def preview(self, shard: Shard, *, since: datetime | None) -> str:

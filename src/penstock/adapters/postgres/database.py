@@ -199,6 +199,22 @@ class Database(sql.Database):
     ) -> Outcome:
         return self._write(work, slow=slow).outcome
 
+    def write_at_once(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+        """Do work of which one statement writes, and is its own transaction.
+
+        Where its answer was lost, the work is done again, and told so: it has to look
+        whether it has taken effect.
+        """
+        attempts = itertools.count()
+
+        def once() -> Outcome:
+            is_again = next(attempts) > 0
+            return self._without_transaction(work, is_again=is_again)
+
+        outcome = self._insist(once)
+        self._has_written = True
+        return outcome
+
     def write_and_tell(
         self, work: Callable[[Transaction], Outcome], *, slow: bool = False
     ) -> tuple[Outcome, int | None]:
@@ -230,16 +246,18 @@ class Database(sql.Database):
 
     @override
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        def once() -> Outcome:
-            with self.connections.one() as connection, cancellable(connection):
-                try:
-                    return work(self._transaction(connection))
-                except postgres.FeatureNotSupported:
-                    # a table has changed since the statement was prepared here
-                    connection.close()
-                    raise
+        return self._insist(lambda: self._without_transaction(work))
 
-        return self._insist(once)
+    def _without_transaction(
+        self, work: Callable[[Transaction], Outcome], *, is_again: bool = False
+    ) -> Outcome:
+        with self.connections.one() as connection, cancellable(connection):
+            try:
+                return work(self._transaction(connection, is_again=is_again))
+            except postgres.FeatureNotSupported:
+                # a table has changed since the statement was prepared here
+                connection.close()
+                raise
 
     @override
     @contextmanager

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 from psycopg import errors as postgres
-from psycopg.rows import tuple_row
+from psycopg.rows import DictRow, tuple_row
 from typing_extensions import override
 
 from penstock.adapters.postgres.arrays import key_arrays, page_arrays
@@ -17,8 +18,7 @@ from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Merged, Stamp, counted
 from penstock.adapters.sql.keys import keys_text, plain_value
-from penstock.adapters.sql.memos import read_memo
-from penstock.domain.page import Key, Memo, Record
+from penstock.domain.page import Key, Record
 from penstock.domain.sheet import Sheet
 
 # rows fetched at a time where all of them are read
@@ -137,11 +137,17 @@ class StoredTable(sql.Table):
             generations=int(publish),
         )
 
-    @override
-    def recall(self, imprint: bytes) -> Memo | None:
-        told = {"dataset": self.of.dataset.name, "imprint": imprint}
-        row = self._execute(self.of.recall, **told).fetchone()
-        return read_memo(row["memo"]) if row is not None and row["holds"] else None
+    def repeat(self, **told: object) -> DictRow | None:
+        """Commit a page that is known, and return its memo.
+
+        None, and nothing is written, if its rows are not stored just as it brought
+        them: something else is stored between its first and its last key. Without a
+        page number, the job has moved on, and nothing is written either.
+        """
+        statement = with_known(self.statements["repeat_page"], self.of.known)
+        told |= {"dataset": self.of.dataset.name}
+        row: DictRow | None = self._execute(statement, **told).fetchone()
+        return row
 
     @override
     def rows(self) -> Iterator[tuple[object, ...]]:
@@ -210,3 +216,9 @@ class StoredTable(sql.Table):
             cursor.itersize = AT_ONCE
             cursor.execute(statement.encode())
             yield from cursor
+
+
+@cache
+def with_known(statement: str, known: str) -> str:
+    """Fill in how a table is asked whether it holds a page."""
+    return statement.replace("{known}", known)

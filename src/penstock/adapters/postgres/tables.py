@@ -83,7 +83,7 @@ class Table:
         self.hold = self._hold()
         self.settled = self._settled()
         self.outdo = self._outdo()
-        self.recall = self._recall()
+        self.known = self._known()
         shown = ", ".join(readable(field) for field in dataset.fields)
         self.rows = (
             f"select {shown} from {self.name} where _deleted_at is null "
@@ -368,7 +368,7 @@ where bad.job_id = %(job)s and bad.resolved is null
     def _key_arrays(self) -> str:
         return ", ".join(f"%(key_{index})s" for index in range(len(self._key)))
 
-    def _recall(self) -> str:
+    def _known(self) -> str:
         """Compose what a known page brought, and whether just that is stored.
 
         One row more than it had tells as much as all of them.
@@ -383,7 +383,7 @@ where bad.job_id = %(job)s and bad.resolved is null
 
         records = f"(page.memo::json ->> {RECORDS})::bigint"
         return f"""
-select page.memo, (
+select page.memo, page.cursor_after, (
     select count(*) = {records} and count(_deleted_at) = 0
         and sha256(string_agg(_digest, ''::bytea))
             = decode(page.memo::json ->> {DIGEST}, 'hex')

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from penstock.adapters.sql.searched import SearchedTable
 from penstock.adapters.sql.served import ServedTable
 from penstock.domain.dataset import Dataset, Reference
-from penstock.domain.page import Key, Memo, Record
+from penstock.domain.page import Key, Record
 from penstock.domain.times import EPOCH
 
 Outcome = TypeVar("Outcome")
@@ -75,14 +75,6 @@ class Table(Protocol):
         """Append a change event for each row that was stored.
 
         With `publish`, whoever keeps answers has to ask anew: the generation rises.
-        """
-        ...
-
-    @abstractmethod
-    def recall(self, imprint: bytes) -> Memo | None:
-        """Return what a page brought whose rows are stored just as it brought them.
-
-        So they are if nothing else is stored between its first and its last key.
         """
         ...
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from hashlib import md5
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from typing_extensions import override
 
@@ -25,7 +25,7 @@ from penstock.domain.job import (
     WorkerId,
     cursor_mark,
 )
-from penstock.domain.page import Batch, Counts, Memo, Rejection, count_page
+from penstock.domain.page import Batch, Counts, Proof, Rejection, count_page
 from penstock.domain.times import MICROSECOND
 from penstock.errors import LeaseLost
 from penstock.ports import Declarations, Ledger
@@ -37,8 +37,15 @@ LOOK_REST = 0.002
 COUNTED = [field.name for field in dataclasses.fields(Counts)]
 
 
-class SqlLedger(Ledger):
-    def __init__(self, database: Database, *, lease: timedelta) -> None:
+AnyDatabase = TypeVar("AnyDatabase", bound=Database)
+# the lease that goes on, what became of the rows, and what proves the end
+Repeated: TypeAlias = tuple[Lease, Counts, Proof | None]
+
+
+class SqlLedger(Ledger, Generic[AnyDatabase]):
+    """All but how a page that comes again is compared: each database has its way."""
+
+    def __init__(self, database: AnyDatabase, *, lease: timedelta) -> None:
         self._database = database
         self._lease = lease // MICROSECOND
         self._rows = Rows(database.instant)
@@ -172,20 +179,7 @@ class SqlLedger(Ledger):
             return counts
 
         counts = self._database.write(work)
-        following = dataclasses.replace(
-            lease,
-            cursor=batch.cursor,
-            page_seq=lease.page_seq + 1,
-            attempts=0,
-            rescues=0,
-            snoozes=0,
-            sent=0,
-        )
-        return following, counts
-
-    @override
-    def recall(self, dataset: Dataset, imprint: bytes) -> Memo | None:
-        return self._database.read(lambda look: look.table(dataset).recall(imprint))
+        return following(lease, batch.cursor), counts
 
     @override
     def postpone(
@@ -242,6 +236,19 @@ class SqlLedger(Ledger):
         self._database.write(
             lambda transaction: let_go(transaction, name, held, **parameters)
         )
+
+
+def following(lease: Lease, cursor: str | None) -> Lease:
+    """Return the lease after a page, which is progress."""
+    return dataclasses.replace(
+        lease,
+        cursor=cursor,
+        page_seq=lease.page_seq + 1,
+        attempts=0,
+        rescues=0,
+        snoozes=0,
+        sent=0,
+    )
 
 
 def fenced(

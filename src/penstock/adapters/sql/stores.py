@@ -1,7 +1,6 @@
 """The stores of one database, behind their ports."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TypeAlias
 
 from penstock.adapters.sql.budgets import SqlBudgets
@@ -10,11 +9,18 @@ from penstock.adapters.sql.edits import SqlEdits
 from penstock.adapters.sql.idempotency import SqlRequests
 from penstock.adapters.sql.imports import SqlImports
 from penstock.adapters.sql.jobs import SqlJobs
-from penstock.adapters.sql.ledger import SqlLedger
 from penstock.adapters.sql.reads import SqlReads
 from penstock.adapters.sql.records import SqlRecords
 from penstock.adapters.sql.searching import SqlSearch
-from penstock.ports import Bell, Budgets, LastingBudgets, Schema, Served, Stores
+from penstock.ports import (
+    Bell,
+    Budgets,
+    LastingBudgets,
+    Ledger,
+    Schema,
+    Served,
+    Stores,
+)
 from penstock.ports.serving import Trouble
 
 # what stands before the budgets of the database, and has it remember for it
@@ -25,7 +31,7 @@ def stores_of(
     database: Database,
     *,
     schema: Schema,
-    lease: timedelta,
+    ledger: Ledger,
     bell: Bell,
     limiter: Limiter | None = None,
 ) -> Stores:
@@ -33,7 +39,7 @@ def stores_of(
     return Stores(
         schema=schema,
         imports=SqlImports(database),
-        ledger=SqlLedger(database, lease=lease),
+        ledger=ledger,
         jobs=SqlJobs(database),
         budgets=budgets if limiter is None else limiter(budgets),
         records=SqlRecords(database),

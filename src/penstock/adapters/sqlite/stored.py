@@ -122,8 +122,11 @@ class StoredTable(sql.Table):
             ],
         )
 
-    @override
     def recall(self, imprint: bytes) -> Memo | None:
+        """Return what a page brought whose rows are stored just as it brought them.
+
+        So they are if nothing else is stored between its first and its last key.
+        """
         asked = {"dataset": self.of.dataset.name, "imprint": imprint}
         row = self.connection.execute(self.statements["find_memo"], asked).fetchone()
         if row is None:

@@ -184,6 +184,64 @@ values
     (%(job)s, %(page_seq)s, %(fence)s, %(seen)s, %(before)s, %(after)s, %(imprint)s,
     %(memo)s, {now});
 
+-- name: repeat_page
+-- What is known of the page stands in its memo: rows seen and dropped, cursor, proof.
+-- Where the fence has moved on, nothing is written, and no page number returned.
+with known as materialized (
+    {known}
+), told as materialized (
+    select memo, cursor_after,
+        (memo::json ->> 0)::bigint as seen,
+        (memo::json ->> 1)::bigint as dropped,
+        memo::json ->> 2 as cursor,
+        memo::json ->> 3 as proof
+    from known
+    where holds
+), advanced as (
+    update penstock_job
+    set page_seq = penstock_job.page_seq + 1,
+        cursor = told.cursor,
+        status = case when told.proof is null then 'leased' else 'done' end,
+        proof = told.proof,
+        lease_owner = case when told.proof is null then lease_owner end,
+        lease_until = case
+            when told.proof is null
+            then {now} + %(lease)s * interval '1 microsecond' end,
+        finished_at = case when told.proof is null then null else {now} end,
+        attempts = 0,
+        rescues = 0,
+        snoozes = 0,
+        requests = requests + %(requests)s,
+        seen = penstock_job.seen + told.seen,
+        unchanged = unchanged + told.seen - told.dropped,
+        dropped = penstock_job.dropped + told.dropped
+    from told
+    where id = %(job)s and fence = %(fence)s and status = 'leased'
+        and page_seq = %(page_seq)s
+    returning penstock_job.page_seq
+), noted as (
+    insert into penstock_page
+        (job_id, page_seq, fence, seen, cursor_before, cursor_after, imprint, memo,
+        committed_at)
+    select %(job)s, page_seq, %(fence)s, seen, %(before)s, cursor_after, %(imprint)s,
+        memo, {now}
+    from advanced, told
+), counted as (
+    insert into penstock_import_count as kept
+        (import_id, slot, pages, requests, seen, unchanged, dropped, scan_started_at)
+    select %(import_id)s, %(job)s %% 16, 1, %(requests)s, seen, seen - dropped, dropped,
+        %(provider_time)s
+    from advanced, told
+    on conflict (import_id, slot) do update
+    set pages = kept.pages + excluded.pages,
+        requests = kept.requests + excluded.requests,
+        seen = kept.seen + excluded.seen,
+        unchanged = kept.unchanged + excluded.unchanged,
+        dropped = kept.dropped + excluded.dropped,
+        scan_started_at = least(kept.scan_started_at, excluded.scan_started_at)
+)
+select memo, advanced.page_seq from told left join advanced on true;
+
 -- name: postpone_job
 -- A page that was committed without its worker hearing of it was progress all the same.
 update penstock_job
