@@ -21,8 +21,7 @@ from penstock.domain.job import (
     WorkerId,
     cursor_mark,
 )
-from penstock.domain.page import Batch, Counts, Page, Place, Proof, Record
-from penstock.domain.repeat import memo_of
+from penstock.domain.page import Batch, Counts, Place, Proof, Record
 from penstock.domain.source import CsvSource
 from penstock.errors import LeaseLost, PenstockError
 from penstock.ports import JobFilter, Stores
@@ -856,7 +855,7 @@ class LedgerContract:
 
     def test_a_page_with_a_deleted_row_is_not_known(self, stores: Stores):
         marked = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1.0))
-        page = replace(known_page(record(1)), cursor=None, proof=Proof.EMPTY_PAGE)
+        page = known_page(record(1), proof=Proof.EMPTY_PAGE)
         for each in (page, last()):
             run(stores, marked, each)
         plan(stores, marked)
@@ -915,9 +914,7 @@ class LedgerContract:
         assert repeated(stores, following) is not None
 
     def test_a_known_last_page_ends_its_job(self, stores: Stores):
-        page = replace(known_page(record(1)), cursor=None, proof=Proof.SHORT_PAGE)
-        page = replace(page, memo=memo_of(Page(rows=()), page))
-        run(stores, POI, page)
+        run(stores, POI, known_page(record(1), proof=Proof.SHORT_PAGE))
         plan(stores, POI)
         lease = claim(stores, POI)
 
