@@ -43,6 +43,8 @@ from tests.services.private import PrivatePostgres
 POI = dataset()
 # as the driver sends it: a kind, a length, the text
 COMMIT = b"Q\x00\x00\x00\x0bcommit\x00"
+# and of the statements that need none, a part
+STORE, REPEAT = b"insert into penstock_change_page", b"insert into penstock_page"
 LIMIT = timedelta(seconds=2)
 
 
@@ -256,13 +258,50 @@ class TestALostReply:
         assert counts.inserted == 1
         assert committed(stores, lease) == [1]
 
+    def test_new_rows_that_took_effect_are_known_to_have(
+        self, led: Stores, stores: Stores, proxy: Proxy, place: Place
+    ):
+        plan(stores, POI)
+        lease = claim(led, POI)
+        proxy.lose_reply_after(STORE)
+
+        lease, counts = led.ledger.commit_page(POI, lease, batch(record(1), record(2)))
+
+        assert proxy.lost_replies == 1
+        assert (lease.page_seq, counts.inserted) == (1, 2)
+        assert committed(stores, lease) == [1]
+        assert stores.imports.peek(lease.import_id).counts.inserted == 2
+        told = place.ask("select first_seq, last_seq from penstock_change_page")
+        assert told == [(1, 2)]
+
+    def test_new_rows_that_never_arrived_are_sent_again(
+        self, led: Stores, stores: Stores, proxy: Proxy
+    ):
+        plan(stores, POI)
+        lease = claim(led, POI)
+        times: list[bytes] = []
+
+        def swallow(piece: bytes) -> bool:
+            if STORE in piece and not times:
+                times.append(piece)
+                raise ConnectionResetError
+            return False
+
+        proxy.lose_reply_after(swallow)
+
+        lease, counts = led.ledger.commit_page(POI, lease, batch(record(1), record(2)))
+
+        assert len(times) == 1
+        assert counts.inserted == 2
+        assert committed(stores, lease) == [1]
+
     def test_a_known_page_that_took_effect_is_known_to_have(
         self, led: Stores, stores: Stores, proxy: Proxy
     ):
         plan(stores, POI)
         page = known_page(record(1), cursor="there")
         lease, _ = led.ledger.commit_page(POI, claim(led, POI), page)
-        proxy.lose_reply_after(b"insert into penstock_page")
+        proxy.lose_reply_after(REPEAT)
 
         again = repeated(led, lease)
 
@@ -279,7 +318,7 @@ class TestALostReply:
         lease, _ = led.ledger.commit_page(POI, claim(led, POI), page)
         # its reply is lost, and before it asks again, its lease as well
         place.ask("update penstock_job set fence = fence + 1")
-        proxy.lose_reply_after(b"insert into penstock_page")
+        proxy.lose_reply_after(REPEAT)
 
         with pytest.raises(LeaseLost):
             repeated(led, lease)

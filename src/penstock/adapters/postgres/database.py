@@ -206,13 +206,15 @@ class Database(sql.Database):
         whether it has taken effect.
         """
         attempts = itertools.count()
+        changes: dict[Table, int] = {}
 
         def once() -> Outcome:
             is_again = next(attempts) > 0
-            return self._without_transaction(work, is_again=is_again)
+            return self._without_transaction(work, changes, is_again=is_again)
 
         outcome = self._insist(once)
         self._has_written = True
+        self._tidying.note(changes)
         return outcome
 
     def write_and_tell(
@@ -246,14 +248,18 @@ class Database(sql.Database):
 
     @override
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        return self._insist(lambda: self._without_transaction(work))
+        return self._insist(lambda: self._without_transaction(work, {}))
 
     def _without_transaction(
-        self, work: Callable[[Transaction], Outcome], *, is_again: bool = False
+        self,
+        work: Callable[[Transaction], Outcome],
+        changes: dict[Table, int],
+        *,
+        is_again: bool = False,
     ) -> Outcome:
         with self.connections.one() as connection, cancellable(connection):
             try:
-                return work(self._transaction(connection, is_again=is_again))
+                return work(self._transaction(connection, changes, is_again=is_again))
             except postgres.FeatureNotSupported:
                 # a table has changed since the statement was prepared here
                 connection.close()
@@ -304,9 +310,14 @@ class Database(sql.Database):
         self.connections.close()
 
     def _transaction(
-        self, connection: Connection, *, is_again: bool = False
+        self,
+        connection: Connection,
+        changes: dict[Table, int] | None = None,
+        *,
+        is_again: bool = False,
     ) -> Transaction:
-        return Transaction(connection, self._statements, self._tables, {}, is_again)
+        noted = {} if changes is None else changes
+        return Transaction(connection, self._statements, self._tables, noted, is_again)
 
     def _insist(self, once: Callable[[], Outcome]) -> Outcome:  # noqa: C901 (a line a kind)
         """Do something until it is done, refused for good, or out of time."""

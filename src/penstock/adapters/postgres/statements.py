@@ -17,6 +17,38 @@ WORKABLE = """running.status = 'running'
     and (%(region)s::text is null or running.region is null
         or running.region = %(region)s)"""
 
+# what a page does to its job, and to the counts of its job and of its import
+MOVED_ON = """page_seq = page_seq + 1,
+    cursor = %(cursor)s,
+    status = case when %(proof)s::text is null then 'leased' else 'done' end,
+    proof = %(proof)s,
+    lease_owner = case when %(proof)s::text is null then lease_owner end,
+    lease_until = case
+        when %(proof)s::text is null
+        then {now} + %(lease)s * interval '1 microsecond' end,
+    finished_at = case when %(proof)s::text is null then null else {now} end,
+    attempts = 0,
+    rescues = 0,
+    snoozes = 0"""
+COUNTED = """requests = requests + %(requests)s,
+    seen = seen + %(seen)s,
+    inserted = inserted + %(inserted)s,
+    updated = updated + %(updated)s,
+    unchanged = unchanged + %(unchanged)s,
+    quarantined = quarantined + %(quarantined)s,
+    dropped = dropped + %(dropped)s,
+    duplicates = duplicates + %(duplicates)s"""
+ADDED_UP = """pages = kept.pages + excluded.pages,
+    requests = kept.requests + excluded.requests,
+    seen = kept.seen + excluded.seen,
+    inserted = kept.inserted + excluded.inserted,
+    updated = kept.updated + excluded.updated,
+    unchanged = kept.unchanged + excluded.unchanged,
+    quarantined = kept.quarantined + excluded.quarantined,
+    dropped = kept.dropped + excluded.dropped,
+    duplicates = kept.duplicates + excluded.duplicates,
+    scan_started_at = least(kept.scan_started_at, excluded.scan_started_at)"""
+
 KEPT_ERRORS = """(case when jsonb_array_length(errors) >= %(errors_kept)s
         then errors - 0 else errors end)"""
 
@@ -25,6 +57,9 @@ def statements(*, now: str = NOW, clock: str = CLOCK) -> Mapping[str, str]:
     """Load the statements; a test may bring its own expressions for the time."""
     microseconds = f"(extract(epoch from {now}) * 1000000)::bigint"
     phrases = {
+        "{moved_on}": MOVED_ON,
+        "{counted}": COUNTED,
+        "{added_up}": ADDED_UP,
         "{now}": now,
         "{clock}": clock,
         "{now_in_microseconds}": microseconds,

@@ -1,6 +1,7 @@
 """A dataset's table inside a transaction: compare by hash, write only changes."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -58,6 +59,25 @@ class StoredTable(sql.Table):
             self._touch([*(() if rank else sheet.keys), *seen], import_id=import_id)
         return merged
 
+    def store(
+        self, records: Sequence[Record], *, import_id: int, rank: int, **told: object
+    ) -> bool:
+        """Commit a page whose rows are thought to be new; say whether that was done.
+
+        It was not if the fence has moved on, or rows of the dataset wait in quarantine.
+        A row that is known makes the work begin anew, and `grows` is false then.
+        """
+        sheet = Sheet.of(records).by_key()
+        page = self._page(sheet, import_id, rank) | told
+        page |= {"dataset": self.of.dataset.name, "keys": keys_text(sheet.keys)}
+        statement = with_part(self.statements["store_page"], insert=self.of.insert)
+        with self._thought_new():
+            stored = self._execute(statement, **page).rowcount
+        if not stored:
+            return False
+        self.changes[self.of] = len(sheet)
+        return True
+
     def _merge_ranked(self, sheet: Sheet, page: dict[str, object]) -> Merged:
         """Merge, and let every row tell the rank of the page that it is of.
 
@@ -65,10 +85,10 @@ class StoredTable(sql.Table):
         later, would take them for rows of an earlier import.
         """
         page |= key_arrays(self.of.dataset, sheet.keys)
-        self._execute(self.of.hold, **page)
+        self._join(self.of.hold, **page)
         merged = self._compare(sheet, page)
-        self._execute(self.of.settle, **page)
-        found = self._execute(self.of.settled, **page).fetchone()
+        self._join(self.of.settle, **page)
+        found = self._join(self.of.settled, **page).fetchone()
         if found is None or found["settled"] != len(sheet):
             # another page changed a row between the comparison and now
             raise postgres.SerializationFailure("a row was stored by others meanwhile")
@@ -82,23 +102,25 @@ class StoredTable(sql.Table):
         """Store a page as it is where the one before was new as a whole.
 
         It is two thirds of the work of comparing first. If a row is known, everything
-        begins anew. Keys are unique within a partition only, so there it cannot tell.
-        Nor can a single row: a replay merges many of them in one transaction, and the
-        first of them would be as new when it begins anew.
+        begins anew.
         """
-        is_thought_new = self.of.grows and len(sheet) > 1 and not self.is_again
-        if not is_thought_new or self.of.dataset.partition is not None:
+        if self.is_again or not self.of.may_grow_by(sheet):
             return None
-        try:
+        with self._thought_new():
             self._execute(self.of.insert, **page)
+        return Merged(created=sheet.keys)
+
+    @contextmanager
+    def _thought_new(self) -> Iterator[None]:
+        try:
+            yield
         except postgres.UniqueViolation as error:
             self.of.grows = False
             raise stored_by_others(error) from error
-        return Merged(created=sheet.keys)
 
     def _compare(self, sheet: Sheet, page: dict[str, object]) -> Merged:
         try:
-            found = self._execute(self.of.merge, **page).fetchone()
+            found = self._join(self.of.merge, **page).fetchone()
         except postgres.UniqueViolation as error:
             raise stored_by_others(error) from error
         if found is None:
@@ -116,7 +138,7 @@ class StoredTable(sql.Table):
         """Mark rows as seen by an import."""
         if keys:
             arrays = key_arrays(self.of.dataset, keys)
-            self._execute(self.of.touch, import_id=import_id, **arrays)
+            self._join(self.of.touch, import_id=import_id, **arrays)
 
     @override
     def note(
@@ -144,7 +166,7 @@ class StoredTable(sql.Table):
         them: something else is stored between its first and its last key. Without a
         page number, the job has moved on, and nothing is written either.
         """
-        statement = with_known(self.statements["repeat_page"], self.of.known)
+        statement = with_part(self.statements["repeat_page"], known=self.of.known)
         told |= {"dataset": self.of.dataset.name}
         row: DictRow | None = self._execute(statement, **told).fetchone()
         return row
@@ -208,6 +230,14 @@ class StoredTable(sql.Table):
             raise LookupError(f"dataset {name!r} was never prepared")
         return int(row["change_seq"])
 
+    def _join(self, statement: str, **given: Any) -> Any:
+        """Run a statement that looks up rows, with a plan for just these.
+
+        One that was made when the table was small would look through all of it for
+        each of them.
+        """
+        return self.connection.execute(statement.encode(), given, prepare=False)
+
     def _execute(self, statement: str, **given: Any) -> Any:
         return self.connection.execute(statement.encode(), given)
 
@@ -219,6 +249,7 @@ class StoredTable(sql.Table):
 
 
 @cache
-def with_known(statement: str, known: str) -> str:
-    """Fill in how a table is asked whether it holds a page."""
-    return statement.replace("{known}", known)
+def with_part(statement: str, **part: str) -> str:
+    """Fill in the part of a statement that is about a table of its own."""
+    ((name, text),) = part.items()
+    return statement.replace(f"{{{name}}}", text)

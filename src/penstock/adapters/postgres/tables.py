@@ -3,7 +3,7 @@
 Identifiers are quoted; values are always parameters. Nothing else composes SQL.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 
 from penstock.adapters.postgres.names import own_name
 from penstock.adapters.postgres.searched import (
@@ -126,6 +126,15 @@ class Table:
             f"%(import_id)s, {now} from pg_temp.{self.gone} "
             "group by (place - 1) / 10000"
         )
+
+    def may_grow_by(self, records: Sized) -> bool:
+        """Say whether rows are thought to be new, as those before them were.
+
+        Keys are unique within a partition only, so there it cannot be tried. Nor can
+        it with a single row: a replay merges many of them in one transaction, and the
+        first of them would be as new when it begins anew.
+        """
+        return self.grows and len(records) > 1 and self.dataset.partition is None
 
     def distinct(self, field: str) -> str:
         name = quoted(field)

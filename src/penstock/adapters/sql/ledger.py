@@ -297,17 +297,24 @@ def note_page(
 ) -> None:
     transaction.execute_all(
         ["add_page", "count_page", "count_import"],
-        import_id=lease.import_id,
-        job=lease.job,
+        **page_told(lease, batch, counts),
         page_seq=lease.page_seq + 1,
-        fence=lease.fence,
-        before=cursor_mark(lease.cursor),
-        after=cursor_mark(batch.cursor),
-        imprint=batch.imprint,
-        memo=write_memo(batch.memo),
         provider_time=provider_time,
-        **by_name(counts),
     )
+
+
+def page_told(lease: Lease, batch: Batch, counts: Counts) -> dict[str, object]:
+    """Return what the ledger notes of a page as parameters."""
+    return {
+        "import_id": lease.import_id,
+        "job": lease.job,
+        "fence": lease.fence,
+        "before": cursor_mark(lease.cursor),
+        "after": cursor_mark(batch.cursor),
+        "imprint": batch.imprint,
+        "memo": write_memo(batch.memo),
+        **by_name(counts),
+    }
 
 
 def settle_complaints(

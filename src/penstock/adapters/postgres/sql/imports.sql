@@ -84,16 +84,7 @@ values
     %(updated)s, %(unchanged)s, %(quarantined)s, %(dropped)s, %(duplicates)s,
     %(provider_time)s)
 on conflict (import_id, slot) do update
-set pages = kept.pages + excluded.pages,
-    requests = kept.requests + excluded.requests,
-    seen = kept.seen + excluded.seen,
-    inserted = kept.inserted + excluded.inserted,
-    updated = kept.updated + excluded.updated,
-    unchanged = kept.unchanged + excluded.unchanged,
-    quarantined = kept.quarantined + excluded.quarantined,
-    dropped = kept.dropped + excluded.dropped,
-    duplicates = kept.duplicates + excluded.duplicates,
-    scan_started_at = least(kept.scan_started_at, excluded.scan_started_at);
+set {added_up};
 
 -- name: count_rescue
 insert into penstock_import_count as kept (import_id, slot, rescues)

@@ -146,18 +146,7 @@ returning page_seq;
 -- name: advance_job
 -- The page number must follow, so a page that is committed twice is refused.
 update penstock_job
-set page_seq = page_seq + 1,
-    cursor = %(cursor)s,
-    status = case when %(proof)s::text is null then 'leased' else 'done' end,
-    proof = %(proof)s,
-    lease_owner = case when %(proof)s::text is null then lease_owner end,
-    lease_until = case
-        when %(proof)s::text is null
-        then {now} + %(lease)s * interval '1 microsecond' end,
-    finished_at = case when %(proof)s::text is null then null else {now} end,
-    attempts = 0,
-    rescues = 0,
-    snoozes = 0
+set {moved_on}
 where id = %(job)s and fence = %(fence)s and status = 'leased'
     and page_seq = %(page_seq)s
 returning page_seq, exists (
@@ -166,14 +155,7 @@ returning page_seq, exists (
 
 -- name: count_page
 update penstock_job
-set requests = requests + %(requests)s,
-    seen = seen + %(seen)s,
-    inserted = inserted + %(inserted)s,
-    updated = updated + %(updated)s,
-    unchanged = unchanged + %(unchanged)s,
-    quarantined = quarantined + %(quarantined)s,
-    dropped = dropped + %(dropped)s,
-    duplicates = duplicates + %(duplicates)s
+set {counted}
 where id = %(job)s;
 
 -- name: add_page
@@ -183,6 +165,53 @@ insert into penstock_page
 values
     (%(job)s, %(page_seq)s, %(fence)s, %(seen)s, %(before)s, %(after)s, %(imprint)s,
     %(memo)s, {now});
+
+-- name: store_page
+-- A page of which every row is thought to be new, and that is known to have no bad one.
+-- If the fence has moved on, or rows wait in quarantine, nothing is written.
+-- What others wait for is held last: the import's counts, then the dataset's row, by
+-- which changes have numbers without gaps that rise in the order of commits.
+with advanced as (
+    update penstock_job
+    set {moved_on}, {counted}
+    where id = %(job)s and fence = %(fence)s and status = 'leased'
+        and page_seq = %(page_seq)s
+        and not exists (
+            select 1 from penstock_quarantine
+            where dataset = %(dataset)s and resolved is null
+        )
+    returning page_seq
+), noted as (
+    insert into penstock_page
+        (job_id, page_seq, fence, seen, cursor_before, cursor_after, imprint, memo,
+        committed_at)
+    select %(job)s, page_seq, %(fence)s, %(seen)s, %(before)s, %(after)s, %(imprint)s,
+        %(memo)s, {now}
+    from advanced
+), counted as (
+    insert into penstock_import_count as kept
+        (import_id, slot, pages, requests, seen, inserted, unchanged, dropped,
+        duplicates, scan_started_at)
+    select %(import_id)s, %(job)s %% 16, 1, %(requests)s, %(seen)s, %(inserted)s,
+        %(unchanged)s, %(dropped)s, %(duplicates)s, %(provider_time)s
+    from advanced
+    on conflict (import_id, slot) do update
+    set {added_up}
+    returning 1
+), numbered as (
+    update penstock_dataset
+    set change_seq = change_seq + %(inserted)s
+    where name = %(dataset)s and exists (select 1 from counted)
+    returning change_seq
+), told as (
+    insert into penstock_change_page
+        (dataset, first_seq, last_seq, created, updated, keys, import_id, at)
+    select %(dataset)s, change_seq - %(inserted)s + 1, change_seq, %(inserted)s, 0,
+        %(keys)s::json, %(import_id)s, {now}
+    from numbered
+)
+{insert}
+where exists (select 1 from advanced);
 
 -- name: repeat_page
 -- What is known of the page stands in its memo: rows seen and dropped, cursor, proof.
@@ -233,12 +262,7 @@ with known as materialized (
         %(provider_time)s
     from advanced, told
     on conflict (import_id, slot) do update
-    set pages = kept.pages + excluded.pages,
-        requests = kept.requests + excluded.requests,
-        seen = kept.seen + excluded.seen,
-        unchanged = kept.unchanged + excluded.unchanged,
-        dropped = kept.dropped + excluded.dropped,
-        scan_started_at = least(kept.scan_started_at, excluded.scan_started_at)
+    set {added_up}
 )
 select memo, advanced.page_seq from told left join advanced on true;
 
