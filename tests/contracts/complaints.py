@@ -20,8 +20,8 @@ from penstock.domain.shard import Shard, never_outside
 from penstock.domain.source import CsvSource
 from penstock.flow.import_shard import batch_of
 from penstock.flow.replay import ReplayQuarantine
-from penstock.ports import Replay, Served, Stores
-from penstock.ports.serving import Write
+from penstock.ports import Replay, Stores
+from penstock.ports.serving import Served, Write
 from tests.builders import (
     A_MOMENT,
     NOON,

@@ -23,9 +23,9 @@ from penstock.domain.queries.search_parameters import (
     read_suggest,
 )
 from penstock.domain.queries.words import Words, fold
-from penstock.ports import Served, Stores
+from penstock.ports import Stores
 from penstock.ports.searching import Facets, Matches, Suggestion
-from penstock.ports.serving import Removal, Write
+from penstock.ports.serving import Removal, Served, Write
 from tests.builders import (
     NOON,
     dataset,

@@ -14,8 +14,16 @@ from penstock.domain.queries.cursor import Seal
 from penstock.domain.queries.parameters import read_query
 from penstock.domain.queries.query import Query
 from penstock.errors import NoSuchRecord
-from penstock.ports import Served, Stores
-from penstock.ports.serving import Change, CountKind, Current, Listing, Removal, Write
+from penstock.ports import Stores
+from penstock.ports.serving import (
+    Change,
+    CountKind,
+    Current,
+    Listing,
+    Removal,
+    Served,
+    Write,
+)
 from tests.builders import (
     NOON,
     batch,

@@ -18,7 +18,8 @@ from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.threads import work_in_threads
 from penstock.ports import Stores
 from penstock.settings import load
-from penstock.wiring import opened, served
+from penstock.wiring import opened
+from penstock.wiring.serving import served
 from tests.api import Client
 from tests.e2e.workshop import wait_until
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from penstock.domain.access import Scope
 from penstock.settings import load
-from penstock.wiring import signer_of
+from penstock.wiring.access import signer_of
 
 SECRET = "practice-secret-40c1a7f2-and-so-on-0123456789"
 POI = """

@@ -22,7 +22,7 @@ from penstock.entrypoints.api.errands import PLANNERS
 from penstock.entrypoints.api.import_shapes import MOST_IMPORTS
 from penstock.entrypoints.api.starting import digest_of
 from penstock.ports.idempotency import Ask, Claim, Wanted
-from penstock.wiring import signer_of
+from penstock.wiring.access import signer_of
 from tests.api import OF, Told
 from tests.builders import batch
 from tests.e2e.workshop import wait_until

@@ -12,7 +12,7 @@ from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.api.watch import LONGEST_LOOK
 from penstock.errors import StoreUnavailable
 from penstock.flow.serve_records import ServeRecords
-from penstock.ports import Reads
+from penstock.ports.serving import Reads
 from tests.api import OF, Client
 from tests.conftest import StartRedis
 from tests.e2e.workshop import wait_until

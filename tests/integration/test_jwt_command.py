@@ -20,7 +20,7 @@ from penstock.domain.access import (
     Scope,
 )
 from penstock.settings import load
-from penstock.wiring import verifier_of
+from penstock.wiring.access import verifier_of
 from tests.integration.issuer import (
     ANN,
     AUDIENCE,

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from penstock.adapters.postgres import partitions
-from penstock.adapters.sql.stores import served_by
+from penstock.adapters.sql.serving import served_by
 from penstock.domain.dataset import Missing, WhenMissing
 from penstock.domain.job import Lease, Mode
 from penstock.domain.page import Key, Record
 from penstock.errors import Misconfigured
-from penstock.ports import Edits, Stores
-from penstock.ports.serving import Current, Removal, Write, Written
+from penstock.ports import Stores
+from penstock.ports.serving import Current, Edits, Removal, Write, Written
 from tests.builders import (
     SECOND,
     batch,

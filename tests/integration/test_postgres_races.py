@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import override
 
 from penstock.adapters.postgres.database import Database, Transaction
-from penstock.adapters.sql.stores import served_by
+from penstock.adapters.sql.serving import served_by
 from penstock.domain.dataset import Dataset
 from penstock.domain.editing import Precondition
 from penstock.domain.job import ImportStatus, JobStatus, Lease, Mode, WorkerId
@@ -27,8 +27,8 @@ from penstock.errors import (
     VersionChanged,
 )
 from penstock.flow.edit_records import EditRecords
-from penstock.ports import Edits, Stores
-from penstock.ports.serving import Current, Decide, Removal, Write, Written
+from penstock.ports import Stores
+from penstock.ports.serving import Current, Decide, Edits, Removal, Write, Written
 from tests.builders import (
     SECOND,
     TIMEOUT,

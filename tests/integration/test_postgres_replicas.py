@@ -16,10 +16,10 @@ from penstock.adapters.postgres.connections import (
 )
 from penstock.adapters.postgres.database import Database
 from penstock.adapters.postgres.replicas import FIRST_REST, Replica, Replicated
-from penstock.adapters.sql.stores import served_by
+from penstock.adapters.sql.serving import served_by
 from penstock.domain.queries.parameters import read_query
-from penstock.ports import Served, Stores
-from penstock.ports.serving import Write, Written
+from penstock.ports import Stores
+from penstock.ports.serving import Served, Write, Written
 from tests.builders import batch, claim, dataset, last, plan, record, run
 from tests.conftest import StartPostgres, StartStandby
 from tests.integration.postgres import Place, opened

@@ -19,7 +19,7 @@ from penstock.adapters.postgres.searching import SearchedTable
 from penstock.adapters.postgres.vocabulary import Due, Known
 from penstock.adapters.postgres.ways import Way, cheapest
 from penstock.adapters.sql.searched import Found, Tallies
-from penstock.adapters.sql.stores import served_by
+from penstock.adapters.sql.serving import served_by
 from penstock.domain.dataset import Dataset, DatasetName
 from penstock.domain.job import Mode
 from penstock.domain.page import Record
@@ -34,7 +34,8 @@ from penstock.domain.queries.words import (
     text_tokens,
 )
 from penstock.errors import Misconfigured, StoreTooSlow
-from penstock.ports import Served, Stores
+from penstock.ports import Stores
+from penstock.ports.serving import Served
 from tests.builders import batch, claim, last, plan, run
 from tests.contracts.searching import (
     PLACES,

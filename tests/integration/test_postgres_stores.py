@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.adapters.sql.stores import served_by
-from penstock.ports import Served, Stores
+from penstock.adapters.sql.serving import served_by
+from penstock.ports import Stores
+from penstock.ports.serving import Served
 from tests.contracts.budgets import BudgetsContract
 from tests.contracts.complaints import ComplaintsContract
 from tests.contracts.idempotency import RequestsContract

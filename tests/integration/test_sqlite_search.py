@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.adapters.sql.stores import served_by
+from penstock.adapters.sql.serving import served_by
 from penstock.adapters.sqlite.database import Database
 from penstock.adapters.sqlite.entries import PIECE
 from penstock.domain.job import Mode
 from penstock.errors import StoreTooSlow
-from penstock.ports import Served, Stores
-from penstock.ports.serving import Removal, Write
+from penstock.ports import Stores
+from penstock.ports.serving import Removal, Served, Write
 from tests.builders import batch, claim, last, plan, run, sqlite_stores
 from tests.contracts.searching import (
     PLACES,

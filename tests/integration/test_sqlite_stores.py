@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.adapters.sql.stores import served_by
+from penstock.adapters.sql.serving import served_by
 from penstock.adapters.sqlite.database import Database
 from penstock.domain.dataset import Missing, WhenMissing
 from penstock.domain.job import Mode
 from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavailable
-from penstock.ports import Served, Stores
+from penstock.ports import Stores
+from penstock.ports.serving import Served
 from tests.builders import (
     A_MOMENT,
     BEN,

@@ -11,8 +11,7 @@ import pytest
 from penstock.entrypoints.api import watch as module
 from penstock.entrypoints.api.watch import UNKNOWN, Watch
 from penstock.errors import StoreUnavailable
-from penstock.ports import Reads
-from penstock.ports.serving import State
+from penstock.ports.serving import Reads, State
 
 
 class Database(Reads):

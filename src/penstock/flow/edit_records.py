@@ -12,8 +12,8 @@ from penstock.domain.editing import (
 )
 from penstock.domain.page import Key
 from penstock.errors import BadRequest, Flaw
-from penstock.ports import Edits, Records
-from penstock.ports.serving import Current, Removal, Write, Written
+from penstock.ports import Records
+from penstock.ports.serving import Current, Edits, Removal, Write, Written
 
 MOST_AT_ONCE = 1_000
 

@@ -11,12 +11,12 @@ from penstock.domain.queries.cursor import Seal
 from penstock.domain.queries.parameters import read_query
 from penstock.domain.queries.query import Query
 from penstock.errors import NotFound
-from penstock.ports import Reads
 from penstock.ports.serving import (
     Count,
     CountKind,
     Found,
     Listing,
+    Reads,
 )
 
 # by this name all processes of a database know the key that seals cursors

@@ -4,10 +4,8 @@ Adapters are loaded where they are used: most of a short command would be loadin
 most laptops need no server.
 """
 
-from penstock.wiring.access import signer_of, verifier_of
 from penstock.wiring.host import host_of, logging_emit, new_worker_id
 from penstock.wiring.penstock import Penstock
-from penstock.wiring.serving import served, shared_answers, shared_rates
 from penstock.wiring.stores import facts, opened
 from penstock.wiring.transforms import load_transform
 
@@ -19,9 +17,4 @@ __all__ = [
     "logging_emit",
     "new_worker_id",
     "opened",
-    "served",
-    "shared_answers",
-    "shared_rates",
-    "signer_of",
-    "verifier_of",
 ]

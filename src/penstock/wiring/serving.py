@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
-from penstock.adapters.sql.stores import served_by
-from penstock.ports import Served
+from penstock.adapters.sql.serving import served_by
 from penstock.ports.answers import SharedAnswers
 from penstock.ports.limits import SharedRates
+from penstock.ports.serving import Served
 from penstock.settings import Settings
 
 # how long a client may wait for the database

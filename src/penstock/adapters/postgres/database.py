@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import psycopg
 from psycopg import errors as postgres
@@ -24,8 +24,6 @@ from penstock.adapters.postgres.connections import (
     parameters,
 )
 from penstock.adapters.postgres.refusals import explained, refusal, unavailable
-from penstock.adapters.postgres.searching import SearchedTable
-from penstock.adapters.postgres.served import ServedTable
 from penstock.adapters.postgres.statements import CLOCK, NOW, statements
 from penstock.adapters.postgres.stored import StoredTable
 from penstock.adapters.postgres.tables import Table, Tables, known_values
@@ -34,6 +32,10 @@ from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome
 from penstock.domain.dataset import Dataset, Reference
 from penstock.errors import StoreRefused, StoreUnavailable
+
+if TYPE_CHECKING:
+    from penstock.adapters.postgres.searching import SearchedTable
+    from penstock.adapters.postgres.served import ServedTable
 
 BEGIN = "begin; select pg_current_xact_id()::text as xid"
 # how far the log of the server has come, by which replicas follow
@@ -130,11 +132,16 @@ class Transaction(sql.Transaction):
         )
 
     @override
-    def served(self, dataset: Dataset) -> ServedTable:
+    def served(self, dataset: Dataset) -> "ServedTable":
+        # what only an API needs is loaded with its first question
+        from penstock.adapters.postgres.served import ServedTable
+
         return ServedTable(self.tables.of(dataset), self.connection)
 
     @override
-    def searched(self, dataset: Dataset) -> SearchedTable:
+    def searched(self, dataset: Dataset) -> "SearchedTable":
+        from penstock.adapters.postgres.searching import SearchedTable
+
         return SearchedTable(self.tables.of(dataset), self.connection, self.statements)
 
     def _run(self, name: str, given: dict[str, Any]) -> psycopg.Cursor[DictRow]:

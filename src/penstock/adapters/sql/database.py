@@ -5,13 +5,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from penstock.adapters.sql.searched import SearchedTable
-from penstock.adapters.sql.served import ServedTable
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.page import Key, Record
 from penstock.domain.times import EPOCH
+
+if TYPE_CHECKING:
+    from penstock.adapters.sql.searched import SearchedTable
+    from penstock.adapters.sql.served import ServedTable
 
 Outcome = TypeVar("Outcome")
 
@@ -158,10 +160,10 @@ class Transaction(Protocol):
     def table(self, dataset: Dataset) -> Table: ...
 
     @abstractmethod
-    def served(self, dataset: Dataset) -> ServedTable: ...
+    def served(self, dataset: Dataset) -> "ServedTable": ...
 
     @abstractmethod
-    def searched(self, dataset: Dataset) -> SearchedTable: ...
+    def searched(self, dataset: Dataset) -> "SearchedTable": ...
 
 
 class Database(Protocol):

@@ -5,23 +5,11 @@ from typing import TypeAlias
 
 from penstock.adapters.sql.budgets import SqlBudgets
 from penstock.adapters.sql.database import Database
-from penstock.adapters.sql.edits import SqlEdits
 from penstock.adapters.sql.idempotency import SqlRequests
 from penstock.adapters.sql.imports import SqlImports
 from penstock.adapters.sql.jobs import SqlJobs
-from penstock.adapters.sql.reads import SqlReads
 from penstock.adapters.sql.records import SqlRecords
-from penstock.adapters.sql.searching import SqlSearch
-from penstock.ports import (
-    Bell,
-    Budgets,
-    LastingBudgets,
-    Ledger,
-    Schema,
-    Served,
-    Stores,
-)
-from penstock.ports.serving import Trouble
+from penstock.ports import Bell, Budgets, LastingBudgets, Ledger, Schema, Stores
 
 # what stands before the budgets of the database, and has it remember for it
 Limiter: TypeAlias = Callable[[LastingBudgets], Budgets]
@@ -45,20 +33,4 @@ def stores_of(
         records=SqlRecords(database),
         bell=bell,
         requests=SqlRequests(database),
-    )
-
-
-def served_by(
-    database: Database,
-    *,
-    primary: Database | None = None,
-    on_news: Callable[[], None] | None = None,
-    trouble: Trouble = lambda: None,
-) -> Served:
-    """Serve a database; where it reads from replicas, its primary is named."""
-    return Served(
-        reads=SqlReads(database, primary=primary, on_news=on_news),
-        edits=SqlEdits(database),
-        search=SqlSearch(database),
-        trouble=trouble,
     )

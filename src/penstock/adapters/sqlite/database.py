@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
@@ -16,8 +16,6 @@ from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome, instant
 from penstock.adapters.sql.keys import plain_value
 from penstock.adapters.sql.statements import load
-from penstock.adapters.sqlite.searching import SearchedTable
-from penstock.adapters.sqlite.served import ServedTable
 from penstock.adapters.sqlite.stored import StoredTable
 from penstock.adapters.sqlite.tables import Tables, known_values
 from penstock.domain.dataset import Dataset, Reference
@@ -29,6 +27,10 @@ from penstock.errors import (
     StoreUnavailable,
 )
 from penstock.ports.tickets import CURRENT
+
+if TYPE_CHECKING:
+    from penstock.adapters.sqlite.searching import SearchedTable
+    from penstock.adapters.sqlite.served import ServedTable
 
 # what a statement says that was called off
 INTERRUPTED = "interrupted"
@@ -87,11 +89,16 @@ class Transaction(sql.Transaction):
         return StoredTable(table, self.connection, self.statements, self.now)
 
     @override
-    def served(self, dataset: Dataset) -> ServedTable:
+    def served(self, dataset: Dataset) -> "ServedTable":
+        # what only an API needs is loaded with its first question
+        from penstock.adapters.sqlite.served import ServedTable
+
         return ServedTable(self.tables.of(dataset), self.connection, self.now)
 
     @override
-    def searched(self, dataset: Dataset) -> SearchedTable:
+    def searched(self, dataset: Dataset) -> "SearchedTable":
+        from penstock.adapters.sqlite.searching import SearchedTable
+
         table = self.tables.of(dataset)
         return SearchedTable(table, self.connection, self.statements)
 

@@ -44,10 +44,11 @@ from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.search_records import SearchRecords
 from penstock.flow.serve_records import ServeRecords
-from penstock.ports import Served
 from penstock.ports.answers import SharedAnswers
 from penstock.ports.limits import SharedRates
-from penstock.wiring import Penstock, verifier_of
+from penstock.ports.serving import Served
+from penstock.wiring import Penstock
+from penstock.wiring.access import verifier_of
 
 # threads that look how far the datasets have come
 LOOKING = 2

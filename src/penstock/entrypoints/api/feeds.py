@@ -10,8 +10,7 @@ from penstock.domain.lanes import Lane
 from penstock.entrypoints.api.lanes import Lanes
 from penstock.entrypoints.api.looks import heard
 from penstock.entrypoints.api.watch import Watch
-from penstock.ports import Reads
-from penstock.ports.serving import Change
+from penstock.ports.serving import Change, Reads
 
 Reading: TypeAlias = asyncio.Task[Sequence[Change]]
 

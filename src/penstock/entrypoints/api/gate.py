@@ -19,7 +19,7 @@ from penstock.entrypoints.api.exchange import Exchange
 from penstock.entrypoints.api.problems import CHALLENGE, Problem
 from penstock.entrypoints.api.rates import Rates
 from penstock.errors import Overloaded
-from penstock.ports import Verifier
+from penstock.ports.access import Verifier
 from penstock.settings.declared_api import ApiSettings
 
 # a token that is not known is verified in a thread: its keys may have to be fetched

@@ -25,7 +25,8 @@ from penstock.entrypoints.api.watch import Watch
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.search_records import SearchRecords
 from penstock.flow.serve_records import ServeRecords
-from penstock.ports import Served, Verifier
+from penstock.ports.access import Verifier
+from penstock.ports.serving import Served
 from penstock.wiring import Penstock
 
 Outcome = TypeVar("Outcome")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from penstock.domain.dataset import Dataset
 from penstock.domain.queries.query import Query
 from penstock.errors import StoreTooSlow
-from penstock.ports import Reads
-from penstock.ports.serving import Count, CountKind, State
+from penstock.ports.serving import Count, CountKind, Reads, State
 
 # so many are counted one by one, which takes the database some milliseconds
 MOST_COUNTED = 10_000

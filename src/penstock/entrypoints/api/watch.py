@@ -13,8 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 from penstock.errors import StoreUnavailable
-from penstock.ports import Reads
-from penstock.ports.serving import State
+from penstock.ports.serving import Reads, State
 
 # seconds between two looks
 EVERY = 1.0

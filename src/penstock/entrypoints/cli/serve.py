@@ -31,7 +31,8 @@ from penstock.entrypoints.cli.shared import (
 from penstock.entrypoints.threads import stop_on_signals
 from penstock.ports import Emit
 from penstock.settings import Settings
-from penstock.wiring import logging_emit, served, shared_answers, shared_rates
+from penstock.wiring import logging_emit
+from penstock.wiring.serving import served, shared_answers, shared_rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from penstock.entrypoints.cli.shared import (
 from penstock.errors import Misconfigured
 from penstock.settings.problems import Unfit
 from penstock.settings.units import parse_positive_duration
-from penstock.wiring import signer_of
+from penstock.wiring.access import signer_of
 
 # a token cannot be taken back, but by another secret
 LONGEST = timedelta(days=366)
