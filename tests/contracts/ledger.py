@@ -76,6 +76,9 @@ WRITES: dict[str, Callable[[Stores, Lease], object]] = {
     "commit_last_page": lambda stores, lease: stores.ledger.commit_page(
         POI, lease, last(record(666))
     ),
+    "commit_new_rows": lambda stores, lease: stores.ledger.commit_page(
+        POI, lease, batch(record(666), record(667))
+    ),
     "postpone": lambda stores, lease: stores.ledger.postpone(
         lease, TIMEOUT, delay=SECOND, blame=True
     ),
