@@ -414,6 +414,14 @@ class RecordsContract:
 
         assert stores.records.quarantine(POI, after=0, limit=9) == []
 
+    def test_new_records_settle_complaints_about_their_keys(self, stores: Stores):
+        run(stores, POI, last(rejections=[rejection(key=[1]), rejection(key=[9])]))
+
+        run(stores, POI, last(record(1), record(2)), mode=Mode.DELTA)
+
+        (left,) = stores.records.quarantine(POI, after=0, limit=9)
+        assert left.rejection.key == (9,)
+
     def test_a_good_record_says_nothing_about_a_bad_row_of_its_own_page(
         self, stores: Stores
     ):
