@@ -415,7 +415,8 @@ class RecordsContract:
         assert stores.records.quarantine(POI, after=0, limit=9) == []
 
     def test_new_records_settle_complaints_about_their_keys(self, stores: Stores):
-        run(stores, POI, last(rejections=[rejection(key=[1]), rejection(key=[9])]))
+        bad = [rejection(0, key=[1]), rejection(1, key=[9])]
+        run(stores, POI, last(rejections=bad))
 
         run(stores, POI, last(record(1), record(2)), mode=Mode.DELTA)
 
