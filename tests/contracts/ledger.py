@@ -89,6 +89,25 @@ WRITES: dict[str, Callable[[Stores, Lease], object]] = {
 every_write = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
 
 
+# every way in which a job is no longer leased
+ENDS: dict[str, Callable[[Stores, Lease], object]] = {
+    "done": lambda stores, lease: stores.ledger.commit_page(POI, lease, last()),
+    "postponed": lambda stores, lease: stores.ledger.postpone(
+        lease, None, delay=MINUTE, blame=False
+    ),
+    "released": lambda stores, lease: stores.ledger.release(lease),
+    "failed": lambda stores, lease: stores.ledger.fail(lease, TIMEOUT),
+    "split": lambda stores, lease: stores.ledger.split(lease, ["x", "y"]),
+    "cancelled": lambda stores, lease: stores.imports.cancel(
+        lease.import_id, reason="no"
+    ),
+    "closed": lambda stores, lease: stores.imports.close(
+        POI, lease.import_id, failed="too many bad rows"
+    ),
+}
+every_end = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+
+
 class Broken(Sequence[str]):
     """Shard keys that cannot be read to their end."""
 
@@ -361,23 +380,7 @@ class LedgerContract:
         assert everything(stores, lease) == before
 
     @every_write
-    @pytest.mark.parametrize(
-        "end",
-        [
-            lambda stores, lease: stores.ledger.commit_page(POI, lease, last()),
-            lambda stores, lease: stores.ledger.postpone(
-                lease, None, delay=MINUTE, blame=False
-            ),
-            lambda stores, lease: stores.ledger.release(lease),
-            lambda stores, lease: stores.ledger.fail(lease, TIMEOUT),
-            lambda stores, lease: stores.ledger.split(lease, ["x", "y"]),
-            lambda stores, lease: stores.imports.cancel(lease.import_id, reason="no"),
-            lambda stores, lease: stores.imports.close(
-                POI, lease.import_id, failed="too many bad rows"
-            ),
-        ],
-        ids=["done", "postponed", "released", "failed", "split", "cancelled", "closed"],
-    )
+    @every_end
     def test_a_job_that_is_no_longer_leased_takes_no_write(
         self, stores: Stores, write, end
     ):
@@ -924,7 +927,7 @@ class LedgerContract:
         again = repeated(stores, lease)
 
         assert again is not None
-        assert again[2] is Proof.SHORT_PAGE
+        assert again.proof is Proof.SHORT_PAGE
         job = job_of(stores, lease)
         assert (job.status, job.proof) == (JobStatus.DONE, Proof.SHORT_PAGE)
         assert (job.lease_owner, job.lease_until) == (None, None)
@@ -949,7 +952,7 @@ class LedgerContract:
 
         job = job_of(stores, lease)
         assert again is not None
-        assert again[0].attempts == job.attempts == 0
+        assert again.lease.attempts == job.attempts == 0
         assert job.lease_until == until + SECOND
 
     @pytest.mark.parametrize(
@@ -970,6 +973,31 @@ class LedgerContract:
 
         with pytest.raises(LeaseLost):
             repeated(stores, wrong(lease))
+
+        assert everything(stores, lease) == before
+
+    @pytest.mark.parametrize("name", ["page", "kept", "come", "told", "advanced"])
+    def test_a_dataset_of_any_name_has_known_pages(self, stores: Stores, name):
+        of = dataset(name)
+        plan(stores, of)
+        page = known_page(record(1), record(2))
+        lease, _ = stores.ledger.commit_page(of, claim(stores, of), page)
+
+        assert repeated(stores, lease, of=of) is not None
+
+    @every_end
+    def test_a_job_that_is_no_longer_leased_takes_no_known_page(
+        self, stores: Stores, end
+    ):
+        plan(stores, POI)
+        lease, _ = stores.ledger.commit_page(
+            POI, claim(stores, POI), known_page(record(1))
+        )
+        end(stores, lease)
+        before = everything(stores, lease)
+
+        with pytest.raises(LeaseLost):
+            repeated(stores, lease)
 
         assert everything(stores, lease) == before
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.page import Page, Position
+from penstock.domain.page import Moved, Page, Position, Unread
 from penstock.domain.shard import Shard
 from penstock.errors import Rejected, SourceUnavailable
 from penstock.ports import Source
@@ -27,12 +27,16 @@ class Provided:
     # stands in the declaration and must never be shown
     secret: str
 
+    def page(self, position: Position | None) -> Page:
+        answer = self.source.fetch(self.shard, position, since=None)
+        assert not isinstance(answer, Moved)
+        return answer.read() if isinstance(answer, Unread) else answer
+
     def pages(self) -> Iterator[Page]:
         """Walk the shard to its end; a walk without end fails."""
         position: Position | None = None
         for _ in range(len(self.ids) + 2):
-            page = self.source.fetch(self.shard, position, since=None)
-            assert isinstance(page, Page)
+            page = self.page(position)
             yield page
             if page.next is None:
                 return
@@ -65,14 +69,8 @@ class SourceContract:
         assert provided.requests() == pages
 
     def test_the_same_position_brings_the_same_page(self, provided: Provided):
-        first = provided.source.fetch(provided.shard, None, since=None)
-        assert isinstance(first, Page)
-        again = [
-            provided.source.fetch(provided.shard, first.next, since=None)
-            for _ in range(2)
-        ]
-        assert isinstance(again[0], Page)
-        assert isinstance(again[1], Page)
+        first = provided.page(None)
+        again = [provided.page(first.next) for _ in range(2)]
         assert list(again[0].rows) == list(again[1].rows)
         assert again[0].next == again[1].next
 
@@ -113,6 +111,6 @@ class SourceContract:
 
     def test_a_broken_answer_is_never_a_page(self, broken: Provided):
         with pytest.raises((SourceUnavailable, Rejected)) as caught:
-            broken.source.fetch(broken.shard, None, since=None)
+            broken.page(None)
         assert broken.secret not in str(caught.value)
         assert broken.requests() == 1

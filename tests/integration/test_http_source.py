@@ -120,9 +120,12 @@ def record(number: int) -> dict[str, object]:
 
 
 def fetch(source: HttpPages, position=None, **options) -> Page:
-    page = source.fetch(WHOLE, position, since=None, **options)
-    assert isinstance(page, Page)
-    return page
+    return read(source.fetch(WHOLE, position, since=None, **options))
+
+
+def read(answer: Page | Unread | Moved) -> Page:
+    assert isinstance(answer, Unread)
+    return answer.read()
 
 
 def ids(page: Page) -> list[object]:
@@ -387,7 +390,7 @@ class TestPaging:
         server.answers = serve_keyset
         axis = RangeAxis(name="ids", start=2, until=8, step=3)
         source = make(axes=(axis,), pages=KEYSET)
-        page = source.fetch(Shard((axis,), (Span(2, 4),)), None, since=None)
+        page = read(source.fetch(Shard((axis,), (Span(2, 4),)), None, since=None))
         assert isinstance(page, Page)
         assert ids(page) == [2, 3]
         assert (page.next, page.proof) == (None, Proof.END_OF_RANGE)
@@ -458,7 +461,7 @@ class TestRows:
         found = [{**record(each), "country": "DE"} for each in range(1, 6)]
         server.script(json_reply(found))
         source = make(transform=clean, pages=KEYSET, axes=(axis,))
-        page = source.fetch(Shard((axis,), (Choice("DE"),)), None, since=None)
+        page = read(source.fetch(Shard((axis,), (Choice("DE"),)), None, since=None))
         assert isinstance(page, Page)
         assert [row.values for row in page.rows] == [
             (-1, "KÖLN 1", "DE"),
@@ -929,7 +932,7 @@ class TestOAuth2:
 
 
 def unread(source: HttpPages) -> Unread:
-    answer = source.fetch(WHOLE, None, since=None, unread=True)
+    answer = source.fetch(WHOLE, None, since=None)
     assert isinstance(answer, Unread)
     return answer
 
@@ -949,7 +952,7 @@ class TestAnAnswerThatMayBeKnown:
 
         first, second = unread(make()), unread(make())
 
-        assert first.content == second.content
+        assert first.digest() == second.digest()
         page = first.read()
         assert ids(page) == [1]
         assert page.provider_time == first.provider_time is not None
@@ -968,4 +971,4 @@ class TestAnAnswerThatMayBeKnown:
         answers = [unread(make()) for _ in range(3)]
         answers.append(unread(make(edition="newer")))
 
-        assert len({answer.content for answer in answers}) == 4
+        assert len({answer.digest() for answer in answers}) == 4

@@ -6,13 +6,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from penstock.adapters.postgres.database import Transaction
+from penstock.adapters.postgres.database import Database, Transaction
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import JobStatus, Lease, Mode
 from penstock.errors import LeaseLost, PenstockError, StoreRefused, StoreUnavailable
@@ -76,10 +77,17 @@ def stores(place: Place) -> Iterator[Stores]:
 
 
 @pytest.fixture
-def led(stores: Stores, place: Place, proxy: Proxy) -> Iterator[Stores]:
+def by_proxy(
+    stores: Stores, place: Place, proxy: Proxy
+) -> Iterator[tuple[Stores, Database]]:
     """Open the same stores by way of the proxy."""
-    with opened(Place(proxy.via(place.url), place.schema), limit=LIMIT) as (led, _):
-        yield led
+    with opened(Place(proxy.via(place.url), place.schema), limit=LIMIT) as both:
+        yield both
+
+
+@pytest.fixture
+def led(by_proxy: tuple[Stores, Database]) -> Stores:
+    return by_proxy[0]
 
 
 def committed(stores: Stores, lease: Lease) -> list[int]:
@@ -221,6 +229,20 @@ class TestTheBell:
         assert stores.bell.rings == before
 
 
+@dataclass
+class Swallow:
+    """A trap that the first message with some bytes does not leave."""
+
+    part: bytes
+    times: int = 0
+
+    def __call__(self, piece: bytes) -> bool:
+        if self.part in piece and not self.times:
+            self.times += 1
+            raise ConnectionResetError
+        return False
+
+
 class TestALostReply:
     def test_a_commit_that_took_effect_is_known_to_have(
         self, led: Stores, stores: Stores, proxy: Proxy
@@ -242,19 +264,12 @@ class TestALostReply:
     ):
         plan(stores, POI)
         lease = claim(led, POI)
-        times: list[bytes] = []
-
-        def swallow(piece: bytes) -> bool:
-            if COMMIT in piece and not times:
-                times.append(piece)
-                raise ConnectionResetError
-            return False
-
+        swallow = Swallow(COMMIT)
         proxy.lose_reply_after(swallow)
 
         lease, counts = led.ledger.commit_page(POI, lease, batch(record(1)))
 
-        assert len(times) == 1
+        assert swallow.times == 1
         assert counts.inserted == 1
         assert committed(stores, lease) == [1]
 
@@ -279,21 +294,55 @@ class TestALostReply:
     ):
         plan(stores, POI)
         lease = claim(led, POI)
-        times: list[bytes] = []
-
-        def swallow(piece: bytes) -> bool:
-            if STORE in piece and not times:
-                times.append(piece)
-                raise ConnectionResetError
-            return False
-
+        swallow = Swallow(STORE)
         proxy.lose_reply_after(swallow)
 
         lease, counts = led.ledger.commit_page(POI, lease, batch(record(1), record(2)))
 
-        assert len(times) == 1
+        assert swallow.times == 1
         assert counts.inserted == 2
         assert committed(stores, lease) == [1]
+
+    def test_new_rows_that_took_effect_are_known_to_have_though_others_met_known_ones(
+        self, by_proxy: tuple[Stores, Database], stores: Stores, proxy: Proxy
+    ):
+        led, database = by_proxy
+        plan(stores, POI)
+        lease = claim(led, POI)
+
+        def lose(piece: bytes) -> bool:
+            if STORE in piece:
+                # as a page of another thread does
+                database.table(POI).grows = False
+            return STORE in piece
+
+        proxy.lose_reply_after(lose)
+
+        lease, counts = led.ledger.commit_page(POI, lease, batch(record(1), record(2)))
+
+        assert proxy.lost_replies == 1
+        assert (lease.page_seq, counts.inserted) == (1, 2)
+        assert committed(stores, lease) == [1]
+
+    def test_a_known_page_that_took_effect_is_known_to_have_though_its_rows_changed(
+        self, led: Stores, stores: Stores, proxy: Proxy, place: Place
+    ):
+        plan(stores, POI)
+        page = known_page(record(1), cursor="there")
+        lease, _ = led.ledger.commit_page(POI, claim(led, POI), page)
+        proxy.lose_reply_after(REPEAT)
+
+        def change() -> None:
+            while not proxy.lost_replies:
+                time.sleep(0.001)
+            # before it is sent again, which is after a pause
+            place.ask("update poi set _digest = 'another'")
+
+        again, _ = in_threads(lambda: repeated(led, lease), change)
+
+        assert again is not None
+        assert again.lease.page_seq == job_of(stores, lease).page_seq == 2
+        assert again.lease.cursor == "there"
 
     def test_a_known_page_that_took_effect_is_known_to_have(
         self, led: Stores, stores: Stores, proxy: Proxy
@@ -307,7 +356,7 @@ class TestALostReply:
 
         assert proxy.lost_replies == 1
         assert again is not None
-        assert again[0].page_seq == job_of(stores, lease).page_seq == 2
+        assert again.lease.page_seq == job_of(stores, lease).page_seq == 2
         assert stores.imports.peek(lease.import_id).counts.seen == 2
 
     def test_a_known_page_of_a_job_that_others_took_meanwhile_is_refused(
@@ -316,15 +365,15 @@ class TestALostReply:
         plan(stores, POI)
         page = known_page(record(1), cursor="there")
         lease, _ = led.ledger.commit_page(POI, claim(led, POI), page)
-        # its reply is lost, and before it asks again, its lease as well
-        place.ask("update penstock_job set fence = fence + 1")
+        # they have committed this very page, under a fence of their own
+        place.ask("update penstock_job set fence = fence + 1, page_seq = page_seq + 1")
         proxy.lose_reply_after(REPEAT)
 
         with pytest.raises(LeaseLost):
             repeated(led, lease)
 
         assert proxy.lost_replies == 1
-        assert job_of(stores, lease).page_seq == 1
+        assert stores.imports.peek(lease.import_id).counts.pages == 1
 
     def test_a_claim_is_not_lost(self, led: Stores, stores: Stores, proxy: Proxy):
         plan(stores, POI)
@@ -427,6 +476,26 @@ class TestSilence:
         with pytest.raises(LeaseLost):
             led.ledger.commit_page(POI, lease, batch(record(2)))
         assert ids(stores, POI) == [1]
+
+    def test_new_rows_whose_line_falls_silent_are_known_to_be_stored(
+        self, led: Stores, stores: Stores, proxy: Proxy
+    ):
+        plan(stores, POI)
+        lease = claim(led, POI)
+
+        def silence(piece: bytes) -> bool:
+            if STORE in piece:
+                proxy.trap = None
+                for link in proxy._links:
+                    link.is_silent = True
+            return False
+
+        proxy.lose_reply_after(silence)
+
+        lease, counts = led.ledger.commit_page(POI, lease, batch(record(1), record(2)))
+
+        assert counts.inserted == 2
+        assert committed(stores, lease) == [1]
 
     def test_silence_that_ends_soon_enough_is_not_noticed(
         self, led: Stores, stores: Stores, proxy: Proxy

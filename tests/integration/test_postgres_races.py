@@ -1,5 +1,6 @@
 """Real threads and real processes on one PostgreSQL never step on each other."""
 
+import itertools
 import random
 import threading
 import time
@@ -183,6 +184,42 @@ class TestPagesThatMeet:
         assert counts.seen == PROCESSES * rounds * 40
         assert counts.seen == counts.inserted + counts.updated + counts.unchanged
         assert len(events(place)) == counts.inserted + counts.updated
+
+    def test_known_rows_are_compared_however_many_new_ones_others_bring(
+        self, stores: Stores
+    ):
+        """What one thread sees of its rows, all threads of a process believe."""
+        run(stores, POI, last(*map(record, range(100))))
+        plan(stores, POI, *"abcd", mode=Mode.DELTA)
+        changing, *growing = (claim(stores, POI) for _ in "abcd")
+        is_over = threading.Event()
+
+        def change(lease: Lease) -> int:
+            updated = 0
+            for number in range(20):
+                page = batch(*(record(key, f"now {number}") for key in range(100)))
+                lease, counts = stores.ledger.commit_page(POI, lease, page)
+                updated += counts.updated
+            is_over.set()
+            return updated
+
+        def grow(lease: Lease, start: int) -> None:
+            for number in itertools.count(start, 2):
+                if is_over.is_set():
+                    return
+                page = batch(record(number), record(number + 1))
+                lease, _ = stores.ledger.commit_page(POI, lease, page)
+
+        told = in_threads(
+            lambda: change(changing),
+            *(
+                lambda lease=lease, n=n: grow(lease, n * 1_000_000)
+                for n, lease in enumerate(growing, start=1)
+            ),
+        )
+
+        assert not errors_in(told)
+        assert told[0] == 2_000
 
     def test_two_pages_in_opposite_order_do_not_fail(self, stores: Stores, place):
         plan(stores, POI, "a", "b", mode=Mode.DELTA)

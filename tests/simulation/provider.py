@@ -154,7 +154,6 @@ class ProviderSource(Source):
         *,
         since: datetime | None,
         moved: Moved | None = None,
-        unread: bool = False,
     ) -> Page | Moved:
         self._step()
         self._notice.sent(shard, position)

@@ -47,7 +47,8 @@ def test_every_statement_of_a_worker_is_fenced(adapter):
 
     assert len(fenced) >= 6
     for name in fenced:
-        if statements[name].lstrip("- ").startswith("insert"):
+        # what only adds or reads changes nobody's job
+        if name.startswith(("add_", "find_")):
             continue
         guard = "id = :job and fence = :fence and status = 'leased'"
         assert guard in re.sub(r"\s+", " ", statements[name]), name

@@ -83,17 +83,17 @@ class Scripted(Source):
 
     @override
     def fetch(
-        self, shard: Shard, position, *, since, moved=None, unread=False
+        self, shard: Shard, position, *, since, moved=None
     ) -> Page | Unread | Moved:
         self.asked.append(position)
         answer = self.script.pop(0)
         if isinstance(answer, Exception):
             raise answer
         page = answer() if callable(answer) else answer
-        if not unread or isinstance(page, Moved):
+        if isinstance(page, Moved):
             return page
-        content = f"the answer after {position}".encode()
-        return Unread(content=content, provider_time=None, read=lambda: page)
+        digest = f"the answer after {position}".encode()
+        return Unread(digest=lambda: digest, provider_time=None, read=lambda: page)
 
     @override
     def preview(self, shard: Shard, *, since) -> str:

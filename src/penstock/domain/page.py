@@ -130,8 +130,8 @@ class Page:
 class Unread:
     """An answer that may have come before; whoever does not know it reads it."""
 
-    # a digest of the answer, and of how its source reads it
-    content: bytes
+    # of the answer, and of how its source reads it
+    digest: Callable[[], bytes]
     # the provider's own clock when it answered
     provider_time: datetime | None
     read: Callable[[], Page]

@@ -121,39 +121,38 @@ class ImportShard:
         self, held: Held, shard: Shard, cursor: Cursor | None, since: datetime | None
     ) -> Page | Unread:
         position = None if cursor is None else cursor.position
-        unread = self._may_be_known(held.lease)
         moved: Moved | None = None
         for _ in range(MOST_HOPS + 1):
             self._source.get_ready(shard, position, partial(self._still_here, held))
             self._take_token(held)
             held.lease = replace(held.lease, sent=held.lease.sent + 1)
-            answer = self._source.fetch(
-                shard, position, since=since, moved=moved, unread=unread
-            )
+            answer = self._source.fetch(shard, position, since=since, moved=moved)
             if not isinstance(answer, Moved):
                 return answer
             moved = answer
         raise RequestRefused(f"the provider redirected more than {MOST_HOPS} times")
 
-    def _may_be_known(self, lease: Lease) -> bool:
+    def _imprint(self, lease: Lease, answer: Page | Unread) -> bytes | None:
+        """Return by what an answer is known if it came before, if it may be."""
         is_last = lease.page_seq + 1 >= self._dataset.source.most_pages
-        return not is_last and is_recallable(self._dataset, lease)
+        may_be_known = not is_last and is_recallable(self._dataset, lease)
+        if not may_be_known or not isinstance(answer, Unread):
+            return None
+        return imprint_of(lease, answer.digest())
 
     def _repeat(self, held: Held, answer: Page | Unread) -> bool:
         """Commit an answer that is known without reading it; say whether it was."""
-        if held.is_growing or not isinstance(answer, Unread):
+        imprint = self._imprint(held.lease, answer)
+        if held.is_growing or imprint is None:
             return False
-        now = self._monotonic()
+        asked = self._monotonic()
         repeated = self._ledger.repeat_page(
-            self._dataset,
-            held.lease,
-            imprint_of(held.lease, answer.content),
-            provider_time=answer.provider_time,
+            self._dataset, held.lease, imprint, provider_time=answer.provider_time
         )
         if repeated is None:
             return False
         lease, counts, proof = repeated
-        self._go_on(held, lease, counts, proof=proof, since=now)
+        self._go_on(held, lease, counts, proof=proof, asked=asked)
         return True
 
     def _read(
@@ -164,10 +163,8 @@ class ImportShard:
         outside: Outside,
     ) -> Batch | None:
         """Say what a page changes; None if the provider has cut it off."""
-        if isinstance(answer, Unread):
-            page, imprint = answer.read(), imprint_of(lease, answer.content)
-        else:
-            page, imprint = answer, None
+        imprint = self._imprint(lease, answer)
+        page = answer.read() if isinstance(answer, Unread) else answer
         # first of all: an ignored filter would look cut off in every smaller shard
         mapped = map_page(
             self._map, page, outside, self._records.unknown, shard=lease.shard_key
@@ -276,9 +273,9 @@ class ImportShard:
         return Cursor(position=page.next, rows=rows_after(page, cursor), trail=trail)
 
     def _commit(self, held: Held, batch: Batch) -> None:
-        now = self._monotonic()
+        asked = self._monotonic()
         lease, counts = self._ledger.commit_page(self._dataset, held.lease, batch)
-        self._go_on(held, lease, counts, proof=batch.proof, since=now)
+        self._go_on(held, lease, counts, proof=batch.proof, asked=asked)
         held.is_growing = counts.inserted == len(batch.records) > 0
         if batch.rejections:
             total = self._imports.peek(held.lease.import_id).counts
@@ -295,11 +292,11 @@ class ImportShard:
         counts: Counts,
         *,
         proof: Proof | None,
-        since: float,
+        asked: float,
     ) -> None:
-        """Hold the lease that a committed page has renewed since then."""
+        """Hold the lease that a page has renewed, by the clock before it was asked."""
         held.lease, held.proof, held.is_growing = lease, proof, False
-        held.trusted_until = since + self._patience.lease.total_seconds()
+        held.trusted_until = asked + self._patience.lease.total_seconds()
         self._emit(
             PageCommitted(
                 job=held.lease.job,

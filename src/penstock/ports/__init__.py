@@ -6,7 +6,15 @@ What only an API needs, `serving` and `access`, is loaded by those who have one.
 from penstock.ports.budgets import Budgets, LastingBudgets, Remembered
 from penstock.ports.host import Emit, Halt, Host, Redact, StillHere
 from penstock.ports.idempotency import Requests
-from penstock.ports.ledger import Bell, Declarations, Imports, JobFilter, Jobs, Ledger
+from penstock.ports.ledger import (
+    Bell,
+    Declarations,
+    Imports,
+    JobFilter,
+    Jobs,
+    Ledger,
+    Repeated,
+)
 from penstock.ports.records import Quarantined, ReasonCount, Records, Replay
 from penstock.ports.schema import Fact, Facts, Schema
 from penstock.ports.sources import Source, Survey
@@ -32,6 +40,7 @@ __all__ = [
     "Records",
     "Redact",
     "Remembered",
+    "Repeated",
     "Replay",
     "Requests",
     "Schema",

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import (
@@ -29,6 +29,16 @@ from penstock.domain.page import (
 
 # dataset -> digest of its declaration: what a worker knows how to work
 Declarations: TypeAlias = Mapping[str, str]
+
+
+class Repeated(NamedTuple):
+    """What committing a known page gives."""
+
+    # the one that goes on
+    lease: Lease
+    counts: Counts
+    # what the page shows of the end
+    proof: Proof | None
 
 
 class Imports(Protocol):
@@ -199,12 +209,13 @@ class Ledger(Protocol):
         imprint: bytes,
         *,
         provider_time: datetime | None,
-    ) -> tuple[Lease, Counts, Proof | None] | None:
+    ) -> Repeated | None:
         """Commit a page that was committed under this imprint before, without its rows.
 
         None, and nothing is written, if there was none, if any row between its keys is
         not stored as it was brought, or if a row of the dataset waits in quarantine:
-        then the page has to be read and compared.
+        then the page has to be read and compared. Raises `LeaseLost`, and writes
+        nothing, if the page is known but the fence has moved on.
         """
         ...
 

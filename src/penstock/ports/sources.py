@@ -44,12 +44,10 @@ class Source(Protocol):
         *,
         since: datetime | None,
         moved: Moved | None = None,
-        unread: bool = False,
     ) -> Page | Unread | Moved:
         """Send exactly one request, for the page after `position`.
 
-        With `unread`, the caller may know the answer already, and wants to see it
-        before it is read. Reading it raises as this does.
+        Reading an answer that is unread raises as this does.
 
         Raises `Throttled`, `AccessStopped`, `SourceUnavailable` (the same request may
         succeed later) or `Rejected` (it never will). What is not complete, well-formed

@@ -89,7 +89,6 @@ class CsvPages(Source):
         *,
         since: datetime | None,
         moved: Moved | None = None,
-        unread: bool = False,
     ) -> Page:
         part = shard.slice
         with there_before():

@@ -87,7 +87,7 @@ class Client:
 def read_answer(response: urllib3.BaseHTTPResponse, max_bytes: int) -> Answer:
     is_error = response.status >= FIRST_ERROR
     limit = ERROR_BYTES if is_error else max_bytes
-    if is_told(response, limit):
+    if tells_length(response, limit):
         # most are, and reading them piece by piece takes twice the time
         body = response.read(decode_content=False)
     else:
@@ -95,8 +95,8 @@ def read_answer(response: urllib3.BaseHTTPResponse, max_bytes: int) -> Answer:
     return Answer(status=response.status, headers=response.headers, body=body)
 
 
-def is_told(response: urllib3.BaseHTTPResponse, limit: int) -> bool:
-    """Say whether a plain answer tells how long it is, and may be so long."""
+def tells_length(response: urllib3.BaseHTTPResponse, limit: int) -> bool:
+    """Say whether an answer is not packed, and tells a length within the limit."""
     if not isinstance(response, urllib3.HTTPResponse):
         return False
     length = response.length_remaining

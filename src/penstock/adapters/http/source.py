@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from http import HTTPStatus
 from time import monotonic
 
@@ -35,7 +36,7 @@ from penstock.ports import Redact, Source, StillHere
 
 # what a request gets even if its token took longer than it should
 LEAST_TIME = timedelta(seconds=0.1)
-CONTENT_BYTES = 16
+DIGEST_BYTES = 16
 
 
 def utc_now() -> datetime:
@@ -96,8 +97,7 @@ class HttpPages(Source):
         *,
         since: datetime | None,
         moved: Moved | None = None,
-        unread: bool = False,
-    ) -> Page | Unread | Moved:
+    ) -> Unread | Moved:
         request = self._writer.write(shard, position, since=since)
         if moved is not None:
             request = self._moved(request, moved)
@@ -114,10 +114,9 @@ class HttpPages(Source):
             page = self._page(request, answer, position, reach_of(shard))
             return replace(page, provider_time=provider_time)
 
-        if not unread:
-            return read()
-        content = self._content(answer)
-        return Unread(content=content, provider_time=provider_time, read=read)
+        # of an answer that may be known, it is asked twice
+        digest = cache(partial(self._digest, answer))
+        return Unread(digest=digest, provider_time=provider_time, read=read)
 
     @override
     def preview(self, shard: Shard, *, since: datetime | None) -> str:
@@ -181,12 +180,12 @@ class HttpPages(Source):
         self._credentials.accept(signed)
         return answer
 
-    def _content(self, answer: Answer) -> bytes:
+    def _digest(self, answer: Answer) -> bytes:
         """Digest what decides what the page of an answer is."""
         digest = blake3(answer.body)
         digest.update(answer.headers.get("Link", "").encode(errors="replace"))
         digest.update(self._edition)
-        return digest.digest(length=CONTENT_BYTES)
+        return digest.digest(length=DIGEST_BYTES)
 
     def _page(
         self,

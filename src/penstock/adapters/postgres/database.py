@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Generic
 
 import psycopg
@@ -73,7 +73,7 @@ class Transaction(sql.Transaction):
     tables: Tables
     # how many rows of each table it has changed
     changes: dict[Table, int]
-    # it was tried before, and met a conflict
+    # it was tried before, and met a conflict, or its answer was lost
     is_again: bool = False
 
     @override
@@ -171,6 +171,8 @@ class Database(sql.Database):
       server knows by the number of the transaction, and is asked. (After a crash it may
       give the number of a lost transaction to another one and say yes. No promise hangs
       on that: the next write of the worker meets the true fence and page.)
+    - A statement that is its own transaction is sent again, and the work looks whether
+      it has taken effect.
     """
 
     def __init__(
@@ -197,7 +199,7 @@ class Database(sql.Database):
         )
         # a test brings an expression of its own for the time
         self._statements = statements(now=clock or NOW, clock=clock or CLOCK)
-        self._tables = Tables(now=clock or NOW)
+        self._tables = Tables(self._statements, now=clock or NOW)
         self._tidying = Tidying(self.connections)
 
     @override
@@ -212,17 +214,7 @@ class Database(sql.Database):
         Where its answer was lost, the work is done again, and told so: it has to look
         whether it has taken effect.
         """
-        attempts = itertools.count()
-        changes: dict[Table, int] = {}
-
-        def once() -> Outcome:
-            is_again = next(attempts) > 0
-            return self._without_transaction(work, changes, is_again=is_again)
-
-        outcome = self._insist(once)
-        self._has_written = True
-        self._tidying.note(changes)
-        return outcome
+        return self._written(partial(self._at_once, work), least=2).outcome
 
     def write_and_tell(
         self, work: Callable[[Transaction], Outcome], *, slow: bool = False
@@ -242,31 +234,28 @@ class Database(sql.Database):
         slow: bool,
         commit: str = "commit",
     ) -> Done[Outcome]:
+        return self._written(partial(self._write_once, work, slow=slow, commit=commit))
+
+    def _written(
+        self, write: Callable[..., Done[Outcome]], *, least: int = 1
+    ) -> Done[Outcome]:
         attempts = itertools.count()
-
-        def once() -> Done[Outcome]:
-            is_again = next(attempts) > 0
-            return self._write_once(work, slow=slow, is_again=is_again, commit=commit)
-
-        done = self._insist(once)
+        done = self._insist(lambda: write(is_again=next(attempts) > 0), least=least)
         self._has_written = True
         self._tidying.note(done.changes)
         return done
 
     @override
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        return self._insist(lambda: self._without_transaction(work, {}))
+        return self._insist(lambda: self._at_once(work).outcome)
 
-    def _without_transaction(
-        self,
-        work: Callable[[Transaction], Outcome],
-        changes: dict[Table, int],
-        *,
-        is_again: bool = False,
-    ) -> Outcome:
+    def _at_once(
+        self, work: Callable[[Transaction], Outcome], *, is_again: bool = False
+    ) -> Done[Outcome]:
         with self.connections.one() as connection, cancellable(connection):
             try:
-                return work(self._transaction(connection, changes, is_again=is_again))
+                transaction = self._transaction(connection, is_again=is_again)
+                return Done(outcome=work(transaction), changes=transaction.changes)
             except postgres.FeatureNotSupported:
                 # a table has changed since the statement was prepared here
                 connection.close()
@@ -319,18 +308,22 @@ class Database(sql.Database):
     def _transaction(
         self,
         connection: Connection,
-        changes: dict[Table, int] | None = None,
         *,
         is_again: bool = False,
     ) -> Transaction:
-        noted = {} if changes is None else changes
-        return Transaction(connection, self._statements, self._tables, noted, is_again)
+        return Transaction(connection, self._statements, self._tables, {}, is_again)
 
-    def _insist(self, once: Callable[[], Outcome]) -> Outcome:  # noqa: C901 (a line a kind)
-        """Do something until it is done, refused for good, or out of time."""
+    def _insist(  # noqa: C901 (a line a kind)
+        self, once: Callable[[], Outcome], *, least: int = 1
+    ) -> Outcome:
+        """Do something until it is done, refused for good, or out of time.
+
+        It is tried at least so often, however long a line that broke was silent.
+        """
         deadline = time.monotonic() + self._patience
-        conflicts, rest = 0, FIRST_REST
+        conflicts, rest, tries = 0, FIRST_REST, 0
         while True:
+            tries += 1
             try:
                 outcome = once()
             except CONFLICTS as error:
@@ -350,7 +343,7 @@ class Database(sql.Database):
                 told = refusal(error, self.place, self.schema)
                 if told is not None and not did_so:
                     raise told from error
-                if time.monotonic() + rest > deadline:
+                if time.monotonic() + rest > deadline and tries >= least:
                     raise self._unavailable(error) from error
                 time.sleep(rest * (0.5 + random.random()))  # noqa: S311 (no secret)
                 rest = min(2 * rest, LONGEST_REST)

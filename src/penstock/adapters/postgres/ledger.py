@@ -1,18 +1,23 @@
 """The ledger in PostgreSQL."""
 
-from datetime import datetime
+from collections import Counter
+from datetime import datetime, timedelta
 
 from psycopg.rows import DictRow
 from typing_extensions import override
 
 from penstock.adapters.postgres.database import Database, Transaction, storable_all
-from penstock.adapters.sql.ledger import Repeated, SqlLedger, following, page_told
+from penstock.adapters.sql.ledger import SqlLedger, following, page_told
 from penstock.adapters.sql.memos import read_memo
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Lease, cursor_mark
 from penstock.domain.page import Batch, Counts, count_page
 from penstock.domain.repeat import batch_again
 from penstock.errors import LeaseLost
+from penstock.ports import Repeated
+
+# pages that take the long way after one of new rows was refused
+DETOURS = 50
 
 
 class PostgresLedger(SqlLedger[Database]):
@@ -20,6 +25,11 @@ class PostgresLedger(SqlLedger[Database]):
 
     Such a statement is a transaction of its own.
     """
+
+    def __init__(self, database: Database, *, lease: timedelta) -> None:
+        super().__init__(database, lease=lease)
+        # by dataset, how many pages take the long way before another try
+        self._detours: Counter[str] = Counter()
 
     @override
     def commit_page(
@@ -31,9 +41,16 @@ class PostgresLedger(SqlLedger[Database]):
         return following(lease, batch.cursor), counts
 
     def _store(self, dataset: Dataset, lease: Lease, batch: Batch) -> Counts | None:
-        """Commit a page of new rows; None if it is not, or if that is not to be had."""
-        known = self._database.table(dataset)
-        if batch.rejections or lease.tracked or not known.may_grow_by(batch.records):
+        """Commit a page whose rows are thought to be new.
+
+        None, and nothing is written, if it is not such a page, or is refused: the long
+        way then says why.
+        """
+        table = self._database.table(dataset)
+        if batch.rejections or lease.tracked or not table.may_grow_by(batch.records):
+            return None
+        if self._detours[dataset.name]:
+            self._detours[dataset.name] -= 1
             return None
         counts = count_page(
             batch,
@@ -54,13 +71,16 @@ class PostgresLedger(SqlLedger[Database]):
         )
 
         def work(transaction: Transaction) -> bool:
-            if not known.may_grow_by(batch.records):
-                return False
-            table = transaction.table(dataset)
-            is_done = table.store(batch.records, rank=batch.rank, **told)
-            return is_done or took_effect(transaction, lease)
+            stored = transaction.table(dataset)
+            is_done = stored.store(batch.records, rank=batch.rank, **told)
+            return is_done or own_page(transaction, lease) is not None
 
-        return counts if self._database.write_at_once(work) else None
+        if self._database.write_at_once(work):
+            return counts
+        if table.grows:
+            # no row was known: rows wait in quarantine, most likely for a while
+            self._detours[dataset.name] = DETOURS
+        return None
 
     @override
     def repeat_page(
@@ -83,9 +103,12 @@ class PostgresLedger(SqlLedger[Database]):
                 provider_time=provider_time,
                 lease=self._lease,
             )
-            is_refused = row is not None and row["page_seq"] is None
-            if is_refused and not took_effect(transaction, lease):
-                raise LeaseLost(lease.job, fence=lease.fence)
+            if row is None or row["page_seq"] is None:
+                # also if its rows have changed since
+                own = own_page(transaction, lease)
+                if row is not None and own is None:
+                    raise LeaseLost(lease.job, fence=lease.fence)
+                return own
             return row
 
         row = self._database.write_at_once(work)
@@ -94,16 +117,12 @@ class PostgresLedger(SqlLedger[Database]):
         memo = read_memo(row["memo"])
         batch = batch_again(memo, imprint, provider_time=provider_time)
         counts = count_page(batch, inserted=0, updated=0, again=0, requests=lease.sent)
-        return following(lease, memo.cursor), counts, memo.proof
+        return Repeated(following(lease, memo.cursor), counts, memo.proof)
 
 
-def took_effect(transaction: Transaction, lease: Lease) -> bool:
-    """Say whether a page that is refused was stored before, and the answer was lost.
-
-    Nobody else moves a job on under our fence.
-    """
+def own_page(transaction: Transaction, lease: Lease) -> DictRow | None:
+    """Return a page that was committed before, and whose answer was lost, if it was."""
     if not transaction.is_again:
-        return False
-    job = transaction.one("get_job", job=lease.job)
-    is_ours = job is not None and job["fence"] == lease.fence
-    return is_ours and job is not None and job["page_seq"] == lease.page_seq + 1
+        return None
+    told = {"job": lease.job, "page_seq": lease.page_seq, "fence": lease.fence}
+    return transaction.one("find_own_page", **told)

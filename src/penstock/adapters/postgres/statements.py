@@ -17,20 +17,20 @@ WORKABLE = """running.status = 'running'
     and (%(region)s::text is null or running.region is null
         or running.region = %(region)s)"""
 
-# what a page does to its job, and to the counts of its job and of its import
+# what a page does to its job, as far as the row `come` tells, and what it adds to the
+# counts of its job and of its import
 MOVED_ON = """page_seq = page_seq + 1,
-    cursor = %(cursor)s,
-    status = case when %(proof)s::text is null then 'leased' else 'done' end,
-    proof = %(proof)s,
-    lease_owner = case when %(proof)s::text is null then lease_owner end,
+    cursor = come.cursor,
+    status = case when come.proof is null then 'leased' else 'done' end,
+    proof = come.proof,
+    lease_owner = case when come.proof is null then lease_owner end,
     lease_until = case
-        when %(proof)s::text is null
-        then {now} + %(lease)s * interval '1 microsecond' end,
-    finished_at = case when %(proof)s::text is null then null else {now} end,
+        when come.proof is null then {now} + %(lease)s * interval '1 microsecond' end,
+    finished_at = case when come.proof is null then null else {now} end,
     attempts = 0,
     rescues = 0,
     snoozes = 0"""
-COUNTED = """requests = requests + %(requests)s,
+ADDED_TO_JOB = """requests = requests + %(requests)s,
     seen = seen + %(seen)s,
     inserted = inserted + %(inserted)s,
     updated = updated + %(updated)s,
@@ -38,7 +38,7 @@ COUNTED = """requests = requests + %(requests)s,
     quarantined = quarantined + %(quarantined)s,
     dropped = dropped + %(dropped)s,
     duplicates = duplicates + %(duplicates)s"""
-ADDED_UP = """pages = kept.pages + excluded.pages,
+ADDED_TO_IMPORT = """pages = kept.pages + excluded.pages,
     requests = kept.requests + excluded.requests,
     seen = kept.seen + excluded.seen,
     inserted = kept.inserted + excluded.inserted,
@@ -58,8 +58,8 @@ def statements(*, now: str = NOW, clock: str = CLOCK) -> Mapping[str, str]:
     microseconds = f"(extract(epoch from {now}) * 1000000)::bigint"
     phrases = {
         "{moved_on}": MOVED_ON,
-        "{counted}": COUNTED,
-        "{added_up}": ADDED_UP,
+        "{added_to_job}": ADDED_TO_JOB,
+        "{added_to_import}": ADDED_TO_IMPORT,
         "{now}": now,
         "{clock}": clock,
         "{now_in_microseconds}": microseconds,

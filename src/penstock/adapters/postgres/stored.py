@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from psycopg import errors as postgres
@@ -33,7 +32,7 @@ class StoredTable(sql.Table):
     statements: Mapping[str, str]
     # how many rows of each table the transaction has changed
     changes: dict[Table, int]
-    # the transaction was tried before, and met a conflict
+    # the transaction was tried before, and met a conflict, or its answer was lost
     is_again: bool = False
 
     @override
@@ -64,19 +63,20 @@ class StoredTable(sql.Table):
     ) -> bool:
         """Commit a page whose rows are thought to be new; say whether that was done.
 
-        It was not if the fence has moved on, or rows of the dataset wait in quarantine.
-        A row that is known makes the work begin anew, and `grows` is false then.
+        False, and nothing is written, if a row is known, the fence has moved on, or
+        rows of the dataset wait in quarantine.
         """
         sheet = Sheet.of(records).by_key()
         page = self._page(sheet, import_id, rank) | told
         page |= {"dataset": self.of.dataset.name, "keys": keys_text(sheet.keys)}
-        statement = with_part(self.statements["store_page"], insert=self.of.insert)
-        with self._thought_new():
-            stored = self._execute(statement, **page).rowcount
-        if not stored:
+        try:
+            with self._thought_new():
+                stored = self._execute(self.of.store_page, **page).rowcount
+        except postgres.SerializationFailure:
             return False
-        self.changes[self.of] = len(sheet)
-        return True
+        if stored:
+            self.changes[self.of] = len(sheet)
+        return bool(stored)
 
     def _merge_ranked(self, sheet: Sheet, page: dict[str, object]) -> Merged:
         """Merge, and let every row tell the rank of the page that it is of.
@@ -85,10 +85,10 @@ class StoredTable(sql.Table):
         later, would take them for rows of an earlier import.
         """
         page |= key_arrays(self.of.dataset, sheet.keys)
-        self._join(self.of.hold, **page)
+        self._look_up(self.of.hold, **page)
         merged = self._compare(sheet, page)
-        self._join(self.of.settle, **page)
-        found = self._join(self.of.settled, **page).fetchone()
+        self._look_up(self.of.settle, **page)
+        found = self._look_up(self.of.settled, **page).fetchone()
         if found is None or found["settled"] != len(sheet):
             # another page changed a row between the comparison and now
             raise postgres.SerializationFailure("a row was stored by others meanwhile")
@@ -120,7 +120,7 @@ class StoredTable(sql.Table):
 
     def _compare(self, sheet: Sheet, page: dict[str, object]) -> Merged:
         try:
-            found = self._join(self.of.merge, **page).fetchone()
+            found = self._look_up(self.of.merge, **page).fetchone()
         except postgres.UniqueViolation as error:
             raise stored_by_others(error) from error
         if found is None:
@@ -138,7 +138,7 @@ class StoredTable(sql.Table):
         """Mark rows as seen by an import."""
         if keys:
             arrays = key_arrays(self.of.dataset, keys)
-            self._join(self.of.touch, import_id=import_id, **arrays)
+            self._look_up(self.of.touch, import_id=import_id, **arrays)
 
     @override
     def note(
@@ -163,12 +163,11 @@ class StoredTable(sql.Table):
         """Commit a page that is known, and return its memo.
 
         None, and nothing is written, if its rows are not stored just as it brought
-        them: something else is stored between its first and its last key. Without a
-        page number, the job has moved on, and nothing is written either.
+        them: something else is stored between its first and its last key. Nor is
+        anything written where `page_seq` is null: the job has moved on.
         """
-        statement = with_part(self.statements["repeat_page"], known=self.of.known)
         told |= {"dataset": self.of.dataset.name}
-        row: DictRow | None = self._execute(statement, **told).fetchone()
+        row: DictRow | None = self._execute(self.of.repeat_page, **told).fetchone()
         return row
 
     @override
@@ -230,7 +229,7 @@ class StoredTable(sql.Table):
             raise LookupError(f"dataset {name!r} was never prepared")
         return int(row["change_seq"])
 
-    def _join(self, statement: str, **given: Any) -> Any:
+    def _look_up(self, statement: str, **given: Any) -> Any:
         """Run a statement that looks up rows, with a plan for just these.
 
         One that was made when the table was small would look through all of it for
@@ -246,10 +245,3 @@ class StoredTable(sql.Table):
             cursor.itersize = AT_ONCE
             cursor.execute(statement.encode())
             yield from cursor
-
-
-@cache
-def with_part(statement: str, **part: str) -> str:
-    """Fill in the part of a statement that is about a table of its own."""
-    ((name, text),) = part.items()
-    return statement.replace(f"{{{name}}}", text)

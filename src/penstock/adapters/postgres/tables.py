@@ -13,7 +13,16 @@ from penstock.adapters.postgres.searched import (
     words_of,
 )
 from penstock.adapters.sql.keys import quoted
-from penstock.adapters.sql.memos import DIGEST, FIRST, LAST, RECORDS
+from penstock.adapters.sql.memos import (
+    CURSOR,
+    DIGEST,
+    DROPPED,
+    FIRST,
+    LAST,
+    PROOF,
+    RECORDS,
+    SEEN,
+)
 from penstock.domain.dataset import Dataset, Field, FieldType, Reference
 
 COLUMN_TYPES: Mapping[FieldType, str] = {
@@ -49,7 +58,9 @@ PENDING = 16_384
 class Table:
     """The compiled statements of one dataset's table."""
 
-    def __init__(self, dataset: Dataset, *, now: str) -> None:
+    def __init__(
+        self, dataset: Dataset, statements: Mapping[str, str], *, now: str
+    ) -> None:
         self.dataset = dataset
         self.name = quoted(dataset.name)
         self.gone = quoted(own_name("penstock", "gone", dataset.name))
@@ -83,7 +94,8 @@ class Table:
         self.hold = self._hold()
         self.settled = self._settled()
         self.outdo = self._outdo()
-        self.known = self._known()
+        self.store_page = statements["store_page"].replace("{insert}", self.insert)
+        self.repeat_page = statements["repeat_page"].replace("{known}", self._known())
         shown = ", ".join(readable(field) for field in dataset.fields)
         self.rows = (
             f"select {shown} from {self.name} where _deleted_at is null "
@@ -130,9 +142,8 @@ class Table:
     def may_grow_by(self, records: Sized) -> bool:
         """Say whether rows are thought to be new, as those before them were.
 
-        Keys are unique within a partition only, so there it cannot be tried. Nor can
-        it with a single row: a replay merges many of them in one transaction, and the
-        first of them would be as new when it begins anew.
+        Keys are unique within a partition only, so there it cannot be tried. And of a
+        single row too little follows for the next to be worth the try.
         """
         return self.grows and len(records) > 1 and self.dataset.partition is None
 
@@ -380,29 +391,35 @@ where bad.job_id = %(job)s and bad.resolved is null
     def _known(self) -> str:
         """Compose what a known page brought, and whether just that is stored.
 
-        One row more than it had tells as much as all of them.
+        One row more than it had tells as much as all of them. No dataset has the name
+        of a table of the ledger, so that none is hidden by the dataset's own.
         """
+        memo = "penstock_page.memo::json"
 
         def bound(place: int) -> str:
             values = (
-                f"(page.memo::json -> {place} ->> {at})::{COLUMN_TYPES[field.type]}"
+                f"({memo} -> {place} ->> {at})::{COLUMN_TYPES[field.type]}"
                 for at, field in enumerate(self._key_fields)
             )
             return f"({', '.join(values)})"
 
-        records = f"(page.memo::json ->> {RECORDS})::bigint"
+        records = f"({memo} ->> {RECORDS})::bigint"
         return f"""
-select page.memo, page.cursor_after, (
+select penstock_page.memo, penstock_page.cursor_after,
+    ({memo} ->> {SEEN})::bigint as seen,
+    ({memo} ->> {DROPPED})::bigint as dropped,
+    {memo} ->> {CURSOR} as cursor,
+    {memo} ->> {PROOF} as proof, (
     select count(*) = {records} and count(_deleted_at) = 0
         and sha256(string_agg(_digest, ''::bytea))
-            = decode(page.memo::json ->> {DIGEST}, 'hex')
+            = decode({memo} ->> {DIGEST}, 'hex')
     from (
         select _digest, _deleted_at from {self.name}
         where ({self._keys}) >= {bound(FIRST)} and ({self._keys}) <= {bound(LAST)}
         order by {self._keys} limit {records} + 1
     ) as kept
 ) as holds
-from penstock_page as page
+from penstock_page
 where imprint = %(imprint)s and not exists (
     select 1 from penstock_quarantine
     where dataset = %(dataset)s and resolved is null
@@ -493,12 +510,15 @@ def indexes(dataset: Dataset) -> dict[str, str]:
 class Tables:
     """The compiled tables of a process, each composed once."""
 
-    def __init__(self, *, now: str) -> None:
+    def __init__(self, statements: Mapping[str, str], *, now: str) -> None:
+        self._statements = statements
         self._now = now
         self._known: dict[str, Table] = {}
 
     def of(self, dataset: Dataset) -> Table:
         known = self._known.get(dataset.name)
         if known is None or known.dataset is not dataset:
-            known = self._known[dataset.name] = Table(dataset, now=self._now)
+            known = self._known[dataset.name] = Table(
+                dataset, self._statements, now=self._now
+            )
         return known

@@ -4,11 +4,10 @@ import dataclasses
 import json
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 from hashlib import md5
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from typing_extensions import override
 
@@ -25,7 +24,7 @@ from penstock.domain.job import (
     WorkerId,
     cursor_mark,
 )
-from penstock.domain.page import Batch, Counts, Proof, Rejection, count_page
+from penstock.domain.page import Batch, Counts, Rejection, count_page
 from penstock.domain.times import MICROSECOND
 from penstock.errors import LeaseLost
 from penstock.ports import Declarations, Ledger
@@ -38,8 +37,6 @@ COUNTED = [field.name for field in dataclasses.fields(Counts)]
 
 
 AnyDatabase = TypeVar("AnyDatabase", bound=Database)
-# the lease that goes on, what became of the rows, and what proves the end
-Repeated: TypeAlias = tuple[Lease, Counts, Proof | None]
 
 
 class SqlLedger(Ledger, Generic[AnyDatabase]):
@@ -167,9 +164,7 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
                 requests=lease.sent,
             )
             provider_time = self._database.moment(batch.provider_time)
-            # without rows, nearly always known ones, it is one statement
-            has_rows = batch.records or batch.rejections
-            with transaction.together() if has_rows else nullcontext():
+            with transaction.together():
                 if job["has_open_rejections"]:
                     settle_complaints(transaction, dataset, lease, batch)
                 add_rejections(transaction, lease, batch)

@@ -6,7 +6,7 @@ from penstock.adapters.sql.keys import key_text
 from penstock.domain.page import Memo, Proof
 
 # where in a memo each of them stands
-RECORDS, FIRST, LAST, DIGEST = 4, 5, 6, 7
+SEEN, DROPPED, CURSOR, PROOF, RECORDS, FIRST, LAST, DIGEST = range(8)
 
 
 def write_memo(memo: Memo | None) -> str | None:

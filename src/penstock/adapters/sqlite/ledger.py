@@ -4,11 +4,12 @@ from datetime import datetime
 
 from typing_extensions import override
 
-from penstock.adapters.sql.ledger import Repeated, SqlLedger
+from penstock.adapters.sql.ledger import SqlLedger
 from penstock.adapters.sqlite.database import Database
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Lease
 from penstock.domain.repeat import batch_again
+from penstock.ports import Repeated
 
 
 class SqliteLedger(SqlLedger[Database]):
@@ -26,4 +27,4 @@ class SqliteLedger(SqlLedger[Database]):
         if memo is None:
             return None
         batch = batch_again(memo, imprint, provider_time=provider_time)
-        return *self.commit_page(dataset, lease, batch), memo.proof
+        return Repeated(*self.commit_page(dataset, lease, batch), memo.proof)

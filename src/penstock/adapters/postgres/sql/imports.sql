@@ -84,7 +84,7 @@ values
     %(updated)s, %(unchanged)s, %(quarantined)s, %(dropped)s, %(duplicates)s,
     %(provider_time)s)
 on conflict (import_id, slot) do update
-set {added_up};
+set {added_to_import};
 
 -- name: count_rescue
 insert into penstock_import_count as kept (import_id, slot, rescues)

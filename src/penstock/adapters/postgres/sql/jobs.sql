@@ -147,6 +147,7 @@ returning page_seq;
 -- The page number must follow, so a page that is committed twice is refused.
 update penstock_job
 set {moved_on}
+from (select %(cursor)s::text as cursor, %(proof)s::text as proof) as come
 where id = %(job)s and fence = %(fence)s and status = 'leased'
     and page_seq = %(page_seq)s
 returning page_seq, exists (
@@ -155,7 +156,7 @@ returning page_seq, exists (
 
 -- name: count_page
 update penstock_job
-set {counted}
+set {added_to_job}
 where id = %(job)s;
 
 -- name: add_page
@@ -173,7 +174,8 @@ values
 -- which changes have numbers without gaps that rise in the order of commits.
 with advanced as (
     update penstock_job
-    set {moved_on}, {counted}
+    set {moved_on}, {added_to_job}
+    from (select %(cursor)s::text as cursor, %(proof)s::text as proof) as come
     where id = %(job)s and fence = %(fence)s and status = 'leased'
         and page_seq = %(page_seq)s
         and not exists (
@@ -188,7 +190,7 @@ with advanced as (
     select %(job)s, page_seq, %(fence)s, %(seen)s, %(before)s, %(after)s, %(imprint)s,
         %(memo)s, {now}
     from advanced
-), counted as (
+), totalled as (
     insert into penstock_import_count as kept
         (import_id, slot, pages, requests, seen, inserted, unchanged, dropped,
         duplicates, scan_started_at)
@@ -196,14 +198,14 @@ with advanced as (
         %(unchanged)s, %(dropped)s, %(duplicates)s, %(provider_time)s
     from advanced
     on conflict (import_id, slot) do update
-    set {added_up}
+    set {added_to_import}
     returning 1
 ), numbered as (
     update penstock_dataset
     set change_seq = change_seq + %(inserted)s
-    where name = %(dataset)s and exists (select 1 from counted)
+    where name = %(dataset)s and exists (select 1 from totalled)
     returning change_seq
-), told as (
+), changed as (
     insert into penstock_change_page
         (dataset, first_seq, last_seq, created, updated, keys, import_id, at)
     select %(dataset)s, change_seq - %(inserted)s + 1, change_seq, %(inserted)s, 0,
@@ -214,37 +216,18 @@ with advanced as (
 where exists (select 1 from advanced);
 
 -- name: repeat_page
--- What is known of the page stands in its memo: rows seen and dropped, cursor, proof.
--- Where the fence has moved on, nothing is written, and no page number returned.
-with known as materialized (
-    {known}
-), told as materialized (
-    select memo, cursor_after,
-        (memo::json ->> 0)::bigint as seen,
-        (memo::json ->> 1)::bigint as dropped,
-        memo::json ->> 2 as cursor,
-        memo::json ->> 3 as proof
-    from known
-    where holds
+-- What the page brought stands in its memo. Where the fence has moved on, nothing is
+-- written, and no page number returned.
+with brought as materialized (
+    select * from ({known}) as page where holds
 ), advanced as (
     update penstock_job
-    set page_seq = penstock_job.page_seq + 1,
-        cursor = told.cursor,
-        status = case when told.proof is null then 'leased' else 'done' end,
-        proof = told.proof,
-        lease_owner = case when told.proof is null then lease_owner end,
-        lease_until = case
-            when told.proof is null
-            then {now} + %(lease)s * interval '1 microsecond' end,
-        finished_at = case when told.proof is null then null else {now} end,
-        attempts = 0,
-        rescues = 0,
-        snoozes = 0,
+    set {moved_on},
         requests = requests + %(requests)s,
-        seen = penstock_job.seen + told.seen,
-        unchanged = unchanged + told.seen - told.dropped,
-        dropped = penstock_job.dropped + told.dropped
-    from told
+        seen = penstock_job.seen + come.seen,
+        unchanged = unchanged + come.seen - come.dropped,
+        dropped = penstock_job.dropped + come.dropped
+    from brought as come
     where id = %(job)s and fence = %(fence)s and status = 'leased'
         and page_seq = %(page_seq)s
     returning penstock_job.page_seq
@@ -254,17 +237,22 @@ with known as materialized (
         committed_at)
     select %(job)s, page_seq, %(fence)s, seen, %(before)s, cursor_after, %(imprint)s,
         memo, {now}
-    from advanced, told
-), counted as (
+    from advanced, brought
+), totalled as (
     insert into penstock_import_count as kept
         (import_id, slot, pages, requests, seen, unchanged, dropped, scan_started_at)
     select %(import_id)s, %(job)s %% 16, 1, %(requests)s, seen, seen - dropped, dropped,
         %(provider_time)s
-    from advanced, told
+    from advanced, brought
     on conflict (import_id, slot) do update
-    set {added_up}
+    set {added_to_import}
 )
-select memo, advanced.page_seq from told left join advanced on true;
+select memo, advanced.page_seq from brought left join advanced on true;
+
+-- name: find_own_page
+-- Nobody else commits a page under our fence.
+select page_seq, memo from penstock_page
+where job_id = %(job)s and page_seq = %(page_seq)s + 1 and fence = %(fence)s;
 
 -- name: postpone_job
 -- A page that was committed without its worker hearing of it was progress all the same.
