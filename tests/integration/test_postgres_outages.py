@@ -367,6 +367,11 @@ class TestALostReply:
         lease, _ = led.ledger.commit_page(POI, claim(led, POI), page)
         # they have committed this very page, under a fence of their own
         place.ask("update penstock_job set fence = fence + 1, page_seq = page_seq + 1")
+        place.ask(
+            "insert into penstock_page (job_id, page_seq, fence, seen, memo, "
+            "committed_at) select job_id, page_seq + 1, fence + 1, seen, memo, "
+            "committed_at from penstock_page"
+        )
         proxy.lose_reply_after(REPEAT)
 
         with pytest.raises(LeaseLost):

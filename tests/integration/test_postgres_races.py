@@ -196,11 +196,13 @@ class TestPagesThatMeet:
 
         def change(lease: Lease) -> int:
             updated = 0
-            for number in range(20):
-                page = batch(*(record(key, f"now {number}") for key in range(100)))
-                lease, counts = stores.ledger.commit_page(POI, lease, page)
-                updated += counts.updated
-            is_over.set()
+            try:
+                for number in range(20):
+                    page = batch(*(record(key, f"now {number}") for key in range(100)))
+                    lease, counts = stores.ledger.commit_page(POI, lease, page)
+                    updated += counts.updated
+            finally:
+                is_over.set()
             return updated
 
         def grow(lease: Lease, start: int) -> None:
