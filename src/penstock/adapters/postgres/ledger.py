@@ -49,7 +49,7 @@ class PostgresLedger(SqlLedger[Database]):
         table = self._database.table(dataset)
         if batch.rejections or lease.tracked or not table.may_grow_by(batch.records):
             return None
-        if self._detours[dataset.name]:
+        if self._detours[dataset.name] > 0:
             self._detours[dataset.name] -= 1
             return None
         counts = count_page(
