@@ -88,7 +88,7 @@ def read_answer(response: urllib3.BaseHTTPResponse, max_bytes: int) -> Answer:
     is_error = response.status >= FIRST_ERROR
     limit = ERROR_BYTES if is_error else max_bytes
     if tells_length(response, limit):
-        # most are, and reading them piece by piece takes twice the time
+        # most do, and reading them piece by piece takes twice the time
         body = response.read(decode_content=False)
     else:
         body = read_up_to(response, limit, is_error=is_error)
