@@ -28,6 +28,22 @@ MOVED = frozenset({301, 302, 303, 307, 308})
 HTTPS_PORT, HTTP_PORT = 443, 80
 # how long a server may say nothing, in seconds
 SILENCE = 30.0
+GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+# their last 32 bits are an address of IPv4: mapped, and behind NAT64 (RFC 6052)
+TRANSLATED = (
+    ipaddress.IPv6Network("::ffff:0:0/96"),
+    ipaddress.IPv6Network("64:ff9b::/96"),
+)
+# tunnels to an address of IPv4 that nobody offers files through, and what is for
+# documents: Teredo, 6to4 (RFC 7526 ended it), 3fff::/20
+TUNNELLED = (
+    ipaddress.IPv6Network("2001::/32"),
+    ipaddress.IPv6Network("2002::/16"),
+    ipaddress.IPv6Network("3fff::/20"),
+)
+# the bits before the last 32 that announce an address of IPv4 (RFC 5214)
+ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
+IPV4_MASK = 0xFFFF_FFFF
 
 
 class LongResponse(TimedResponse):
@@ -190,9 +206,29 @@ def moved(place: Place, target: str | None) -> Place:
 
 
 def is_public(address: str) -> bool:
-    known = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(known, "ipv4_mapped", None)
-    return (mapped or known).is_global and not known.is_multicast
+    """Say whether an address belongs to the open internet, however it is written.
+
+    Of IPv6 only what is listed here may: Python's own tables differ by its version,
+    and many forms carry an address of IPv4 that a router takes out again.
+    """
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return is_public_ipv4(int(parsed))
+    number = int(parsed)
+    if any(parsed in network for network in TRANSLATED):
+        return is_public_ipv4(number & IPV4_MASK)
+    if (number >> 32) & IPV4_MASK in ISATAP and not is_public_ipv4(number & IPV4_MASK):
+        return False
+    return (
+        parsed in GLOBAL_UNICAST
+        and parsed.is_global
+        and not any(parsed in network for network in TUNNELLED)
+    )
+
+
+def is_public_ipv4(number: int) -> bool:
+    address = ipaddress.IPv4Address(number)
+    return address.is_global and not address.is_multicast
 
 
 def refuse(host: str, status: int) -> None:
