@@ -1,5 +1,8 @@
 """Files that come from elsewhere."""
 
+import gzip
+import zlib
+from dataclasses import replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -7,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from penstock.adapters.csv.download import (
+    MAX_ATTEMPTS,
     Download,
+    GzipEnd,
     LongResponse,
     is_public,
     place_of,
@@ -20,10 +25,24 @@ from penstock.domain.shard import Shard
 from penstock.domain.source import CsvSource
 from penstock.errors import Interrupted, Misconfigured, Rejected, SourceUnavailable
 from tests.builders import dataset, int_field, text_field
-from tests.integration.scripted_server import Reply, ScriptedServer, scripted_server
+from tests.integration.scripted_server import (
+    Misbehaviour,
+    Reply,
+    ScriptedServer,
+    scripted_server,
+)
 
 LONGEST = timedelta(seconds=5)
 FROM_HERE = Download(longest=LONGEST, may_be_private=True)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n"
+ROWS = b"1,a\n2,b\n3,c\n"
+
+
+def sends(data: bytes) -> Misbehaviour:
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(data)
+
+    return send
 
 
 @pytest.fixture
@@ -111,6 +130,8 @@ class TestADownload:
         [
             (404, Rejected),
             (403, Rejected),
+            (201, Rejected),
+            (204, Rejected),
             (206, Rejected),
             (429, SourceUnavailable),
             (500, SourceUnavailable),
@@ -178,6 +199,109 @@ class TestADownload:
 
         with pytest.raises(SourceUnavailable, match="broke off"):
             list(FROM_HERE(f"{server.url}/a.csv"))
+
+    def test_what_only_announces_the_file_is_passed_by(self, server: ScriptedServer):
+        hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
+        server.script(sends(hints + HEAD + b"Content-Length: 3\r\n\r\nid\n"))
+
+        assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == b"id\n"
+
+    @pytest.mark.parametrize("rest", [b"", ROWS[:9], ROWS])
+    def test_the_end_of_a_connection_proves_nothing(self, server: ScriptedServer, rest):
+        server.script(sends(HEAD + b"\r\nid,name\n" + rest))
+
+        with pytest.raises(Rejected, match=r'source\.unsized = "accept"'):
+            list(FROM_HERE(f"{server.url}/a.csv"))
+
+    def test_it_is_taken_for_the_end_of_the_file_if_that_is_declared(
+        self, server: ScriptedServer
+    ):
+        server.script(sends(HEAD + b"\r\n" + ROWS))
+        trusting = replace(FROM_HERE, may_be_unsized=True)
+
+        assert b"".join(trusting(f"{server.url}/a.csv")) == ROWS
+
+    def test_a_last_chunk_proves_the_end(self, server: ScriptedServer):
+        chunked = HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nid\n\r\n"
+        server.script(sends(chunked), sends(chunked + b"0\r\n\r\n"))
+
+        with pytest.raises(SourceUnavailable, match="broke off"):
+            list(FROM_HERE(f"{server.url}/a.csv"))
+        assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == b"id\n"
+
+    @pytest.mark.parametrize("coding", ["", "Content-Encoding: gzip\r\n"])
+    def test_the_trailer_of_gzip_proves_the_end(self, server: ScriptedServer, coding):
+        packed = gzip.compress(ROWS) + gzip.compress(ROWS) + b"\0" * 9
+        server.script(sends(HEAD + coding.encode() + b"\r\n" + packed))
+
+        assert b"".join(FROM_HERE(f"{server.url}/a.csv.gz")) == packed
+
+    def test_gzip_that_is_cut_off_anywhere_is_not_whole(self):
+        packed = gzip.compress(ROWS)
+        for cut in range(len(packed)):
+            end = GzipEnd()
+            end.add(packed[:cut])
+            assert not end.is_whole
+            # the same behind a member that is whole, where that is not its very end
+            end = GzipEnd()
+            end.add(packed + packed[:cut])
+            assert end.is_whole is (cut == 0)
+
+    @pytest.mark.parametrize("window", [15, -15], ids=["zlib", "bare"])
+    @pytest.mark.parametrize("is_sized", [True, False])
+    def test_what_comes_deflated_is_unpacked_to_its_end(
+        self, server: ScriptedServer, window, is_sized
+    ):
+        packing = zlib.compressobj(wbits=window)
+        packed = packing.compress(ROWS) + packing.flush()
+        coded = HEAD + b"Content-Encoding: deflate\r\n"
+
+        def reply(body: bytes) -> Misbehaviour:
+            length = b"Content-Length: %d\r\n" % len(body) if is_sized else b""
+            return sends(coded + length + b"\r\n" + body)
+
+        server.script(reply(packed), reply(packed[:-1]))
+
+        assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == ROWS
+        with pytest.raises(SourceUnavailable, match="broke off within the compressed"):
+            list(FROM_HERE(f"{server.url}/a.csv"))
+
+    def test_what_is_packed_in_another_way_is_refused(self, server: ScriptedServer):
+        server.script(Reply(body=b"\x1b\x05", headers={"Content-Encoding": "br"}))
+
+        with pytest.raises(Rejected, match="packed as 'br'"):
+            list(FROM_HERE(f"{server.url}/a.csv"))
+
+    def test_a_file_that_is_being_prepared_is_asked_for_again(
+        self, server: ScriptedServer
+    ):
+        preparing = Reply(status=202, body=b"[]", headers={"Retry-After": "0"})
+        server.script(preparing, preparing, Reply(body=b"id\n"))
+
+        assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == b"id\n"
+        assert len(server.asked) == 3
+
+    @pytest.mark.parametrize(
+        ("wait", "requests"), [("0", MAX_ATTEMPTS), ("60", 1)], ids=["never", "late"]
+    )
+    def test_a_file_that_is_not_ready_in_time_is_none(
+        self, server: ScriptedServer, wait, requests
+    ):
+        server.script(Reply(status=202, headers={"Retry-After": wait}))
+
+        with pytest.raises(SourceUnavailable, match="answered 202"):
+            list(FROM_HERE(f"{server.url}/a.csv"))
+
+        assert len(server.asked) == requests
+
+    def test_who_waits_for_a_file_can_be_stopped(self, server: ScriptedServer):
+        server.script(Reply(status=202, headers={"Retry-After": "4"}))
+
+        def stop() -> None:
+            raise Interrupted("stopped")
+
+        with pytest.raises(Interrupted):
+            list(replace(FROM_HERE, still_here=stop)(f"{server.url}/a.csv"))
 
     def test_it_takes_no_longer_than_it_may(self, server: ScriptedServer):
         server.script(Reply(body=b"x" * 2_000_000))

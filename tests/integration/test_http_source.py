@@ -419,9 +419,46 @@ class TestPaging:
         with pytest.raises(PageRepeats):
             fetch(source)
 
-    def test_no_content_is_an_empty_list(self, server, make):
-        server.script(Reply(status=204))
-        assert fetch(make(pages=KEYSET)).proof == Proof.EMPTY_PAGE
+    @pytest.mark.parametrize("status", [100, 102, 103, 199])
+    def test_what_only_announces_the_answer_is_passed_by(self, server, make, status):
+        announced = f"HTTP/1.1 {status} Wait\r\nLink: </style.css>\r\n\r\n".encode()
+
+        def announce(handler) -> None:
+            answer = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"
+            handler.wfile.write(2 * announced + answer + b'[{"id":1}]')
+
+        server.script(announce)
+
+        assert ids(fetch(make(pages=KEYSET))) == [1]
+
+    def test_announcements_without_end_take_no_longer_than_an_answer(
+        self, server, make
+    ):
+        def announce(handler) -> None:
+            while not server.stopping.wait(0.01):
+                handler.wfile.write(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+
+        server.script(announce)
+
+        with pytest.raises(SourceUnavailable, match="no whole answer within"):
+            fetch(make(timeout=timedelta(seconds=0.3)))
+
+    @pytest.mark.parametrize("status", [201, 202, 203, 204, 205, 206, 226, 299])
+    def test_no_success_but_200_is_a_page(self, server, make, status):
+        body = b"" if status == 204 else b"[]"
+        server.script(Reply(status=status, body=body, headers={"Retry-After": "3"}))
+
+        with pytest.raises(SourceUnavailable, match=f"answered {status}") as caught:
+            fetch(make(pages=KEYSET))
+
+        assert caught.value.retry_after == timedelta(seconds=3)
+
+    def test_whole_json_proves_the_end_of_an_answer_without_a_length(
+        self, server, make
+    ):
+        server.script(raw(HEAD + b'\r\n[{"id": 1}]'))
+
+        assert ids(fetch(make(pages=KEYSET))) == [1]
 
     def test_the_providers_clock_is_kept(self, server, make):
         server.script(json_reply([]))

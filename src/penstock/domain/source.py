@@ -101,6 +101,13 @@ class HttpSource:
         return self.pages.field
 
 
+class Unsized(StrEnum):
+    """What to do with a fetched file whose end nothing proves."""
+
+    FAIL = "fail"
+    ACCEPT = "accept"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvSource:
     """Files of rows, found by their names; None is to be found out for each file."""
@@ -115,6 +122,8 @@ class CsvSource:
     download: timedelta = timedelta(hours=1)
     # whether addresses inside of one's own network may be asked
     private: bool = False
+    # what a fetched file means whose end only the end of its connection tells
+    unsized: Unsized = Unsized.FAIL
     # about how many bytes a shard has
     shard: int = 64 * 1024 * 1024
     # what stands for no value

@@ -158,6 +158,7 @@ def built_files(table: CsvTable, folder: Path, spool: Path) -> CsvSource:
         max_bytes=table.max_bytes,
         download=table.download,
         private=table.private,
+        unsized=table.unsized,
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from penstock.domain.source import End, Paging, is_address
+from penstock.domain.source import End, Paging, Unsized, is_address
 from penstock.settings.declared import (
     Count,
     CountOrNone,
@@ -210,6 +210,7 @@ class CsvTable(Declared):
     max_bytes: Size = 16 * 1024**3
     download: Duration = timedelta(hours=1)
     private: bool = False
+    unsized: Annotated[Unsized, Field(strict=False)] = Unsized.FAIL
 
     def rules(self) -> Iterator[Problem]:
         yield from self.wrong_addresses()

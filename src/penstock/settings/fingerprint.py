@@ -12,7 +12,9 @@ from penstock.ports import Redact
 DIGEST_BYTES = 16
 
 # where files lie, and how long and large they may be
-PLACES = frozenset({"folder", "spool", "timeout", "max_bytes", "download", "private"})
+PLACES = frozenset(
+    {"folder", "spool", "timeout", "max_bytes", "download", "private", "unsized"}
+)
 
 # guardrails: an operator raises them to let the same import go on
 GUARDRAILS = {"pages": {"max"}, "axis": {"smallest"}}

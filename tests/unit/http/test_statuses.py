@@ -8,7 +8,8 @@ from urllib3 import HTTPHeaderDict
 from penstock.adapters.http.client import Answer, Request
 from penstock.adapters.http.hiding import Hiding
 from penstock.adapters.http.links import next_link, with_missing, without
-from penstock.adapters.http.statuses import judge, parse_date, retry_after
+from penstock.adapters.http.statuses import judge
+from penstock.adapters.net.dates import parse_date, retry_after
 from penstock.domain.page import Moved
 from penstock.domain.source import HttpSource
 from penstock.errors import (
@@ -34,15 +35,23 @@ def judged(status: int, *, method: str = "GET", body: bytes = b"", **headers: st
     )
 
 
-@pytest.mark.parametrize("status", [200, 201, 203, 204])
-def test_success_is_data(status):
-    assert judged(status) is None
+def test_only_200_is_data():
+    assert [status for status in range(100, 600) if judged(status) is None] == [200]
+
+
+def test_a_request_that_was_only_accepted_is_sent_again_when_it_says():
+    verdict = judged(202, Retry_After="7")
+    assert isinstance(verdict, SourceUnavailable)
+    assert verdict.retry_after == timedelta(seconds=7)
 
 
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
         (100, SourceUnavailable),
+        (201, SourceUnavailable),
+        (202, SourceUnavailable),
+        (204, SourceUnavailable),
         (206, SourceUnavailable),
         (300, RequestRefused),
         (304, RequestRefused),

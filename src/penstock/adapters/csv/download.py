@@ -2,17 +2,19 @@
 
 import ipaddress
 import socket
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from time import monotonic
+from time import monotonic, sleep
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from penstock.adapters.net.dates import retry_after
 from penstock.adapters.net.deadlines import (
     TimedConnection,
     TimedPool,
@@ -21,10 +23,20 @@ from penstock.adapters.net.deadlines import (
     TimedSecurePool,
 )
 from penstock.errors import Rejected, SourceUnavailable
+from penstock.ports import StillHere
 
 PIECE = 256 * 1024
 MOST_MOVES = 3
 MOVED = frozenset({301, 302, 303, 307, 308})
+# how often a file is asked for that the server is still preparing
+MAX_ATTEMPTS = 5
+# how long to wait for it where the server does not say
+DEFAULT_WAIT = timedelta(seconds=5)
+# how long to sleep before it is asked whether to go on, in seconds
+SLEEP_INTERVAL = 0.25
+# of these the bytes are stored as they come: a packed file is read as well as a plain
+STORED_CODINGS = frozenset({"", "identity", "gzip", "x-gzip"})
+GZIP_WINDOW, ZLIB_WINDOW, DEFLATE_WINDOW = 31, 15, -15
 HTTPS_PORT, HTTP_PORT = 443, 80
 # how long a server may say nothing, in seconds
 SILENCE = 30.0
@@ -76,23 +88,80 @@ class Download:
     # an address inside of one's own network is refused: a declaration, or a redirect,
     # must not reach what only this machine can
     may_be_private: bool = False
+    # whether the end of a connection is taken for the end of the file
+    may_be_unsized: bool = False
+    # called while it waits
+    still_here: StillHere = lambda: None
 
     def __call__(self, url: str) -> Iterator[bytes]:
         """Yield the content piece by piece; raise where there is none to be had."""
         deadline = monotonic() + self.longest.total_seconds()
         place = place_of(url, named_by="the declaration")
-        for _ in range(MOST_MOVES + 1):
+        moves, attempts, wait = 0, 1, timedelta()
+        while moves <= MOST_MOVES:
+            self._wait(place, wait, deadline)
             with self._asked(place, deadline) as answer:
                 if answer.status in MOVED:
                     place = moved(place, answer.headers.get("Location"))
-                    continue
-                refuse(place.host, answer.status)
-                # what has come, not a whole piece: a trickle would outlast the deadline
-                while piece := answer.read1(PIECE, decode_content=False):
-                    self._remaining(place, deadline)
-                    yield piece
-                return
+                    moves, wait = moves + 1, timedelta()
+                elif answer.status == HTTPStatus.ACCEPTED and attempts < MAX_ATTEMPTS:
+                    attempts += 1
+                    said = retry_after(answer.headers, datetime.now(UTC))
+                    wait = DEFAULT_WAIT if said is None else said
+                else:
+                    refuse(place.host, answer.status)
+                    yield from self._content(place, answer, deadline)
+                    return
         raise Rejected(f"{place.host} redirects more than {MOST_MOVES} times")
+
+    def _content(
+        self, place: "Place", answer: urllib3.BaseHTTPResponse, deadline: float
+    ) -> Iterator[bytes]:
+        """Yield a body, and raise where nothing proves that it is whole.
+
+        A length and a last chunk are checked by the client; else the end of a packed
+        file tells. The end of a connection tells nothing.
+        """
+        coding = answer.headers.get("Content-Encoding", "").strip().lower()
+        if coding not in {*STORED_CODINGS, "deflate"}:
+            raise Rejected(
+                f"{place.host} sent the file packed as {coding[:20]!r}, which it was "
+                "not asked for"
+            )
+        is_sized, end = has_length(answer), GzipEnd()
+
+        def pieces() -> Iterator[bytes]:
+            # what has come, not a whole piece: a trickle would outlast the deadline
+            while piece := answer.read1(PIECE, decode_content=False):
+                self._remaining(place, deadline)
+                if not is_sized:
+                    end.add(piece)
+                yield piece
+
+        if coding == "deflate":
+            # its end is checked
+            yield from inflate(pieces(), place.host)
+            return
+        yield from pieces()
+        if not (is_sized or end.is_whole or self.may_be_unsized):
+            raise Rejected(
+                f"{place.host} sent neither the length of the file nor a last chunk, "
+                "so that a part of it looks like all; set source.unsized = "
+                '"accept" if it is to be taken as it came'
+            )
+
+    def _wait(self, place: "Place", wait: timedelta, deadline: float) -> None:
+        """Sleep until the server wants to be asked again, if there is the time."""
+        until = monotonic() + wait.total_seconds()
+        if wait and until >= deadline:
+            limit = self.longest.total_seconds()
+            raise SourceUnavailable(
+                f"{place.host} answered 202: the file is not ready, and not before "
+                f"the {limit:g} s of source.download are over"
+            )
+        while (remaining := until - monotonic()) > 0:
+            self.still_here()
+            sleep(min(remaining, SLEEP_INTERVAL))
 
     @contextmanager
     def _asked(
@@ -205,6 +274,61 @@ def moved(place: Place, target: str | None) -> Place:
     return found
 
 
+class GzipEnd:
+    """Finds out whether bytes are whole gzip: each of its members has its trailer."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(GZIP_WINDOW)
+        self._is_other = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self._member.eof and not self._is_other
+
+    def add(self, piece: bytes) -> None:
+        while piece and not self._is_other:
+            if self._member.eof:
+                # members may be padded
+                piece = piece.lstrip(b"\0")
+                if not piece:
+                    return
+                self._member = zlib.decompressobj(GZIP_WINDOW)
+            try:
+                self._member.decompress(piece, PIECE)
+            except zlib.error:
+                self._is_other = True
+            piece = self._member.unused_data or self._member.unconsumed_tail
+
+
+def inflate(pieces: Iterator[bytes], host: str) -> Iterator[bytes]:
+    """Unpack a body that was sent as `deflate`; raise where its end is missing."""
+    unpacked = None
+    for piece in pieces:
+        if unpacked is None:
+            # some send it without the frame that its name means
+            is_framed = piece[0] & 0x0F == zlib.DEFLATED
+            unpacked = zlib.decompressobj(ZLIB_WINDOW if is_framed else DEFLATE_WINDOW)
+        rest = piece
+        while rest:
+            try:
+                yield unpacked.decompress(rest, PIECE)
+            except zlib.error as error:
+                raise SourceUnavailable(f"{host} sent broken compression") from error
+            rest = unpacked.unconsumed_tail
+    if unpacked is None or not unpacked.eof:
+        raise SourceUnavailable(f"{host} broke off within the compressed file")
+
+
+def has_length(answer: urllib3.BaseHTTPResponse) -> bool:
+    """Say whether the client finds out by itself that a body is cut off."""
+    transfer = answer.headers.get("Transfer-Encoding")
+    if transfer is not None:
+        return transfer.strip().lower() == "chunked"
+    return isinstance(answer, urllib3.HTTPResponse) and (
+        answer.length_remaining is not None
+    )
+
+
 def is_public(address: str) -> bool:
     """Say whether an address belongs to the open internet, however it is written.
 
@@ -237,6 +361,7 @@ def refuse(host: str, status: int) -> None:
         return
     told = f"{host} answered {status} instead of a file"
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in {
+        HTTPStatus.ACCEPTED,
         HTTPStatus.REQUEST_TIMEOUT,
         HTTPStatus.TOO_MANY_REQUESTS,
     }:

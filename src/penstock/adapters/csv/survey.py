@@ -17,7 +17,7 @@ from penstock.domain.axes import FileAxis
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import FileSurveyed
 from penstock.domain.parts import Slice
-from penstock.domain.source import CsvSource, is_address
+from penstock.domain.source import CsvSource, Unsized, is_address
 from penstock.errors import Misconfigured, PenstockError
 from penstock.ports import Emit, StillHere
 
@@ -190,7 +190,12 @@ def fetch_files(
     from penstock.adapters.csv.download import Download
 
     spool = Spool(Path(source.spool).absolute(), source.max_bytes)
-    download = Download(longest=source.download, may_be_private=source.private)
+    download = Download(
+        longest=source.download,
+        may_be_private=source.private,
+        may_be_unsized=source.unsized is Unsized.ACCEPT,
+        still_here=still_here,
+    )
 
     def attended(url: str) -> Iterator[bytes]:
         for piece in download(url):

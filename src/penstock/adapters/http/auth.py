@@ -18,7 +18,8 @@ from typing_extensions import override
 
 from penstock.adapters.http.client import Answer, Client, Request
 from penstock.adapters.http.hiding import Hiding, basic_token
-from penstock.adapters.http.statuses import is_success, retry_after
+from penstock.adapters.http.statuses import is_success
+from penstock.adapters.net.dates import retry_after
 from penstock.domain.source import Auth, AuthKind
 from penstock.errors import (
     AccessStopped,

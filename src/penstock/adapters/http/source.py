@@ -24,8 +24,9 @@ from penstock.adapters.http.links import (
 )
 from penstock.adapters.http.paging import Reach, Seen, follow, reach_of, within
 from penstock.adapters.http.request import RequestWriter
-from penstock.adapters.http.statuses import judge, parse_date
+from penstock.adapters.http.statuses import judge
 from penstock.adapters.http.transform import RowTransform, Transform
+from penstock.adapters.net.dates import parse_date
 from penstock.domain.dataset import Dataset
 from penstock.domain.page import Moved, Page, Position, Row, Unread
 from penstock.domain.shard import Shard
@@ -223,8 +224,6 @@ class HttpPages(Source):
         )
 
     def _body(self, answer: Answer) -> Body:
-        if answer.status == HTTPStatus.NO_CONTENT:
-            return Body()
         content_type = answer.headers.get("Content-Type")
         return self._bodies.read(answer.body, content_type=content_type)
 

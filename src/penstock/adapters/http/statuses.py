@@ -1,13 +1,12 @@
 """Sort the status of an answer into what the caller does next."""
 
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from http import HTTPStatus
 
 from penstock.adapters.http.client import Answer, Request
 from penstock.adapters.http.hiding import Hiding
 from penstock.adapters.http.links import host_of, is_same_place, resolve, without
+from penstock.adapters.net.dates import retry_after
 from penstock.domain.page import Moved
 from penstock.errors import (
     AccessStopped,
@@ -16,9 +15,6 @@ from penstock.errors import (
     SourceUnavailable,
     Throttled,
 )
-
-# what a provider may ask us to wait; more is not a wait
-LONGEST_WAIT = timedelta(days=366)
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # these repeat the request as it was; the others would turn a POST into a GET
@@ -40,10 +36,14 @@ def judge(
     status = answer.status
     if status in stop_on:
         return AccessStopped(status, body=hiding.snippet(answer.body))
-    if status == HTTPStatus.PARTIAL_CONTENT:
-        return SourceUnavailable("the provider answered 206, with a part of the data")
-    if is_success(status):
+    if status == HTTPStatus.OK:
         return None
+    if is_success(status):
+        # an accepted request, no content or a part of it: not a page, nor its absence
+        return SourceUnavailable(
+            f"the provider answered {status}, which is no page; only 200 is",
+            retry_after=retry_after(answer.headers, now),
+        )
     if status in REDIRECTS:
         return judge_redirect(request, answer, hiding)
     return judge_failure(answer, hiding, now)
@@ -94,31 +94,3 @@ def judge_redirect(
     if shown == without(request.url, hiding.parameters):
         return RequestRefused(f"the provider answered {status} and named itself")
     return Moved(url=shown)
-
-
-def retry_after(headers: Mapping[str, str], now: datetime) -> timedelta | None:
-    """Read how long to wait, told in seconds or as a date; None if it is not told."""
-    told = headers.get("Retry-After", "").strip()
-    if told.isascii() and told.removeprefix("-").isdigit():
-        # so many digits are beyond any clock, and beyond int()
-        seconds = int(told[:10])
-        return min(timedelta(seconds=max(seconds, 0)), LONGEST_WAIT)
-    until = parse_date(told)
-    if until is None:
-        return None
-    # their date by their clock: ours may differ
-    since = parse_date(headers.get("Date")) or now
-    return min(max(until - since, timedelta()), LONGEST_WAIT)
-
-
-def parse_date(text: str | None) -> datetime | None:
-    """Read an HTTP date; None if it is none."""
-    if not text:
-        return None
-    try:
-        instant = parsedate_to_datetime(text)
-        if instant.tzinfo is None:
-            return instant.replace(tzinfo=UTC)
-        return instant.astimezone(UTC)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None

@@ -7,6 +7,7 @@ would outlast any lease and any limit.
 import http.client
 import io
 import socket
+from http import HTTPStatus
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -16,6 +17,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 CHUNK = 64 * 1024
+# responses before the response; 101 is one by itself, and nobody asked for it
+INFORMATIONAL = frozenset(range(100, 200)) - {HTTPStatus.SWITCHING_PROTOCOLS}
 
 
 def timed_pools(**options: Any) -> urllib3.PoolManager:
@@ -68,6 +71,18 @@ class TimedResponse(http.client.HTTPResponse):
         super().__init__(sock, *args, **options)
         timed = UntilDeadline(self.fp.detach(), sock, self.silence)
         self.fp = io.BufferedReader(timed, CHUNK)
+
+    @override
+    def begin(self) -> None:
+        """Read the head of the response, past those that only announce it.
+
+        The standard library passes 100 by and takes 103 for the response.
+        """
+        super().begin()
+        while self.status in INFORMATIONAL:
+            # or it believes that the head was read
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
 
 
 class TimedConnection(HTTPConnection):
