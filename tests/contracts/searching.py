@@ -12,6 +12,8 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from penstock.domain.dataset import Dataset, FieldType, Missing, WhenMissing
 from penstock.domain.page import Record
@@ -23,6 +25,7 @@ from penstock.domain.queries.search_parameters import (
     read_suggest,
 )
 from penstock.domain.queries.words import Words, fold
+from penstock.errors import BadRequest
 from penstock.ports import Stores
 from penstock.ports.searching import Facets, Matches, Suggestion
 from penstock.ports.serving import Removal, Served, Write
@@ -697,6 +700,32 @@ class SearchContract:
         )
 
         assert told in [each.text for each in suggest(served, typed)]
+
+    def test_whatever_is_typed_is_searched_for_and_completed(
+        self, stores: Stores, served: Served
+    ):
+        store(stores, titled("Ankara", "22nd Street", "ⓑⓔta！an", "¼ mile", "²²"))
+
+        @given(typed=st.text(min_size=1, max_size=12))
+        @example("²²")
+        @example("ⓑⓔ")
+        @example("¼")
+        @example("ªn")
+        @example("an ！")
+        @example("an be an")
+        @settings(max_examples=20, deadline=None)
+        def try_out(typed: str) -> None:
+            try:
+                words, _ = read_suggest(PLACES, [("q", typed)])
+            except BadRequest:
+                return
+            search(served, q=typed)
+            for found in suggest(served, typed):
+                *before, completed = fold(found.text).split()
+                assert before == words.folded.split()[:-1]
+                assert completed.startswith(words.folded.split()[-1])
+
+        try_out()
 
     def test_runs_without_spaces_are_completed_too(
         self, stores: Stores, served: Served

@@ -2,11 +2,13 @@
 
 import json
 import os
+import random
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -24,6 +26,8 @@ from tests.services.databases import new_database
 from tests.services.find import provide_chromium
 
 HERE = Path(__file__).parent / "schemathesis"
+# what it has found at some time with other seeds, requested again in every run
+FOUND = [f"{OF}/poi/suggest?q={quote(each)}" for each in ("²²", "ⓑⓔ", "¼")]
 # no more conditions than a list takes, so that any of them may be combined
 TRIED = """\
 [datasets.poi]
@@ -258,6 +262,30 @@ def tried(store: Store, tmp_path: Path) -> Iterator[Client]:
 
 @pytest.mark.timeout(400)
 def test_schemathesis_finds_nothing(tried: Client, store: Store, tmp_path: Path):
+    tried.store({"id": 1, "title": "²² ⓑⓔ ¼"})
+
+    for target in FOUND:
+        assert tried.get(target).status < HTTPStatus.INTERNAL_SERVER_ERROR, target
+    try_out(tried, store, tmp_path, "config.toml")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_schemathesis_finds_nothing_with_thousands_of_requests(
+    tried: Client,
+    store: Store,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    seed = os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().getrandbits(32)))
+    with capsys.disabled():
+        sys.stdout.write(f"\nschemathesis with PENSTOCK_SEED={seed}\n")
+    try_out(tried, store, tmp_path, "soak.toml", "--seed", seed)
+
+
+def try_out(
+    tried: Client, store: Store, folder: Path, config: str, *options: str
+) -> None:
     tried.store(
         *({"id": n, "title": f"Point {n}", "lat": n, "lon": n} for n in range(9))
     )
@@ -271,12 +299,12 @@ def test_schemathesis_finds_nothing(tried: Client, store: Store, tmp_path: Path)
     done = subprocess.run(
         [
             *(Path(sys.executable).with_name("schemathesis"),),
-            *("--config-file", str(HERE / "config.toml")),
-            *("run", f"{tried.url}/openapi.json", "--no-color"),
+            *("--config-file", str(HERE / config)),
+            *("run", f"{tried.url}/openapi.json", "--no-color", *options),
         ],
         env=environ,
         # it leaves files behind
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,

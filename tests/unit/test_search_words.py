@@ -1,11 +1,14 @@
 """Words are compared whatever their script, case and accents."""
 
 import random
+import sys
+import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.domain.queries.suggestions import completed
 from penstock.domain.queries.words import (
     Words,
     as_written,
@@ -16,7 +19,15 @@ from penstock.domain.queries.words import (
     shapes,
     text_tokens,
     tokens,
+    written_words,
 )
+
+UNASSIGNED = ("Cn", "Co", "Cs")
+ASSIGNED = [
+    character
+    for character in map(chr, range(sys.maxunicode + 1))
+    if unicodedata.category(character) not in UNASSIGNED
+]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +87,14 @@ def test_only_the_last_word_is_taken_as_a_beginning():
 
 
 def test_a_word_that_comes_twice_is_asked_for_once():
-    assert [term.word for term in Words("nord NORD süd nord").terms] == ["nord", "sud"]
+    assert [term.word for term in Words("nord NORD süd nord").terms] == ["sud", "nord"]
+
+
+def test_the_last_word_is_unfinished_also_if_it_came_before():
+    *_, last = Words("nord süd nord").terms
+
+    assert (last.word, last.prefix) == ("nord", "nord")
+    assert completed(Words("nord süd nord"), "Nordost") == "nord süd Nordost"
 
 
 @pytest.mark.parametrize(
@@ -115,3 +133,59 @@ def test_short_words_numbers_and_runs_are_taken_as_they_are():
 def test_a_word_is_told_as_it_is_written():
     assert as_written("Große Straße 1", "strasse") == "Straße"
     assert as_written("Große Straße 1", "weg") is None
+
+
+def refolded(text: str) -> list[str]:
+    return [
+        word for _, written in written_words(text) for word in fold(written).split()
+    ]
+
+
+def test_every_character_is_judged_by_what_it_is_folded_to():
+    # in lines, as a line costs less than a character
+    for start in range(0, len(ASSIGNED), 100):
+        line = " ".join(f"x{each}y" for each in ASSIGNED[start : start + 100])
+        assert refolded(line) == fold(line).split()
+
+
+def test_every_character_that_is_folded_to_a_word_can_be_completed():
+    decomposed = [
+        each for each in ASSIGNED if unicodedata.normalize("NFKD", each) != each
+    ]
+
+    assert len(decomposed) > 10_000
+    for each in decomposed:
+        words = Words(f"be {each}{each}")
+        if fold(each):
+            assert fold(completed(words, "z")).split()[:-1] == words.folded.split()[:-1]
+
+
+@given(st.text(max_size=30))
+@example("²²")
+@example("ⓑⓔ")
+@example("¼")
+@example("foo \uff01")
+@example("\u0301a")
+def test_a_text_has_the_words_that_its_folded_form_has(text):
+    assert refolded(text) == fold(text).split()
+    for start, written in written_words(text):
+        assert text[start:].startswith(written)
+
+
+@pytest.mark.parametrize(
+    ("typed", "last", "whole"),
+    [
+        ("ªn", "Ankara", "Ankara"),
+        ("rue ²²", "22nd", "rue 22nd"),
+        ("foo \uff01", "Food", "Food"),
+        ("¼", "4th", "1 4th"),
+        ("ﾄｳ", "トウ京", "トウ京"),
+    ],
+)
+def test_what_was_typed_is_completed_as_it_is_folded(typed, last, whole):
+    assert completed(Words(typed), last) == whole
+
+
+def test_a_word_is_cut_out_of_a_text_where_it_is_folded_apart():
+    assert as_written("Foo\uff01Bar", "bar") == "Bar"
+    assert as_written("Nº ²²a", "22a") == "²²a"

@@ -5,26 +5,25 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.domain.queries.words import (
-    GAPS,
-    UNSPACED,
     Term,
     Words,
     as_written,
     fold,
     is_unspaced,
+    written_words,
 )
 
 # signs that are told of a run without spaces behind those that were typed
 MORE_SIGNS = 8
-# what is folded to one word, and what is told as one space
-TYPED = re.compile(f"[{UNSPACED}]+|[^{GAPS}{UNSPACED}]+")
 SPACES = re.compile(r"\s+")
 
 
 def completed(words: Words, last: str) -> str:
     """Return what was typed, with another last word."""
-    *_, unfinished = TYPED.finditer(words.text)
-    before = words.text[: unfinished.start()].lstrip()
+    start, unfinished = written_words(words.text)[-1]
+    # a character may be folded to several words, of which only the last is replaced
+    finished = [f"{word} " for word in fold(unfinished).split()[:-1]]
+    before = "".join([words.text[:start].lstrip(), *finished])
     return SPACES.sub(" ", before) + last
 
 

@@ -8,7 +8,9 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from enum import Enum, auto
+from functools import cached_property, lru_cache
+from itertools import groupby
 
 # what changes a letter without being one: accents, points, joiners, directions
 MARKS = (
@@ -53,8 +55,6 @@ RUN = re.compile(f"([{UNSPACED}]+)")
 PLAIN_GAP = re.compile(r"[^a-z0-9]+")
 DIGIT = re.compile("[0-9]")
 NUMBER = re.compile("[0-9]+")
-# what people see as one word, in a text as it is stored
-SEEN = re.compile(f"[^{GAPS}]+")
 
 LONG_TEXT = 500
 LONG = re.compile(f"([^ {UNSPACED}]{{200}})[^ {UNSPACED}]+")
@@ -62,6 +62,8 @@ LONG = re.compile(f"([^ {UNSPACED}]{{200}})[^ {UNSPACED}]+")
 SHORTEST_FORGIVEN = 5
 # letters of a word by which its neighbours are found
 SHAPED = 7
+# characters whose kind is cached: as many as most texts of the world have
+CACHED_KINDS = 65_536
 LONGEST_SHAPED = 40
 
 
@@ -145,10 +147,10 @@ class Words:
     @cached_property
     def terms(self) -> tuple[Term, ...]:
         """The words that a row must have, each once; the last may be unfinished."""
-        words = self.folded.split()
-        last = words[-1:]
-        kept = dict.fromkeys(words)
-        return tuple(term(word, is_last=[word] == last) for word in kept)
+        *words, last = self.folded.split() or [""]
+        others = [word for word in dict.fromkeys(words) if word != last]
+        finished = [term(word, is_last=False) for word in others]
+        return (*finished, term(last, is_last=True)) if last else ()
 
 
 def term(word: str, *, is_last: bool) -> Term:
@@ -215,9 +217,49 @@ def is_one_edit_away(one: str, other: str) -> bool:
     )
 
 
+class Kind(Enum):
+    """What a character of a text is once the text is folded."""
+
+    LETTER = auto()
+    # of a script that puts no space between words
+    SIGN = auto()
+    GAP = auto()
+    # leaves nothing, and divides nothing
+    MARK = auto()
+
+
+@lru_cache(CACHED_KINDS)
+def kind_of(character: str) -> Kind:
+    folded = fold(character)
+    if folded:
+        return Kind.SIGN if is_unspaced(folded) else Kind.LETTER
+    bare = MARK.sub("", unicodedata.normalize("NFKD", character))
+    return Kind.GAP if bare else Kind.MARK
+
+
+def written_words(text: str) -> list[tuple[int, str]]:
+    """Return the words of a text as they are written, and where each begins.
+
+    A character is judged by what it is folded to, so that a text has the words that
+    its folded form has: "²" is a digit, and a wide "!" a gap. Only one that is folded
+    to several words, such as "¼", stays in one piece.
+    """
+    kinds = [kind_of(each) for each in text]
+    for at, kind in enumerate(kinds):
+        if kind is Kind.MARK:
+            kinds[at] = kinds[at - 1] if at else Kind.GAP
+    runs = groupby(range(len(text)), kinds.__getitem__)
+    found = [(kind, [*places]) for kind, places in runs]
+    return [
+        (places[0], text[places[0] : places[-1] + 1])
+        for kind, places in found
+        if kind is not Kind.GAP
+    ]
+
+
 def as_written(text: str, word: str) -> str | None:
     """Find a folded word in a text, and return it as it stands there."""
-    for seen in SEEN.findall(text):
-        if word in fold(seen).split():
-            return str(seen)
+    for _, written in written_words(text):
+        if word in fold(written).split():
+            return written
     return None
