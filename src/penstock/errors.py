@@ -205,7 +205,7 @@ class FilterIgnored(Rejected):
     def __init__(self, shard: str, *, outside: int, rows: int, reason: str) -> None:
         super().__init__(
             f"{outside} of {rows} records lie outside shard {shard!r} ({reason}); "
-            "the provider seems to ignore the filter"
+            "the provider seems to ignore the filter, or its check is declared wrong"
         )
 
 

@@ -17,9 +17,9 @@ from penstock.domain.axes import (
     RangeAxis,
     TimeAxis,
     ValuesFrom,
-    format_unit,
 )
 from penstock.domain.parts import Span, Tile, Window
+from penstock.domain.time_formats import format_unit
 from penstock.errors import Misconfigured
 from tests.builders import HOUR, MINUTE, NOON, SECOND
 

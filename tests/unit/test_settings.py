@@ -585,7 +585,7 @@ BAD_FIELDS = {
     "local required": ("x = { required=true, local=true }", "x.required: is impossib"),
     "empty step": ("x = 'a..b'", "x: 'a..b' has an empty step"),
     "top": ("x = ''", "x.path: '' is the whole record"),
-    "format": ("x = { type='date', format='%Q' }", "x.format: is not a form"),
+    "format": ("x = { type='date', format='%E' }", "x.format: is not a form"),
     "shape": ("x = 5", "x: must be a table, not a whole number"),
     "column": ("x = { column='a' }", "x.column: is for csv; give 'path'"),
     "name": ("X = 'a'", "fields.X: is no name"),

@@ -12,10 +12,8 @@ from typing import TypeAlias
 
 from penstock.domain.parts import Choice, Part, Slice, Span, Tile, Window
 from penstock.domain.source import Path
-from penstock.domain.text import (
-    in_utc,
-    write_time,
-)
+from penstock.domain.text import in_utc
+from penstock.domain.time_formats import format_unit, write_time
 from penstock.errors import Misconfigured
 
 
@@ -312,18 +310,3 @@ def steps(
         following = min(start + count * step, end)
         yield edge, following
         edge, count = following, count + 1
-
-
-def format_unit(form: str) -> timedelta:
-    """Return the smallest difference that a strftime form can tell."""
-    for directive, unit in (
-        ("%f", timedelta(microseconds=1)),
-        ("%S", timedelta(seconds=1)),
-        ("%s", timedelta(seconds=1)),
-        ("%T", timedelta(seconds=1)),
-        ("%M", timedelta(minutes=1)),
-        ("%H", timedelta(hours=1)),
-    ):
-        if directive in form:
-            return unit
-    return timedelta(days=1)

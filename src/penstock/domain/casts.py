@@ -4,12 +4,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import date, datetime
+from datetime import date
 from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Field, FieldType
 from penstock.domain.page import Reason
 from penstock.domain.text import in_utc, shorten
+from penstock.domain.time_formats import hint_of, time_reader
 
 Cast: TypeAlias = Callable[[object], object]
 Check: TypeAlias = Callable[[Any], None]
@@ -241,43 +242,54 @@ def bool_converter(field: Field) -> Cast:
 
 
 def date_converter(field: Field) -> Cast:
-    form = field.format
+    read = time_reader(field.format)
 
-    def convert(value: object) -> object:
-        if not isinstance(value, str):
-            raise wrong_type(field, value)
-        text = value.strip()
-        if not text:
-            return None
-        try:
-            if form is None:
-                return date.fromisoformat(text)
-            return datetime.strptime(text, form).date()  # noqa: DTZ007 (a day has no zone)
-        except ValueError:
-            raise wrong_type(field, value) from None
+    def read_day(value: object) -> object:
+        if field.format is None:
+            return parse_day(value)
+        instant = read(value)
+        # the day as it is written, whatever the zone
+        return None if instant is None else instant.date()
 
-    return convert
+    return time_converter(field, read_day)
 
 
 def timestamp_converter(field: Field) -> Cast:
-    form = field.format
+    read = time_reader(field.format)
+
+    def read_instant(value: object) -> object:
+        instant = read(value)
+        return None if instant is None else in_utc(instant)
+
+    return time_converter(field, read_instant)
+
+
+def time_converter(field: Field, read: Cast) -> Cast:
+    """Build a converter from what returns None for a value that is no time."""
 
     def convert(value: object) -> object:
-        if not isinstance(value, str):
-            raise wrong_type(field, value)
-        text = value.strip()
-        if not text:
+        if isinstance(value, str) and not value.strip():
             return None
-        try:
-            if form is None:
-                instant = datetime.fromisoformat(text)
-            else:
-                instant = datetime.strptime(text, form)  # noqa: DTZ007 (set below)
-        except ValueError:
-            raise wrong_type(field, value) from None
-        return in_utc(instant)
+        found = read(value)
+        if found is None:
+            bad = wrong_type(field, value)
+            raise BadValue(bad.reason, f"{bad.detail}{time_hint(field, value)}")
+        return found
 
     return convert
+
+
+def parse_day(value: object) -> date | None:
+    try:
+        return date.fromisoformat(value.strip()) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def time_hint(field: Field, value: object) -> str:
+    if field.format is None:
+        return hint_of(value)
+    return f" in format {field.format!r}{hint_of(value)}"
 
 
 def json_converter(field: Field) -> Cast:

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TypeAlias
 
-from penstock.domain.text import as_number, format_instant, parse_instant
+from penstock.domain.text import as_number, format_instant
 
 # no file is longer than this, so a place in it and the file's number are one rank
 LONGEST_FILE = 2**44
@@ -49,10 +49,9 @@ class Window:
     def text(self) -> str:
         return f"{format_instant(self.start)}..{format_instant(self.end)}"
 
-    def holds(self, value: object) -> bool:
-        instant = parse_instant(value)
+    def holds(self, instant: object) -> bool:
         return (
-            instant is not None
+            isinstance(instant, datetime)
             and self.start - self.slack <= instant
             and (self.is_open or instant <= self.end)
         )

@@ -3,11 +3,12 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from penstock.domain.axes import Bounds, TimeAxis, format_unit
+from penstock.domain.axes import Bounds, TimeAxis
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Mode
 from penstock.domain.source import CsvSource
 from penstock.domain.text import in_utc
+from penstock.domain.time_formats import format_unit, round_down
 from penstock.errors import Misconfigured
 
 
@@ -77,11 +78,7 @@ def decide_delta(
         if asked.since is None:
             since -= dataset.delta.overlap
         # the provider is told no more than its format can say: round down
-        since = in_utc(since)
-        unit = format_unit(dataset.delta.format)
-        since -= (
-            since - since.replace(hour=0, minute=0, second=0, microsecond=0)
-        ) % unit
+        since = round_down(in_utc(since), format_unit(dataset.delta.format))
     elif axis is not None and asked.since is None:
         # what was stamped late lies in the last window: read that once more
         since -= axis.step

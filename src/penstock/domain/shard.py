@@ -5,10 +5,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
-from penstock.domain.axes import Axis, Bounds
-from penstock.domain.dataset import Dataset
+from penstock.domain.axes import Axis, Bounds, TimeAxis
+from penstock.domain.dataset import Dataset, Delta
 from penstock.domain.parts import Part, Slice
-from penstock.domain.text import format_instant, parse_instant, shorten
+from penstock.domain.source import Path
+from penstock.domain.text import format_instant, shorten
+from penstock.domain.time_formats import (
+    format_unit,
+    hint_of,
+    reader_of_any,
+    round_down,
+)
 
 # the key of the only shard of a dataset without axes
 WHOLE = "all"
@@ -97,27 +104,71 @@ def never_outside(values: Sequence[object]) -> str | None:
 
 def predicate(dataset: Dataset, shard: Shard, since: datetime | None) -> Outside:
     """Compile the check that a raw row belongs to a shard."""
-    checks = [
-        (axis, part, tuple(dataset.place[path] for path in axis.checked))
-        for axis, part in shard
-        if axis.checked
-    ]
-    delta = None if since is None or dataset.delta is None else dataset.delta
-    delta_place = None if delta is None else dataset.place[delta.field]
-    if not checks and delta_place is None:
+    checks = [axis_check(dataset, axis, part) for axis, part in shard if axis.checked]
+    if since is not None and dataset.delta is not None:
+        checks.append(delta_check(dataset, dataset.delta, since))
+    if not checks:
         return never_outside
 
     def outside(values: Sequence[object]) -> str | None:
-        for axis, part, places in checks:
-            found = [values[place] for place in places]
-            if not part.holds(*found):
-                shown = ", ".join(shorten(each) for each in found)
-                return f"{axis.name} is {shown}, not in {part.text}"
-        if delta_place is not None and since is not None:
-            changed = parse_instant(values[delta_place])
-            if changed is None or changed < since:
-                told = shorten(values[delta_place])
-                return f"changed at {told}, before {format_instant(since)}"
+        for check in checks:
+            reason = check(values)
+            if reason is not None:
+                return reason
         return None
 
     return outside
+
+
+def axis_check(dataset: Dataset, axis: Axis, part: Part) -> Outside:
+    places = tuple(dataset.place[path] for path in axis.checked)
+    read = hint = None
+    if isinstance(axis, TimeAxis):
+        forms = formats_of(dataset, axis.checked[0], axis.format)
+        read, hint = reader_of_any(*forms), unread_hint(forms)
+
+    def outside(values: Sequence[object]) -> str | None:
+        found = [values[place] for place in places]
+        known = found if read is None else [*map(read, found)]
+        if part.holds(*known):
+            return None
+        shown = ", ".join(shorten(each) for each in found)
+        if hint is not None and known == [None]:
+            return f"{axis.name} is {shown}, {hint(found[0])}"
+        return f"{axis.name} is {shown}, not in {part.text}"
+
+    return outside
+
+
+def delta_check(dataset: Dataset, delta: Delta, since: datetime) -> Outside:
+    place = dataset.place[delta.field]
+    forms = formats_of(dataset, delta.field, delta.format)
+    read, hint = reader_of_any(*forms), unread_hint(forms)
+    # records that are stamped with whole seconds may have changed later in theirs
+    earliest = round_down(since, format_unit(forms[0]))
+
+    def outside(values: Sequence[object]) -> str | None:
+        changed = read(values[place])
+        if changed is not None and changed >= earliest:
+            return None
+        shown = shorten(values[place])
+        if changed is None:
+            return f"changed at {shown}, {hint(values[place])}"
+        return f"changed at {shown}, before {format_instant(since)}"
+
+    return outside
+
+
+def formats_of(dataset: Dataset, path: Path, sent: str) -> tuple[str, ...]:
+    """Return how times at a path may be written: as its field says, or as is sent."""
+    declared = [
+        field.format
+        for field in dataset.columns
+        if field.path == path and field.format is not None
+    ]
+    return (*declared, sent)
+
+
+def unread_hint(forms: Sequence[str]) -> Callable[[object], str]:
+    named = " or ".join(map(repr, dict.fromkeys(forms)))
+    return lambda value: f"no time in format {named} or ISO 8601{hint_of(value)}"

@@ -1,11 +1,8 @@
 """Read and write the few values that have one text form everywhere."""
 
 import json
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-
-PERCENT = re.compile(r"%%|%s")
 
 
 def format_instant(instant: datetime) -> str:
@@ -33,17 +30,6 @@ def in_utc(instant: datetime) -> datetime:
     except OverflowError:
         # the first and last day of the calendar have no neighbour to shift into
         return instant.replace(tzinfo=UTC)
-
-
-def write_time(instant: datetime, form: str) -> str:
-    """Write an instant in UTC as a provider wants it; `%s` is seconds since 1970.
-
-    The C library would read `%s` in the zone of the host.
-    """
-    moment = instant.astimezone(UTC)
-    epoch = str(int(moment.timestamp()))
-    known = PERCENT.sub(lambda match: epoch if match[0] == "%s" else "%%", form)
-    return moment.strftime(known)
 
 
 def key_as_text(key: Sequence[object]) -> str:

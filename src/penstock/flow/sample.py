@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from penstock.domain.axes import Axis, Bounds, FileAxis
 from penstock.domain.budget import Budget, closure
 from penstock.domain.dataset import Dataset
 from penstock.domain.mapping import Mapper
 from penstock.domain.page import Moved, Rejection, Row, Unread
-from penstock.domain.shard import split
+from penstock.domain.shard import predicate, split
 from penstock.domain.source import CsvSource
 from penstock.errors import AccessStopped, Misconfigured, Throttled
 from penstock.flow.plan import Plan
@@ -24,6 +24,9 @@ class Sampled:
     complaint: str | None = None
     # fields that no row has a value for: perhaps their paths are misspelt
     empty: tuple[str, ...] = ()
+    # rows that the check of their shard would refuse, and why the last
+    outside: int = 0
+    outside_reason: str | None = None
     moved_to: str | None = None
 
 
@@ -66,6 +69,10 @@ class Sample:
             return Sampled(rows=0, valid=0, moved_to=page.url)
         mapper = Mapper(dataset)
         outcomes = [mapper(row) for row in page.rows]
+        # any time is late enough for a delta; one that cannot be read is not
+        judge = predicate(dataset, shard, datetime.min.replace(tzinfo=UTC))
+        readable = [row.values for row in page.rows if row.unreadable is None]
+        reasons = [reason for reason in map(judge, readable) if reason is not None]
         bad = [each for each in outcomes if isinstance(each, Rejection)]
         complaint = f"{bad[0].field or 'row'}: {bad[0].detail}" if bad else None
         return Sampled(
@@ -73,6 +80,8 @@ class Sample:
             valid=len(outcomes) - len(bad),
             complaint=complaint,
             empty=tuple(empty_fields(dataset, page.rows)),
+            outside=len(reasons),
+            outside_reason=reasons[-1] if reasons else None,
         )
 
     def _axes(self, dataset: Dataset) -> tuple[Axis, ...]:

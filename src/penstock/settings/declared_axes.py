@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, PlainValidator, Tag
 
-from penstock.domain.axes import format_unit
+from penstock.domain.time_formats import format_unit
 from penstock.domain.times import EPOCH
 from penstock.settings.declared import (
     LARGEST_INT,

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -11,6 +10,7 @@ from pydantic import BeforeValidator, Field
 from penstock.domain import dataset as domain
 from penstock.domain.casts import BadValue, compile_cast
 from penstock.domain.dataset import FieldType, Reference
+from penstock.domain.time_formats import is_time_format
 from penstock.settings.declared import (
     Count,
     Declared,
@@ -63,7 +63,7 @@ class FieldTable(Declared):
         misplaced = [*self.misplaced()]
         yield from misplaced
         yield from self.impossible()
-        if not misplaced and is_pattern(self.pattern) and is_format(self.format):
+        if not misplaced and is_pattern(self.pattern) and is_readable(self.format):
             yield from self.miscast()
 
     def misplaced(self) -> Iterator[Problem]:
@@ -76,9 +76,14 @@ class FieldTable(Declared):
         if self.min is not None and self.max is not None and self.min > self.max:
             yield ("min",), f"{self.min:g} is greater than max = {self.max:g}"
         if not is_pattern(self.pattern):
-            yield ("pattern",), "is not a regular expression"
-        if not is_format(self.format):
-            yield ("format",), "is not a form that Python's strptime reads"
+            told = "is not a regular expression; write one such as"
+            yield ("pattern",), f"{told} '^[0-9]{{5}}$'"
+        if not is_readable(self.format):
+            told = "is not a format by which times can be read; write one such as"
+            yield (
+                ("format",),
+                f"{told} '%d.%m.%Y %H:%M', or '%s' for seconds since 1970",
+            )
         if self.choices is not None and self.enum is not None:
             yield ("enum",), "means the same as 'choices'; give one of them"
         if self.required and self.default is not None:
@@ -156,12 +161,5 @@ def is_pattern(pattern: str | None) -> bool:
     return True
 
 
-def is_format(form: str | None) -> bool:
-    """Say whether a form can be read back, which strptime tells only by trying."""
-    if form is None:
-        return True
-    try:
-        datetime.strptime(datetime(2001, 2, 3, tzinfo=UTC).strftime(form), form)  # noqa: DTZ007
-    except ValueError:
-        return False
-    return "%" in form
+def is_readable(form: str | None) -> bool:
+    return form is None or is_time_format(form)

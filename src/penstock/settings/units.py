@@ -4,9 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from penstock.domain.axes import format_unit
 from penstock.domain.budget import Limit
-from penstock.domain.text import write_time
+from penstock.domain.time_formats import format_unit, write_time
 from penstock.settings.problems import Unfit
 
 # longer texts are no unit, and must not cost time
@@ -51,7 +50,7 @@ RATE_FORM = "a rate such as '10/s', '600/min', '1000/h', '20000/day' or '1/2s'"
 SIZE_FORM = "a size such as '64MiB', '10MB' or a number of bytes"
 INSTANT_FORM = "a time with its zone, such as '2026-01-01T00:00:00Z'"
 
-DIRECTIVES = "YymdjbBHMSfzFTs"
+DIRECTIVES = "YymdjbBHMSfzFTsQ"
 
 
 def parse_duration(value: object) -> timedelta:

@@ -19,7 +19,7 @@ from penstock.domain.page import Position
 from penstock.domain.parts import Choice, Part
 from penstock.domain.shard import Shard
 from penstock.domain.source import HttpSource, Paging
-from penstock.domain.text import write_time
+from penstock.domain.time_formats import write_time
 from penstock.errors import CursorUnreadable, Misconfigured, Rejected
 
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")

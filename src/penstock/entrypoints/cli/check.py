@@ -165,7 +165,13 @@ def try_sample(penstock: Penstock, dataset: Dataset) -> Fact:
         told += f"; the first that is not: {found.complaint}"
     if found.empty:
         told += f"; none of them has a value for {', '.join(found.empty)}"
-    return Fact(what=what, is_well=found.valid * 2 >= found.rows, told=told)
+    if found.outside:
+        told += (
+            f"; {found.outside} would be refused by the check of their shard: "
+            f"{found.outside_reason}"
+        )
+    worst = max(found.outside, found.rows - found.valid)
+    return Fact(what=what, is_well=worst * 2 <= found.rows, told=told)
 
 
 def as_documents(found: Iterable[Fact], settings: Settings) -> list[dict[str, object]]:

@@ -1,0 +1,195 @@
+"""Write and read instants by a declared format.
+
+A format holds the directives of strftime, and two that strptime cannot read: `%s` is
+seconds since 1970 in UTC, `%Q` milliseconds. Both may have a fraction where they are
+read, and may be numbers of JSON where nothing else stands in the format.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TypeAlias
+
+from penstock.domain.text import in_utc, parse_instant
+from penstock.domain.times import EPOCH, MICROSECOND
+
+# returns None for a value that is no time in the format
+TimeReader: TypeAlias = Callable[[object], datetime | None]
+
+SECONDS, MILLISECONDS = "%s", "%Q"
+EPOCH_UNITS = {
+    SECONDS: timedelta(seconds=1),
+    MILLISECONDS: timedelta(milliseconds=1),
+}
+# directives that strftime has on some systems only, and strptime nowhere
+SHORTHANDS = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S"}
+DIRECTIVE = re.compile(r"(%.)", re.DOTALL)
+NUMBER = r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?)"
+WHOLE, FRACTION = r"([+-]?[0-9]{1,20})", r"(?P<fraction>[0-9]{1,6})"
+# every part of it differs from every other
+PROBE = datetime(2001, 2, 13, 14, 15, 16, 171819, tzinfo=UTC)
+# a number between these is a time since 1970 rather than anything else: 2001 to 2100
+FIRST_SECOND, LAST_SECOND = 1_000_000_000, 4_102_444_800
+
+
+def format_unit(form: str) -> timedelta:
+    """Return the smallest difference that a format can express."""
+    for directive, unit in (
+        ("%f", MICROSECOND),
+        *reversed(EPOCH_UNITS.items()),
+        ("%S", timedelta(seconds=1)),
+        ("%T", timedelta(seconds=1)),
+        ("%M", timedelta(minutes=1)),
+        ("%H", timedelta(hours=1)),
+    ):
+        if directive in form:
+            return unit
+    return timedelta(days=1)
+
+
+def round_down(instant: datetime, unit: timedelta) -> datetime:
+    return instant - (instant - EPOCH) % unit
+
+
+def write_time(instant: datetime, form: str) -> str:
+    """Write an instant in UTC as a provider wants it.
+
+    The C library would read `%s` in the zone of the host.
+    """
+    moment = instant.astimezone(UTC)
+    written = expand(form)
+    for directive, unit in EPOCH_UNITS.items():
+        count = str((moment - EPOCH) // unit)
+        written = replace_directive(written, directive, count)
+    return moment.strftime(written)
+
+
+def expand(form: str) -> str:
+    for short, long in SHORTHANDS.items():
+        form = replace_directive(form, short, long)
+    return form
+
+
+def replace_directive(form: str, directive: str, text: str) -> str:
+    """Replace a directive, but not the end of an escaped percent sign."""
+    parts = DIRECTIVE.split(form)
+    return "".join(text if part == directive else part for part in parts)
+
+
+def is_time_format(form: str) -> bool:
+    """Say whether what a format writes can be read back."""
+    try:
+        return "%" in form and time_reader(form)(write_time(PROBE, form)) is not None
+    except ValueError:
+        # the C library refuses some
+        return False
+
+
+def time_reader(form: str | None) -> TimeReader:
+    """Return what reads times in one format, as written; without one, in ISO 8601."""
+    if form is None:
+        return parse_instant
+    parts = DIRECTIVE.split(expand(form))
+    for directive in EPOCH_UNITS:
+        if directive in parts:
+            return epoch_reader(parts, directive)
+    known = "".join(parts)
+
+    def read(value: object) -> datetime | None:
+        if not isinstance(value, str):
+            return None
+        try:
+            return datetime.strptime(value.strip(), known)  # noqa: DTZ007 (as written)
+        except (ValueError, re.error):
+            return None
+
+    return read
+
+
+def epoch_reader(parts: list[str], directive: str) -> TimeReader:
+    """Return what reads a count since 1970, alone or among other characters."""
+    unit = EPOCH_UNITS[directive]
+    patterns = {directive: WHOLE if "%f" in parts else NUMBER, "%f": FRACTION}
+    # a count says all: whatever else is written of the time is not looked at
+    pattern = "".join(
+        patterns.get(part, ".+?" if DIRECTIVE.fullmatch(part) else re.escape(part))
+        for part in parts
+    )
+    try:
+        matches = re.compile(pattern, re.DOTALL).fullmatch
+    except re.error:
+        return lambda _: None
+    is_alone = "".join(parts) == directive
+
+    def read(value: object) -> datetime | None:
+        try:
+            if isinstance(value, str):
+                found = matches(value.strip())
+                return None if found is None else EPOCH + length_of(found, unit)
+            if not is_alone or isinstance(value, bool):
+                return None
+            if isinstance(value, int):
+                return EPOCH + value * unit
+            if isinstance(value, float) and math.isfinite(value):
+                return EPOCH + timedelta(seconds=value * unit.total_seconds())
+        except (OverflowError, ValueError):
+            # beyond the calendar: perhaps milliseconds that are read as seconds
+            return None
+        return None
+
+    return read
+
+
+def length_of(found: re.Match[str], unit: timedelta) -> timedelta:
+    count = Decimal(found[1]) * (unit // MICROSECOND)
+    fraction = found.groupdict().get("fraction") or ""
+    return timedelta(microseconds=round(count) + int(fraction.ljust(6, "0")))
+
+
+def reader_of_any(*forms: str) -> TimeReader:
+    """Return what reads times in the first of these formats that fits, or ISO 8601.
+
+    Many providers are sent bounds in one format and write their records in another.
+    """
+    readers = [parse_instant if is_iso(form) else time_reader(form) for form in forms]
+    first, *others = dict.fromkeys((*readers, parse_instant))
+
+    def read(value: object) -> datetime | None:
+        found = first(value)
+        for other in others:
+            if found is not None:
+                break
+            found = other(value)
+        return None if found is None else in_utc(found)
+
+    return read
+
+
+def is_iso(form: str) -> bool:
+    """Say whether a format writes ISO 8601, which is read at a tenth of the cost."""
+    probe = round_down(PROBE, format_unit(form))
+    return parse_instant(write_time(probe, form)) == probe
+
+
+def recognise(value: object) -> str | None:
+    """Return the format of a number that is probably a time since 1970."""
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{10,13}(\.[0-9]{1,9})?", value):
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    for form, unit in EPOCH_UNITS.items():
+        in_a_second = EPOCH_UNITS[SECONDS] // unit
+        if FIRST_SECOND * in_a_second <= value < LAST_SECOND * in_a_second:
+            return form
+    return None
+
+
+def hint_of(value: object) -> str:
+    """Say which format a refused time seems to have."""
+    form = recognise(value)
+    if form is None:
+        return ""
+    unit = "seconds" if form == SECONDS else "milliseconds"
+    return f'; if it counts {unit} since 1970, declare format = "{form}"'
