@@ -19,6 +19,10 @@ PLACES = frozenset(
 # guardrails: an operator raises them to let the same import go on
 GUARDRAILS = {"pages": {"max"}, "axis": {"smallest"}}
 
+# what an earlier version did not know: at its default it is left out, so that imports
+# which that version left unfinished are still recognised
+ADDED = frozenset({"escape", "skip", "unclosed_quote", "unsized"})
+
 
 def fingerprint(dataset: Dataset, *, redact: Redact = str) -> str:
     """Digest what decides the shards, the pages and the meaning of a dataset.
@@ -62,6 +66,7 @@ def plain(value: object, *, without: set[str] | frozenset[str] = frozenset()) ->
             each.name: plain(getattr(value, each.name))
             for each in dataclasses.fields(value)
             if each.name not in without
+            and not (each.name in ADDED and getattr(value, each.name) == each.default)
         }
         # axes of two kinds may have the same fields
         return {"is": type(value).__name__, **kept}
