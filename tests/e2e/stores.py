@@ -75,12 +75,14 @@ class Store(ABC):
 class SqliteStore(Store):
     is_shared = False
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, redis: str | None = None) -> None:
         self._path = folder / "penstock.db"
+        self._redis = redis
 
     @override
     def told(self) -> str:
-        return f'database = "sqlite:///{self._path.name}"'
+        redis = "" if self._redis is None else f'\nredis = "{self._redis}"'
+        return f'database = "sqlite:///{self._path.name}"{redis}'
 
     @override
     def ask(self, statement: str, *values: object) -> list[Row]:

@@ -1,5 +1,6 @@
 """Workers, PostgreSQL, Redis and the lines between them fail while an import runs."""
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +13,8 @@ from tests.conftest import StartPostgres, StartRedis
 from tests.e2e.conftest import OpenWorkshop
 from tests.e2e.evidence import LATE, asked_after_commit, repeated, truth
 from tests.e2e.fleet import Fleet
-from tests.e2e.stores import PostgresStore, Store
+from tests.e2e.shops import lines, shops, some_shops, stored, write
+from tests.e2e.stores import PostgresStore, SqliteStore, Store
 from tests.e2e.workshop import Workshop, wait_until
 from tests.proxy import Proxy
 
@@ -24,6 +26,9 @@ IN_HAND = WORKERS * THREADS
 # a worker that cannot reach a store says so to nobody: it takes so long, in seconds,
 # until it knows, until its token is worthless, and until its request arrives
 STILL_SENDING = 0.2
+
+# nobody listens there
+NO_REDIS = "redis://127.0.0.1:9/0"
 
 Lead = Callable[[str], Proxy]
 
@@ -198,3 +203,33 @@ def disturb(line: Proxy, workshop: Workshop) -> None:
     line.mend()
     # what was silenced stays silent: all have to find new lines by themselves
     let_work(workshop, pages=20)
+
+
+def test_files_need_no_redis(tmp_path, open_workshop):
+    workshop = open_workshop(kept_in=SqliteStore(tmp_path, redis=NO_REDIS))
+    write(workshop.folder / "a.csv", lines(some_shops(10)))
+    workshop.declare(shops())
+
+    ran = workshop.penstock("run", "shops")
+    write(workshop.folder / "b.csv", lines(some_shops(10, first=11)))
+    planned = workshop.penstock("plan", "shops")
+    worker = workshop.penstock("worker", "--until-idle")
+
+    assert (ran.code, planned.code, worker.code) == (0, 0, 0), worker.err
+    assert stored(workshop) == some_shops(20)
+
+
+def test_a_run_that_needs_a_budget_says_that_redis_is_away(tmp_path, open_workshop):
+    workshop = open_workshop(kept_in=SqliteStore(tmp_path, redis=NO_REDIS))
+    workshop.declare(workshop.by_country())
+    running = workshop.start("run", "poi")
+    told = workshop.folder / "0.err"
+    sentence = "waiting for a store that is away: redis://127.0.0.1:9/0: "
+
+    wait_until(lambda: sentence in told.read_text())
+    running.send_signal(signal.SIGINT)
+
+    ran = workshop.output_of(running)
+    assert ran.err.count(sentence) == 1
+    assert "check that it runs and that penstock.redis is its address" in ran.err
+    assert workshop.sandbox.requests == []

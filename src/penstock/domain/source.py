@@ -91,6 +91,11 @@ class HttpSource:
     cap: int | None = None
 
     @property
+    def is_budgeted(self) -> bool:
+        """Whether a page costs a token; without a budget it can still be closed."""
+        return True
+
+    @property
     def most_pages(self) -> int:
         """How many pages a shard may have before it is taken for cut off."""
         return self.pages.max
@@ -140,6 +145,11 @@ class CsvSource:
     cap: None = None
     most_pages: int = 2**62
     order: None = None
+
+    @property
+    def is_budgeted(self) -> bool:
+        """Whether a page costs a token: nobody limits how fast a file is read."""
+        return False
 
 
 def is_address(file: str) -> bool:

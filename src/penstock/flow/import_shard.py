@@ -124,7 +124,10 @@ class ImportShard:
         moved: Moved | None = None
         for _ in range(MOST_HOPS + 1):
             self._source.get_ready(shard, position, partial(self._still_here, held))
-            self._take_token(held)
+            if self._dataset.source.is_budgeted:
+                self._take_token(held)
+            else:
+                self._still_here(held)
             held.lease = replace(held.lease, sent=held.lease.sent + 1)
             answer = self._source.fetch(shard, position, since=since, moved=moved)
             if not isinstance(answer, Moved):

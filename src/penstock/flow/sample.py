@@ -53,8 +53,9 @@ class Sample:
         if shard is None:
             raise Misconfigured(f"dataset {dataset.name!r} has no shard")
         source.get_ready(shard, None, lambda: None)
-        grant = self._stores.budgets.take(budget, longest=longest)
-        self._host.halt.wait(grant.wait.total_seconds())
+        if dataset.source.is_budgeted:
+            grant = self._stores.budgets.take(budget, longest=longest)
+            self._host.halt.wait(grant.wait.total_seconds())
         try:
             answer = source.fetch(shard, None, since=None)
             page = answer.read() if isinstance(answer, Unread) else answer

@@ -170,13 +170,14 @@ class Penstock:
     def not_stopped(self, names: Iterable[str]) -> list[str]:
         """Leave out datasets whose budget waits for an operator."""
         return [
-            name
-            for name in names
-            if self.stores.budgets.state(
-                self.budget(self.settings.dataset(name))
-            ).stopped
-            is None
+            name for name in names if self.stopped(self.settings.dataset(name)) is None
         ]
+
+    def stopped(self, dataset: Dataset) -> str | None:
+        """Say why the budget of a dataset waits for an operator, if it does."""
+        if not dataset.source.is_budgeted:
+            return None
+        return self.stores.budgets.state(self.budget(dataset)).stopped
 
     def source(self, dataset: Dataset) -> Source:
         if isinstance(dataset.source, CsvSource):

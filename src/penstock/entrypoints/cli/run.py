@@ -188,7 +188,7 @@ def work(
     crew.start()
     bell = penstock.stores.bell
     try:
-        rest, rings = LOOK_EVERY, bell.rings
+        rest, rings, absent = LOOK_EVERY, bell.rings, ""
         while not halt.is_set():
             try:
                 rest_until_end(penstock, import_id, rest, halt, rings=rings)
@@ -202,9 +202,13 @@ def work(
                 if known.status is not ImportStatus.RUNNING:
                     return None
                 reason = stopped(penstock, dataset, crew)
-            except StoreUnavailable:
+            except StoreUnavailable as error:
                 # the workers bear it as well, and go on when the store does
+                if str(error) != absent:
+                    absent = str(error)
+                    show.say(f"waiting for a store that is away: {absent}")
                 continue
+            absent = ""
             if reason is not None:
                 return reason
             # counting many jobs takes the database a while: it has better to do
@@ -253,12 +257,12 @@ def rest_until_end(
 
 def stopped(penstock: Penstock, dataset: Dataset, crew: Crew) -> str | None:
     """Say why nobody can go on, if nobody can."""
-    budget = penstock.budget(dataset)
-    refusal = penstock.stores.budgets.state(budget).stopped
+    refusal = penstock.stopped(dataset)
     if refusal is not None:
+        budget = penstock.budget(dataset).name
         return (
-            f"budget {budget.name} was stopped: {refusal}; mend the cause, then: "
-            f"penstock budgets open {budget.name}, and: penstock run {dataset.name}"
+            f"budget {budget} was stopped: {refusal}; mend the cause, then: "
+            f"penstock budgets open {budget}, and: penstock run {dataset.name}"
         )
     if not crew.is_alive():
         return crew.complaint() or "all workers have ended"
