@@ -852,3 +852,13 @@ def test_the_troubles_of_the_pool_are_not_printed(shop, server, address):
         line for line in ended.stderr.splitlines() if not line.startswith("penstock: ")
     ]
     assert PASSWORD not in ended.stdout + ended.stderr
+
+
+def test_a_field_that_could_not_move_to_postgresql_is_noted(shop):
+    shop.declare(fields='xmin = "Other"')
+
+    checked = shop.penstock("check", "--json")
+
+    assert checked.code == 0
+    (note,) = checked.json["notes"]
+    assert note.startswith("datasets.poi.fields.xmin: PostgreSQL has a column")

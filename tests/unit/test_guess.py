@@ -109,6 +109,7 @@ def test_every_column_gets_a_name_of_its_own(columns):
         ("Größe", "grosse"),
         ("2019", "c_2019"),
         ("penstock_id", "c_penstock_id"),
+        ("CTID", "c_ctid"),
         ("名前", "column_1"),
         ("", "column_1"),
         ("x" * 90, "x" * LONGEST_NAME),

@@ -1545,3 +1545,50 @@ def test_a_wrong_declaration_of_files_is_told(read, source, fields, problem):
         read(SHOPS.format(source=files + source, fields=fields))
 
     assert problem in str(caught.value)
+
+
+SERVER = '[penstock]\ndatabase = "postgresql://localhost/penstock"\n'
+
+
+def declared(*fields: str, on: str = "[penstock]\n") -> str:
+    """Return the smallest file with these fields more."""
+    more = "".join(f'\n{name} = "Other"' for name in fields)
+    text = MINIMAL.replace("[penstock]\n", on)
+    return text.replace('name = "Name"', f'name = "Name"{more}')
+
+
+@pytest.mark.parametrize("name", ["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"])
+def test_a_field_that_every_table_of_postgresql_has_is_refused(refuse, read, name):
+    found = refuse(declared(name, on=SERVER))
+
+    assert [
+        each
+        for each in found
+        if f"datasets.poi.fields.{name}: every table of PostgreSQL has" in each
+        and f"call the field {name}_value" in each
+    ]
+    # a file of SQLite may have such a column already
+    assert read(declared(name))
+
+
+@pytest.mark.parametrize(("on", "most"), [("[penstock]\n", 1_990), (SERVER, 1_590)])
+def test_a_dataset_has_no_more_fields_than_a_table_has_columns(refuse, read, on, most):
+    others = [f"f{at}" for at in range(most - 6)]
+
+    assert len(read(declared(*others, on=on)).dataset("poi").fields) == most
+    assert [
+        each
+        for each in refuse(declared(*others, "one_more", on=on))
+        if f"datasets.poi.fields: {most + 1:,} fields are more than" in each
+    ]
+
+
+def test_a_dataset_is_not_called_as_the_live_view_of_another(refuse, read):
+    other = MINIMAL[MINIMAL.index("[datasets") :].replace("poi", "poi_live")
+
+    assert [
+        each
+        for each in refuse(MINIMAL + other)
+        if "datasets.poi_live: is the name of the view" in each
+    ]
+    assert read(other)

@@ -12,6 +12,11 @@ from penstock.domain.source import CsvSource, HttpSource, Path, Source
 
 DatasetName = NewType("DatasetName", str)
 
+# behind the name of a dataset: the view of its live rows
+LIVE = "_live"
+# the columns that every table of PostgreSQL has already
+SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
+
 
 class FieldType(StrEnum):
     TEXT = "text"
@@ -151,6 +156,11 @@ class Dataset:
     def place(self) -> Mapping[Path, int]:
         """Where each path stands in the values of a raw row."""
         return {path: index for index, path in enumerate(self.paths)}
+
+    @property
+    def live_view(self) -> str:
+        """The view that shows its live rows to whoever reads the database."""
+        return f"{self.name}{LIVE}"
 
     @property
     def has_references(self) -> bool:

@@ -37,7 +37,13 @@ from penstock.settings.problems import (
     spell,
     unknown_key,
 )
-from penstock.settings.rules import Surroundings, broken_rules, circles, mismatches
+from penstock.settings.rules import (
+    Surroundings,
+    broken_rules,
+    circles,
+    mismatches,
+    name_rules,
+)
 from penstock.settings.secrets import Filler, redact
 from penstock.settings.servers import server_passwords
 from penstock.settings.tree import Settings
@@ -216,6 +222,7 @@ class Reading:
         for name, table in datasets.items():
             for at, sentence in broken_rules(table, around):
                 self.found.append((("datasets", name, *at), sentence))
+        self.found.extend(name_rules(around.datasets, around))
         self.found.extend(circles(datasets))
         self.found.extend(mismatches(datasets))
         return Declaration(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.domain.dataset import FieldType
+from penstock.domain.dataset import LIVE, SYSTEM_COLUMNS, FieldType
 from penstock.domain.source import Paging
 from penstock.settings.declared import PenstockTable
 from penstock.settings.declared_axes import (
@@ -23,6 +23,7 @@ from penstock.settings.declared_dataset import (
 from penstock.settings.declared_field import built_field
 from penstock.settings.declared_source import PagesTable, placeholders
 from penstock.settings.problems import Problem, did_you_mean
+from penstock.settings.servers import is_postgres
 from penstock.settings.units import spell_duration
 
 # who sends a parameter, where that is declared, and the parameter
@@ -35,6 +36,12 @@ PARTITION_TYPES = frozenset({FieldType.TEXT, FieldType.INT})
 ORDERED_TYPES = KEY_TYPES | {FieldType.FLOAT}
 
 
+# a table has ten less columns of ours than PostgreSQL, or SQLite, allows in all
+MOST_FIELDS_POSTGRES, MOST_FIELDS = 1_590, 1_990
+# behind the name of a table: the index of its key in PostgreSQL
+PRIMARY_KEY = "_pkey"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What else the file declares: names even of what could not be read."""
@@ -44,9 +51,14 @@ class Surroundings:
     # dataset -> its fields
     datasets: Mapping[str, frozenset[str]]
 
+    @property
+    def is_postgres(self) -> bool:
+        return self.penstock is not None and is_postgres(self.penstock.database)
+
 
 def broken_rules(table: AnyDatasetTable, around: Surroundings) -> Iterator[Problem]:
     """Yield what does not hold; paths are relative to the dataset."""
+    yield from column_rules(table, around)
     yield from field_rules(table)
     yield from parent_rules(table, around)
     if around.penstock is not None:
@@ -56,6 +68,32 @@ def broken_rules(table: AnyDatasetTable, around: Surroundings) -> Iterator[Probl
     yield from axis_rules(table)
     yield from parameter_rules(table)
     yield from reference_rules(table, around)
+
+
+def column_rules(table: AnyDatasetTable, around: Surroundings) -> Iterator[Problem]:
+    """Refuse what the database cannot have as columns."""
+    most = MOST_FIELDS_POSTGRES if around.is_postgres else MOST_FIELDS
+    if len(table.fields) > most:
+        told = f"{len(table.fields):,} fields are more than the {most:,} of a table"
+        yield ("fields",), f"{told}; put what is seldom read into one json field"
+    if around.is_postgres:
+        for name in sorted(SYSTEM_COLUMNS & set(table.fields)):
+            told = f"every table of PostgreSQL has a column {name} of its own"
+            yield ("fields", name), f"{told}; call the field {name}_value"
+
+
+def name_rules(datasets: Iterable[str], around: Surroundings) -> Iterator[Problem]:
+    """Refuse a dataset whose name the view or the key of another one has."""
+    names = set(datasets)
+    taken = {LIVE: "the view of the live rows"}
+    if around.is_postgres:
+        taken[PRIMARY_KEY] = "the index of the key"
+    for name in sorted(names):
+        for ending, what in taken.items():
+            other = name.removesuffix(ending)
+            if other != name and other in names:
+                told = f"is the name of {what} of dataset {other!r}"
+                yield ("datasets", name), f"{told}; rename one of the two"
 
 
 def field_rules(table: AnyDatasetTable) -> Iterator[Problem]:

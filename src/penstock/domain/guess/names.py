@@ -4,6 +4,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 
+from penstock.domain.dataset import SYSTEM_COLUMNS
+
 # as the settings allow it: a to z, 0 to 9 and _, a letter first, none of our prefixes
 LONGEST_NAME = 48
 OURS = ("penstock_", "sqlite_")
@@ -32,7 +34,7 @@ def plain_name(text: str, *, otherwise: str) -> str:
     name = name.strip("_")
     if not name:
         return otherwise
-    if name[0].isdigit() or name.startswith(OURS):
+    if name[0].isdigit() or name.startswith(OURS) or name in SYSTEM_COLUMNS:
         name = f"c_{name}"
     return name[:LONGEST_NAME].rstrip("_")
 

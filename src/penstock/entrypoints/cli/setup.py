@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from penstock.domain.dataset import SYSTEM_COLUMNS
 from penstock.entrypoints.cli.check import as_documents, pending, try_all
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
@@ -41,6 +42,9 @@ def check(
         "datasets": sorted(settings.datasets),
         "budgets": sorted(settings.budgets),
     }
+    notes = not_portable(settings)
+    if notes:
+        told["notes"] = notes
     found = try_all(config, threads=threads) if connect else []
     tried = as_documents(found, settings)
     if connect:
@@ -52,11 +56,26 @@ def check(
             f"{config} is valid: {counted(len(settings.datasets), 'dataset')}, "
             f"{counted(len(settings.budgets), 'budget')}."
         )
+        for note in notes:
+            typer.echo(f"note {note}")
         for each in tried:
             mark = "ok  " if each["ok"] else "FAIL"
             typer.echo(f"{mark} {each['what']}: {each['detail']}")
     if not all(each["ok"] for each in tried):
         raise typer.Exit(1)
+
+
+def not_portable(settings: Settings) -> list[str]:
+    """Say which fields of a dataset in SQLite could not move to PostgreSQL."""
+    if settings.postgres_url is not None:
+        return []
+    return [
+        f"datasets.{dataset.name}.fields.{field.name}: PostgreSQL has a column of this "
+        f"name in every table; call it {field.name}_value if you may move there"
+        for dataset in settings.datasets.values()
+        for field in dataset.fields
+        if field.name in SYSTEM_COLUMNS
+    ]
 
 
 def migrate(
