@@ -383,7 +383,27 @@ def schema_page() -> str:
             "`_import` is the import that wrote the row last or, where missing rows "
             "are marked, the full import that saw it last."
         ),
-        "A row with `_deleted_at` is marked as deleted: it is kept, and not exported.",
+        (
+            "A row with `_deleted_at` is marked as deleted: it is kept in the table, "
+            "and neither exported nor served."
+        ),
+        (
+            "So a query of the table counts deleted rows, too, unless it says "
+            "`where _deleted_at is null`.\n"
+        ),
+        (
+            "The view `DATASET_live` says so already: it shows the fields of the live "
+            "rows, with `_created_at` and `_updated_at`, which are timestamps there on "
+            "SQLite, too."
+        ),
+        (
+            "It gains what the declaration gains, behind the columns that it has, and "
+            "other views may be built upon it."
+        ),
+        (
+            "No dataset can have its name; where something else in the database has "
+            "it, the view is not made.\n"
+        ),
         (
             "On SQLite timestamps are text in UTC, truth values are 0 and 1, JSON is "
             "text; on PostgreSQL all have their own types, and ours are "

@@ -1,10 +1,12 @@
 """What every store of tables promises."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import pytest
 
-from penstock.domain.dataset import FieldType
+from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.errors import Misconfigured
 from penstock.ports import Stores
 from tests.builders import (
@@ -20,11 +22,24 @@ from tests.builders import (
     typed_field,
 )
 
+Ask: TypeAlias = Callable[[str], list[tuple[object, ...]]]
+
 POI = dataset()
+MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
+# what a statement calls tables and columns of its own
+WORDS = (
+    *("again", "bad", "changed", "come", "compared", "created", "gone", "held"),
+    *("is_again", "is_new", "is_revived", "kept", "key", "key_0", "known", "oid"),
+    *("place", "rank", "revived", "rowid", "rows", "settled", "shown", "updated"),
+    *("value", "words"),
+)
 
 
 class SchemaContract:
-    """Subclasses bring `bare_stores` (nothing migrated) and `stores` (migrated)."""
+    """Subclasses bring `bare_stores` (nothing migrated) and `stores` (migrated).
+
+    And `ask`, which runs a statement as any other tool would, and returns rows.
+    """
 
     def test_migrating_tells_what_was_applied(self, bare_stores: Stores):
         assert bare_stores.schema.migrate()
@@ -125,3 +140,71 @@ class SchemaContract:
         run(stores, odd, last(record(1, "one", of=odd)))
 
         assert rows(stores, odd) == [(1, "one")]
+
+    def test_the_live_view_shows_the_rows_that_are_not_deleted(
+        self, stores: Stores, ask: Ask
+    ):
+        run(stores, MARKED, last(record(1, "one"), record(2, "two")))
+        run(stores, MARKED, last(record(2, "two")))
+
+        assert ask("select count(*) from poi") == [(2,)]
+        assert ask("select id, title from poi_live") == [(2, "two")]
+
+    def test_the_live_view_gains_the_fields_that_the_declaration_gained(
+        self, stores: Stores, ask: Ask
+    ):
+        run(stores, POI, last(record(1, "one")))
+        grown = replace(POI, fields=(int_field("points"), *POI.fields))
+
+        stores.schema.prepare(grown)
+
+        assert ask("select id, title, points from poi_live") == [(1, "one", None)]
+        assert list(stores.schema.unprepared(grown)) == []
+
+    def test_a_database_without_live_views_gets_them(self, stores: Stores, ask: Ask):
+        run(stores, POI, last(record(1, "one")))
+        ask("drop view poi_live")
+
+        assert list(stores.schema.unprepared(POI)) == ["create view poi_live"]
+        stores.schema.prepare(POI)
+
+        assert ask("select id from poi_live") == [(1,)]
+
+    def test_another_view_may_be_built_upon_the_live_view(
+        self, stores: Stores, ask: Ask
+    ):
+        run(stores, POI, last(record(1, "one")))
+        ask("create view report as select count(*) as rows from poi_live")
+
+        stores.schema.prepare(replace(POI, fields=(*POI.fields, int_field("points"))))
+
+        assert ask("select rows from report") == [(1,)]
+
+    def test_a_view_of_somebody_else_keeps_its_name(self, stores: Stores, ask: Ask):
+        ask("create view poi_live as select 7 as seven")
+
+        run(stores, POI, last(record(1, "one")))
+
+        assert ask("select seven from poi_live") == [(7,)]
+        assert list(stores.schema.unprepared(POI)) == []
+
+    def test_a_dataset_whose_name_a_view_has_is_refused(self, stores: Stores):
+        stores.schema.prepare(POI)
+
+        with pytest.raises(Misconfigured, match=r"datasets\.poi_live: .* a view"):
+            stores.schema.prepare(dataset("poi_live"))
+
+    def test_a_field_may_have_any_name_that_statements_use(self, stores: Stores):
+        """Every word of our own statements stands for the declared column."""
+        names = WORDS
+        odd = dataset(
+            fields=(POI.fields[0], *map(text_field, names)), filter=(names[0],)
+        )
+        first = record(1, *(f"a {name}" for name in names), of=odd)
+        second = record(1, *(f"b {name}" for name in names), of=odd)
+
+        run(stores, odd, last(first))
+        stores.schema.tend(odd)
+        run(stores, odd, last(second))
+
+        assert rows(stores, odd) == [second.values]

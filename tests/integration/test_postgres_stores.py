@@ -15,7 +15,7 @@ from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.records import RecordsContract
-from tests.contracts.schema import SchemaContract
+from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.searching import SearchContract
 from tests.contracts.serving import ServingContract
 from tests.integration.postgres import Place, opened, own_schema
@@ -37,6 +37,11 @@ def pass_time(place: Place) -> Callable[[timedelta], None]:
 def bare_stores(place: Place) -> Iterator[Stores]:
     with opened(place, clock=place.clock) as (stores, _):
         yield stores
+
+
+@pytest.fixture
+def ask(place: Place) -> Ask:
+    return place.ask
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -43,7 +44,7 @@ from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.records import RecordsContract
-from tests.contracts.schema import SchemaContract
+from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.searching import SearchContract
 from tests.contracts.serving import ServingContract
 
@@ -71,6 +72,15 @@ def bare_stores(path: Path, clock: Clock) -> Iterator[Stores]:
     database = Database(path, clock=clock)
     yield sqlite_stores(database)
     database.close()
+
+
+@pytest.fixture
+def ask(path: Path) -> Ask:
+    def run_statement(statement: str) -> list[tuple[object, ...]]:
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            return connection.execute(statement).fetchall()
+
+    return run_statement
 
 
 @pytest.fixture

@@ -4,12 +4,13 @@ import json
 from collections.abc import Sequence
 
 from psycopg import sql
+from psycopg.rows import DictRow
 from typing_extensions import override
 
 from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.locks import lock_number
-from penstock.adapters.postgres.tables import RANK, column
+from penstock.adapters.postgres.tables import RANK, VIEW_MARK, column, live_view
 from penstock.adapters.postgres.tending import Tending
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.schema import (
@@ -21,6 +22,9 @@ from penstock.adapters.sql.schema import (
     missing_fields,
     missing_migrations,
     refuse_changes,
+    refuse_view,
+    view_columns,
+    view_steps,
 )
 from penstock.domain.dataset import Dataset
 from penstock.errors import Misconfigured
@@ -137,17 +141,56 @@ class PostgresSchema(Schema):
         transaction.execute(
             "set_fields", dataset=dataset.name, fields=json.dumps(known | declared)
         )
+        update_view(connection, dataset)
         return done
 
 
 def steps(transaction: Transaction, dataset: Dataset) -> list[str]:
     """Say what has to be created for a dataset."""
+    if relation(transaction.connection, dataset.name)["kind"] == "v":
+        raise refuse_view(dataset)
     stored = stored_columns(transaction.connection, dataset)
     known = declared_types(transaction, dataset)
     if not stored or not known:
         return [f"create table {dataset.name}"]
     refuse(transaction.connection, dataset, stored, known)
-    return columns_to_add(dataset, stored)
+    # a view follows its table without a word
+    return columns_to_add(dataset, stored) or view_steps(
+        dataset, shown_columns(transaction.connection, dataset)
+    )
+
+
+def update_view(connection: Connection, dataset: Dataset) -> None:
+    """Let the live view show all declared fields, unless its name is not ours."""
+    shown = shown_columns(connection, dataset)
+    if view_steps(dataset, shown):
+        for statement in live_view(dataset, view_columns(dataset, shown or ())):
+            connection.execute(statement.encode())
+
+
+def shown_columns(connection: Connection, dataset: Dataset) -> list[str] | None:
+    """Return what the live view shows; None if something else has its name."""
+    found = relation(connection, dataset.live_view)
+    if found["kind"] is None:
+        return []
+    return found["columns"] if found["comment"] == VIEW_MARK else None
+
+
+def relation(connection: Connection, name: str) -> DictRow:
+    """Return what a name means in our schema."""
+    row = connection.execute(
+        "select named.oid, relkind::text as kind, "
+        "obj_description(named.oid, 'pg_class') as comment, "
+        "array(select attname::text from pg_attribute where attrelid = named.oid "
+        "and attnum > 0 and not attisdropped order by attnum) as columns "
+        "from (select to_regclass(quote_ident(current_schema()) || '.' "
+        "|| quote_ident(%s)) as oid) as named "
+        "left join pg_class on pg_class.oid = named.oid",
+        (name,),
+    ).fetchone()
+    if row is None:
+        raise LookupError("one row is always returned")
+    return row
 
 
 def refuse_old(connection: Connection, place: str) -> None:

@@ -43,6 +43,8 @@ OURS = (
     "_updated_at timestamptz not null",
     "_deleted_at timestamptz",
 )
+# by which a view is known to be ours
+VIEW_MARK = "penstock: live rows"
 # room for changed rows beside their old form, so that indexes need not be touched
 FILL = 80
 # what of them is written with a new row
@@ -216,30 +218,31 @@ select {self._values()} from {self._incoming()}"""
             sets += ", _rank = %(rank)s"
         return f"""
 with compared as materialized (
-    select come.*, kept._digest is null as is_new,
-        kept._deleted_at is not null as is_revived,
-        {self._again()} as is_again
+    select come.*, kept._digest is null as _is_new,
+        kept._deleted_at is not null as _is_revived,
+        {self._again()} as _is_again
     from {self._incoming(PLACE)}
     left join {self.name} as kept on {self._same("kept", "come")}
     where kept._digest is null or ({self._differs()})
 ), stored as (
     insert into {self.name} ({self._written})
-    select {self._values()} from compared where is_new order by _place
+    select {self._values()} from compared where _is_new order by _place
 ), changed as (
     update {self.name} as kept
     set {sets}, _digest = come._digest,
         _import = greatest(kept._import, %(import_id)s),
         _updated_at = {self._now}, _deleted_at = null
-    from (select * from compared where not is_new order by _place) as come
+    from (select * from compared where not _is_new order by _place) as come
     where {self._same("kept", "come")} and ({self._differs()})
-    returning come._place, come.is_revived, come.is_again
+    returning come._place, come._is_revived, come._is_again
 )
 select
-    (select array_agg(_place order by _place) from compared where is_new) as created,
-    (select array_agg(_place order by _place) from changed where is_revived) as revived,
-    (select array_agg(_place order by _place) from changed where not is_revived)
+    (select array_agg(_place order by _place) from compared where _is_new) as created,
+    (select array_agg(_place order by _place) from changed where _is_revived)
+        as revived,
+    (select array_agg(_place order by _place) from changed where not _is_revived)
         as updated,
-    (select count(*) from changed where is_again and not is_revived) as rewritten,
+    (select count(*) from changed where _is_again and not _is_revived) as rewritten,
     {self._count_again()} as again"""
 
     def _settle(self) -> str:
@@ -464,6 +467,16 @@ def column(field: Field, dataset: Dataset) -> str:
     return (
         f"{quoted(field.name)} {COLUMN_TYPES[field.type]}{collation(field)}"
         f"{' not null' if is_key else ''}"
+    )
+
+
+def live_view(dataset: Dataset, columns: Sequence[str]) -> Sequence[str]:
+    """Compose the view that shows these columns of the live rows."""
+    view, shown = quoted(dataset.live_view), ", ".join(map(quoted, columns))
+    live = f"select {shown} from {quoted(dataset.name)} where _deleted_at is null"
+    return (
+        f"create or replace view {view} as {live}",
+        f"comment on view {view} is '{VIEW_MARK}'",
     )
 
 

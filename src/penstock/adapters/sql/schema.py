@@ -11,6 +11,8 @@ from penstock.domain.dataset import Dataset, Field
 from penstock.errors import Misconfigured
 
 NUMBERED = re.compile(r"^(\d{4})_\w+\.sql$")
+# our own columns that a live view shows
+STAMPS = ("_created_at", "_updated_at")
 REMEDY = "or drop the table and import again"
 
 
@@ -66,6 +68,32 @@ def columns_to_add(dataset: Dataset, stored: Collection[str]) -> list[str]:
     if lacks_rank(dataset, stored):
         names.append("_rank")
     return [f"add column {name} to {dataset.name}" for name in names]
+
+
+def view_columns(dataset: Dataset, shown: Sequence[str]) -> list[str]:
+    """Return the columns of a dataset's live view, those that it shows already first.
+
+    So a view can be replaced on which others are built. What a declaration lost stays
+    in it, as it does in the table.
+    """
+    declared = [*(field.name for field in dataset.fields), *STAMPS]
+    return [*shown, *(name for name in declared if name not in shown)]
+
+
+def view_steps(dataset: Dataset, shown: Sequence[str] | None) -> list[str]:
+    """Say what the live view needs; `shown` is None where its name is not ours."""
+    if shown is None or view_columns(dataset, shown) == [*shown]:
+        return []
+    verb = "add columns to" if shown else "create"
+    return [f"{verb} view {dataset.live_view}"]
+
+
+def refuse_view(dataset: Dataset) -> Misconfigured:
+    """Refuse a dataset whose name a view has."""
+    return Misconfigured(
+        f"datasets.{dataset.name}: the database has a view of this name; "
+        "rename the dataset, or drop the view"
+    )
 
 
 def refuse_changes(

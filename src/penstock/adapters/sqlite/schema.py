@@ -17,9 +17,18 @@ from penstock.adapters.sql.schema import (
     missing_fields,
     missing_migrations,
     refuse_changes,
+    refuse_view,
+    view_columns,
+    view_steps,
 )
 from penstock.adapters.sqlite.database import Database, Transaction
-from penstock.adapters.sqlite.tables import COLUMN_TYPES, RANK, Table
+from penstock.adapters.sqlite.tables import (
+    COLUMN_TYPES,
+    RANK,
+    VIEW_MARK,
+    Table,
+    live_view,
+)
 from penstock.domain.dataset import Dataset
 from penstock.errors import Misconfigured
 from penstock.ports import Schema
@@ -134,7 +143,29 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence
     )
     for index in table.indexes.values():
         connection.execute(index)
+    update_view(connection, dataset)
     return done
+
+
+def update_view(connection: sqlite3.Connection, dataset: Dataset) -> None:
+    """Let the live view show all declared fields, unless its name is not ours."""
+    shown = shown_columns(connection, dataset)
+    if view_steps(dataset, shown):
+        connection.execute(f"drop view if exists {quoted(dataset.live_view)}")
+        connection.execute(live_view(dataset, view_columns(dataset, shown or ())))
+
+
+def shown_columns(connection: sqlite3.Connection, dataset: Dataset) -> list[str] | None:
+    """Return what the live view shows; None if something else has its name."""
+    found = connection.execute(
+        "select sql from sqlite_master where lower(name) = ?", (dataset.live_view,)
+    ).fetchone()
+    if found is None:
+        return []
+    if VIEW_MARK not in found["sql"]:
+        return None
+    columns = connection.execute(f"pragma table_info({quoted(dataset.live_view)})")
+    return [row["name"] for row in columns]
 
 
 def refuse_stranger(connection: sqlite3.Connection, path: Path) -> None:
@@ -156,6 +187,8 @@ def schema_version(connection: sqlite3.Connection) -> int:
 def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]:
     """Say what has to be created for a dataset."""
     connection = transaction.connection
+    if is_view(connection, dataset.name):
+        raise refuse_view(dataset)
     stored = stored_columns(connection, dataset)
     known = declared_types(transaction, dataset)
     if not stored or not known:
@@ -163,8 +196,12 @@ def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]
     refuse(dataset, stored, known)
     found = connection.execute(f"pragma index_list({quoted(dataset.name)})")
     indexes = {row["name"] for row in found}
+    # a view follows its table without a word
+    gained = columns_to_add(dataset, stored) or view_steps(
+        dataset, shown_columns(connection, dataset)
+    )
     return [
-        *columns_to_add(dataset, stored),
+        *gained,
         *(f"build index {name}" for name in table.indexes if name not in indexes),
     ]
 
@@ -174,6 +211,13 @@ def stored_columns(
 ) -> dict[str, sqlite3.Row]:
     found = connection.execute(f"pragma table_info({quoted(dataset.name)})")
     return {row["name"]: row for row in found}
+
+
+def is_view(connection: sqlite3.Connection, name: str) -> bool:
+    found = connection.execute(
+        "select 1 from sqlite_master where lower(name) = ? and type = 'view'", (name,)
+    )
+    return found.fetchone() is not None
 
 
 def run_script(connection: sqlite3.Connection, text: str) -> None:

@@ -10,6 +10,7 @@ from datetime import date, datetime
 from typing import NamedTuple, TypeAlias
 
 from penstock.adapters.sql.keys import plain_value, quoted
+from penstock.adapters.sql.schema import STAMPS
 from penstock.domain.dataset import Dataset, Field, FieldType, Reference
 from penstock.domain.page import Key, Record
 
@@ -38,6 +39,15 @@ OURS = (
 
 # where in its source a row of this import stands
 RANK = "_rank integer not null default 0"
+
+
+# by which a view is known to be ours
+VIEW_MARK = "/* penstock */"
+# a time of ours as times of the fields are written
+STAMP = (
+    "strftime('%Y-%m-%dT%H:%M:%S', {0} / 1000000, 'unixepoch') "
+    "|| printf('.%06dZ', {0} % 1000000) as {0}"
+)
 
 
 class Known(NamedTuple):
@@ -328,6 +338,17 @@ def create_statement(dataset: Dataset) -> str:
         columns.append(f"primary key ({', '.join(map(quoted, dataset.key))})")
     tail = "strict" if is_rowid else "strict, without rowid"
     return f"create table {quoted(dataset.name)} ({', '.join(columns)}) {tail}"
+
+
+def live_view(dataset: Dataset, columns: Sequence[str]) -> str:
+    """Compose the view that shows these columns of the live rows."""
+    shown = ", ".join(
+        STAMP.format(name) if name in STAMPS else quoted(name) for name in columns
+    )
+    return (
+        f"create view {quoted(dataset.live_view)} as {VIEW_MARK} select {shown} "
+        f"from {quoted(dataset.name)} where _deleted_at is null"
+    )
 
 
 def outdo_statement(dataset: Dataset) -> str:
