@@ -1,21 +1,33 @@
 """Who may come in, how often, how many at a time, and what nobody may send."""
 
+import asyncio
 import json
 import re
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, cast
 
 import psycopg
 import pytest
 
-from penstock.domain.access import Scope
+from penstock.domain.access import Principal, Scope
 from penstock.domain.lanes import DEADLINES, Lane
+from penstock.domain.rates import Rate
 from penstock.entrypoints.api.app import all_endpoints
+from penstock.entrypoints.api.bodies import Bodies
 from penstock.entrypoints.api.endpoints import Endpoint
+from penstock.entrypoints.api.exchange import Exchange, new_trace_ids
+from penstock.entrypoints.api.gate import Gate
+from penstock.entrypoints.api.rates import Rates
+from penstock.errors import Unauthenticated
+from penstock.ports.access import Verifier
+from penstock.settings.declared_api import ApiSettings
 from tests.conftest import StartRedis
 from tests.e2e.workshop import wait_until
 from tests.integration.gated import (
@@ -26,7 +38,8 @@ from tests.integration.gated import (
     Folder,
     received,
 )
-from tests.integration.issuer import AUDIENCE, ISSUER, rsa_key, signed
+from tests.integration.issuer import ANN, AUDIENCE, ISSUER, Issuer, rsa_key, signed
+from tests.integration.scripted_server import Reply, scripted_server
 
 SQLITE = '[penstock]\ndatabase = "sqlite:///penstock.db"\n'
 # whoever may ask without a token: nothing here depends on what is stored
@@ -231,15 +244,91 @@ audience = "{AUDIENCE}"
 jwks = "http://127.0.0.1:1/jwks.json"
 """
         with Folder(tmp_path, SQLITE + POI + auth).serve() as client:
-            assert client.get("/api/ready").json["degraded"] == []
             told = client.get(RECORDS, token=signed(rsa_key("ours")))
             assert told.status == 503
             assert told.code == "unavailable"
             assert int(told.headers["retry-after"]) >= 1
             ready = client.get("/api/ready")
             assert ready.json["degraded"] == ["keys"]
-            # whoever is known is still served
-            assert ready.status == 200
+            assert ready.status == 503
+
+    def test_a_process_is_ready_once_it_has_keys_and_as_long(self, tmp_path: Path):
+        with scripted_server() as server:
+            issuer = Issuer(server)
+            issuer.server.script(Reply(status=503))
+            auth = f"""
+[auth]
+issuer = "{ISSUER}"
+audience = "{AUDIENCE}"
+jwks = "{issuer.url}"
+"""
+            with Folder(tmp_path, SQLITE + POI + auth).serve() as client:
+                ready = client.get("/api/ready")
+                assert (ready.status, ready.json["degraded"]) == (503, ["keys"])
+
+                # nobody comes with a token: whoever balances loads sends nobody here
+                server.answers = issuer.answer
+                wait_until(lambda: client.get("/api/ready").status == 200, within=30)
+                assert client.get("/api/ready").json["degraded"] == []
+                assert client.get(RECORDS, token=signed(rsa_key("one"))).status == 200
+
+
+class Hanging(Verifier):
+    """Has the key of one token, and waits for an issuer that hangs for all others."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+        self.is_waited_for = threading.Event()
+
+    def known(self, token: str) -> Principal | None: ...
+
+    def judge(self, token: str) -> Principal | None:
+        return ANN if token == "known" else None
+
+    def verify(self, token: str) -> Principal:
+        self.is_waited_for.set()
+        assert self.let_go.wait(60)
+        raise Unauthenticated(f"no key for {token}")
+
+    def renew(self) -> None: ...
+
+    def has_keys(self) -> bool:
+        return True
+
+    def trouble(self) -> str | None: ...
+
+
+def test_a_token_of_a_known_key_waits_for_no_other():
+    verifier = Hanging()
+    rate = Rate(requests=10_000, period=timedelta(seconds=1), burst=10_000)
+    settings = ApiSettings(rate=rate, largest_body=1, origins=(), proxies=())
+    gate = Gate(settings, verifier, Rates(rate, None))
+    endpoint = next(each for each in GUARDED if each.scope is Scope.READ)
+
+    async def let_in(token: str) -> str:
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": "GET",
+            "client": ("127.0.0.1", 1),
+            "headers": [(b"authorization", f"Bearer {token}".encode())],
+        }
+        exchange = Exchange(
+            scope, cast("Any", None), trace_ids=new_trace_ids(), bodies=Bodies(1)
+        )
+        await gate.let_in(endpoint, scope, exchange)
+        return str(scope["principal"])
+
+    async def try_out() -> None:
+        others = [asyncio.create_task(let_in(f"unknown{n}")) for n in range(60)]
+        await asyncio.to_thread(verifier.is_waited_for.wait, 60)
+        assert [await let_in("known") for _ in range(10)] == [ANN.subject] * 10
+        assert not any(each.done() for each in others)
+        verifier.let_go.set()
+        found = await asyncio.gather(*others, return_exceptions=True)
+        assert {type(each) for each in found} == {Unauthenticated}
+
+    asyncio.run(try_out())
+    gate.close()
 
 
 class TestOneMachineOnly:

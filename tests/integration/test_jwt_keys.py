@@ -178,15 +178,22 @@ def test_keys_are_renewed_every_ten_minutes_behind_everybodys_back(issuer, desk)
     assert issuer.fetches == 2
 
 
-def test_after_a_long_silence_keys_are_looked_at_before_they_are_used(issuer, desk):
+def test_keys_are_renewed_also_while_nobody_comes(issuer, desk):
+    assert not desk.verifier.has_keys()
+    desk.verifier.renew()
+    assert desk.verifier.has_keys()
     token = signed(rsa_key("one"), exp=time.time() + 10**6)
-    desk.verifier.verify(token)
+    assert desk.verifier.judge(token) == ANN
 
     issuer.lists(rsa_key("two"))
+    for _ in range(3):
+        desk.verifier.renew()
+    assert issuer.fetches == 1
     desk.clock.passed = 3600 * 5
+    desk.verifier.renew()
 
+    eventually(lambda: desk.verifier.judge(token) is None)
     assert "not known" in desk.refusal(token)
-    assert issuer.fetches == 2
 
 
 OUTAGES = {
@@ -454,6 +461,37 @@ def test_a_failed_first_fetch_is_one_for_all_who_wait(issuer, desk):
 
     assert got == [KeysUnavailable] * 24
     assert issuer.fetches == 1
+
+
+def test_no_token_of_a_known_key_waits_for_a_fetch_of_any_kind():
+    clock, hangs, released = Clock(), threading.Event(), threading.Event()
+    keys = json.dumps({"keys": [public(rsa_key("one"))]}).encode()
+
+    def fetch() -> bytes:
+        if hangs.is_set():
+            assert released.wait(60)
+        return keys
+
+    keyring = PublishedKeyring(fetch, host="id.example.org", clock=clock.monotonic)
+    known, unknown = Heading(Algorithm.RS256, "one"), Heading(Algorithm.RS256, "two")
+    assert keyring.at_hand(known) is None
+    assert keyring.fitting(known)
+    hangs.set()
+    searching = threading.Thread(target=keyring.fitting, args=[unknown], daemon=True)
+    searching.start()
+    eventually(lambda: keyring.at_hand(unknown) is None)
+    # after ten minutes, and after a night in which nobody came
+    for passed in (0, 700, 80_000):
+        clock.passed = passed
+        assert keyring.at_hand(known)
+        assert keyring.fitting(known)
+    assert searching.is_alive()
+    released.set()
+    searching.join()
+    clock.passed = 0
+
+    # who was refused a moment ago is refused without another look
+    assert keyring.at_hand(unknown) == []
 
 
 def test_nobody_with_a_known_key_waits_for_the_search_of_an_unknown_one(issuer, desk):

@@ -24,12 +24,30 @@ class Verifier(Protocol):
         ...
 
     @abstractmethod
+    def judge(self, token: str) -> Principal | None:
+        """Return whose token it is by the keys at hand; None if some must be fetched.
+
+        Raises as `verify` does, but computes only, and never waits for the issuer.
+        """
+        ...
+
+    @abstractmethod
     def verify(self, token: str) -> Principal:
         """Return whose token it is; may wait some seconds for the issuer's keys.
 
         Raises `Unauthenticated` if the token is not to be believed, whatever the
         reason, and `KeysUnavailable` if there are no keys to judge it by.
         """
+        ...
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Fetch the issuer's keys if that is due; may wait, and never raises."""
+        ...
+
+    @abstractmethod
+    def has_keys(self) -> bool:
+        """Say whether any token can be verified; asks nobody."""
         ...
 
     @abstractmethod

@@ -1,12 +1,13 @@
 """Hold the keys of an issuer, and follow it when it changes them.
 
-Whoever comes first fetches for all. Good keys are never given up because a fetch
-failed, only because a newer answer does not list them, or they are a day old.
+Whoever comes first fetches for all. A token whose key is known waits for no fetch.
+Good keys are never given up because a fetch failed, only because a newer answer does
+not list them, or they are a day old.
 """
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from threading import Lock, Thread
@@ -23,8 +24,6 @@ from penstock.errors import KeysUnavailable
 
 # all in seconds of the monotonic clock
 RENEWED_EVERY = 600.0
-# nobody came for so long that old keys are not to be taken on trust
-LONG_IDLE = 1200.0
 TRIED_AGAIN_AFTER = 30.0
 KEPT_AT_MOST = 86_400.0
 # without any keys nobody is served: ask again soon, but not for every token
@@ -37,9 +36,22 @@ class Keyring(Protocol):
     """The keys that are good now."""
 
     @abstractmethod
+    def at_hand(self, heading: Heading) -> Sequence[VerifyingKey] | None:
+        """Return the same without waiting, or None if a fetch might bring others."""
+        ...
+
+    @abstractmethod
     def fitting(self, heading: Heading) -> Sequence[VerifyingKey]:
         """Return the keys that may have signed a token; raises `KeysUnavailable`."""
         ...
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Fetch the keys if that is due; may wait for the first, and never raises."""
+        ...
+
+    @abstractmethod
+    def has_keys(self) -> bool: ...
 
     @abstractmethod
     def is_good(self, mark: Mark) -> bool:
@@ -57,9 +69,21 @@ class SecretKeyring(Keyring):
         self._key = key
 
     @override
-    def fitting(self, heading: Heading) -> Sequence[VerifyingKey]:
+    def at_hand(self, heading: Heading) -> Sequence[VerifyingKey]:
         # what such a token calls its key means nothing: there is one
         return [self._key] if heading.algorithm in self._key.algorithms else []
+
+    @override
+    def fitting(self, heading: Heading) -> Sequence[VerifyingKey]:
+        return self.at_hand(heading)
+
+    @override
+    def renew(self) -> None:
+        pass
+
+    @override
+    def has_keys(self) -> bool:
+        return True
 
     @override
     def is_good(self, mark: Mark) -> bool:
@@ -87,7 +111,7 @@ class Ring:
 
 
 class PublishedKeyring(Keyring):
-    """The keys that an issuer publishes, fetched when the first token comes."""
+    """The keys that an issuer publishes, fetched by `renew` or for the first token."""
 
     def __init__(
         self,
@@ -108,18 +132,40 @@ class PublishedKeyring(Keyring):
         self._failure: str | None = None
 
     @override
-    def fitting(self, heading: Heading) -> Sequence[VerifyingKey]:
-        came_at = self._clock()
+    def at_hand(self, heading: Heading) -> Sequence[VerifyingKey] | None:
         ring = self._good_ring()
         if ring is None:
-            ring = self._first_ring()
-        elif self._is_over(self._tried_at, LONG_IDLE):
-            ring = self._ring_after_long(ring)
-        else:
-            self._renew_at_leisure(ring)
+            return None
+        self._renew_at_leisure()
+        is_sought = self._fetching.locked() or self._is_over(
+            self._searched_at, TRIED_AGAIN_AFTER
+        )
+        if not ring.named(heading.kid) and is_sought:
+            return None
+        return ring.fitting(heading)
+
+    @override
+    def fitting(self, heading: Heading) -> Sequence[VerifyingKey]:
+        came_at = self._clock()
+        at_hand = self.at_hand(heading)
+        if at_hand is not None:
+            return at_hand
+        ring = self._good_ring() or self._first_ring()
         if not ring.named(heading.kid) and ring.asked_at < came_at:
             ring = self._ring_with_news(ring)
         return ring.fitting(heading)
+
+    @override
+    def renew(self) -> None:
+        if self.has_keys():
+            self._renew_at_leisure()
+            return
+        with suppress(KeysUnavailable):
+            self._first_ring()
+
+    @override
+    def has_keys(self) -> bool:
+        return self._good_ring() is not None
 
     @override
     def is_good(self, mark: Mark) -> bool:
@@ -158,13 +204,6 @@ class PublishedKeyring(Keyring):
             raise KeysUnavailable(self._host, reason=reason, retry_after=retry_after)
         return ring
 
-    def _ring_after_long(self, known: Ring) -> Ring:
-        """Look whether keys were taken back while nobody came."""
-        with self._turn() as is_mine:
-            if is_mine and self._is_over(self._tried_at, LONG_IDLE):
-                self._renew()
-        return self._good_ring() or known
-
     def _ring_with_news(self, known: Ring) -> Ring:
         """Look for a name that the known keys do not have, now and then.
 
@@ -177,12 +216,14 @@ class PublishedKeyring(Keyring):
                 self._renew()
         return self._good_ring() or known
 
-    def _renew_at_leisure(self, ring: Ring) -> None:
+    def _is_renewal_due(self) -> bool:
+        ring = self._ring
+        is_old = ring is None or self._is_over(ring.asked_at, RENEWED_EVERY)
+        return is_old and self._is_over(self._tried_at, TRIED_AGAIN_AFTER)
+
+    def _renew_at_leisure(self) -> None:
         """Fetch behind the back of whoever asks, who goes on with the old keys."""
-        is_due = self._is_over(ring.asked_at, RENEWED_EVERY)
-        if not is_due or not self._is_over(self._tried_at, TRIED_AGAIN_AFTER):
-            return
-        if not self._fetching.acquire(blocking=False):
+        if not self._is_renewal_due() or not self._fetching.acquire(blocking=False):
             return
         try:
             Thread(target=self._renew_and_release, name="jwks", daemon=True).start()

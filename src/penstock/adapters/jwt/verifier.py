@@ -61,12 +61,30 @@ class JwtVerifier(Verifier):
         return seen.admitted.principal
 
     @override
+    def judge(self, token: str) -> Principal | None:
+        principal = self.known(token)
+        if principal is not None:
+            return principal
+        keys = self._keyring.at_hand(heading_of(header_of(token), self._trust))
+        return None if keys is None else self._judged(token, keys)
+
+    @override
     def verify(self, token: str) -> Principal:
         principal = self.known(token)
         if principal is not None:
             return principal
-        heading = heading_of(header_of(token), self._trust)
-        keys = self._keyring.fitting(heading)
+        keys = self._keyring.fitting(heading_of(header_of(token), self._trust))
+        return self._judged(token, keys)
+
+    @override
+    def renew(self) -> None:
+        self._keyring.renew()
+
+    @override
+    def has_keys(self) -> bool:
+        return self._keyring.has_keys()
+
+    def _judged(self, token: str, keys: Sequence[VerifyingKey]) -> Principal:
         if not keys:
             raise Unauthenticated("the token is signed by a key that is not known here")
         key, payload = self._opened(token, keys)

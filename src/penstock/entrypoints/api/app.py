@@ -154,6 +154,8 @@ async def running(api: Api, gate: Gate) -> AsyncIterator[None]:
         # asked for once; where that takes too long, by the first who needs it
         with suppress(PenstockError, TimeoutError):
             await asyncio.wait_for(api.know_seal(), LONGEST_LOOK)
+        renewing = asyncio.create_task(gate.renew_keys())
+        stack.callback(renewing.cancel)
         await api.watch.start()
         stack.push_async_callback(api.watch.stop)
         telling = asyncio.create_task(api.colleagues.go_on())

@@ -1,7 +1,10 @@
 """Who may come in, and how often."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
 
 from starlette.types import Scope
 
@@ -22,8 +25,15 @@ from penstock.errors import Overloaded
 from penstock.ports.access import Verifier
 from penstock.settings.declared_api import ApiSettings
 
-# a token that is not known is verified in a thread: its keys may have to be fetched
-VERIFYING, MOST_TO_VERIFY = 4, 64
+# threads that verify tokens by the keys at hand, and others that fetch keys for them
+JUDGING, FETCHING = 4, 4
+# tokens that may wait for each kind of thread
+MOST_TO_VERIFY = 64
+# seconds between two looks whether keys are due
+RENEWED_EVERY = 5.0
+
+Outcome = TypeVar("Outcome")
+
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -36,8 +46,9 @@ class Gate:
         self._settings = settings
         self._verifier = verifier
         self._rates = rates
-        self._threads = ThreadPoolExecutor(VERIFYING, thread_name_prefix="verify")
-        self._to_verify = 0
+        # apart, so that a token of a known key waits for no fetch
+        self._judging = Threads(JUDGING, "verify")
+        self._fetching = Threads(FETCHING, "keys")
 
     async def let_in(
         self, endpoint: Endpoint, scope: Scope, exchange: Exchange
@@ -56,8 +67,16 @@ class Gate:
         if endpoint.lane is not Lane.HEALTH:
             await self._charge(client_of(scope, self._settings.proxies), exchange)
 
+    async def renew_keys(self) -> None:
+        """Keep the issuer's keys fresh, also while nobody comes with a token."""
+        while self._verifier is not None:
+            with suppress(Overloaded):
+                await self._fetching.run(self._verifier.renew)
+            await asyncio.sleep(RENEWED_EVERY)
+
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._judging.close()
+        self._fetching.close()
 
     async def _principal(
         self, verifier: Verifier, scope: Scope, exchange: Exchange
@@ -75,14 +94,10 @@ class Gate:
         return await self._verify(verifier, token)
 
     async def _verify(self, verifier: Verifier, token: str) -> Principal:
-        if self._to_verify >= MOST_TO_VERIFY:
-            raise Overloaded("tokens to be verified")
-        loop = asyncio.get_running_loop()
-        self._to_verify += 1
-        try:
-            return await loop.run_in_executor(self._threads, verifier.verify, token)
-        finally:
-            self._to_verify -= 1
+        principal = await self._judging.run(lambda: verifier.judge(token))
+        if principal is not None:
+            return principal
+        return await self._fetching.run(lambda: verifier.verify(token))
 
     async def _charge(self, client: str, exchange: Exchange) -> None:
         standing = await self._rates.charge(client)
@@ -111,6 +126,27 @@ class Gate:
                 "a page of another site may change nothing here; name its origin in "
                 "cors of [api] if it should",
             )
+
+
+class Threads:
+    """Threads for tokens, for which only so many may wait."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self._executor = ThreadPoolExecutor(number, thread_name_prefix=name)
+        self._waiting = 0
+
+    async def run(self, work: Callable[[], Outcome]) -> Outcome:
+        if self._waiting >= MOST_TO_VERIFY:
+            raise Overloaded("tokens to be verified")
+        loop = asyncio.get_running_loop()
+        self._waiting += 1
+        try:
+            return await loop.run_in_executor(self._executor, work)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 def told(standing: Standing) -> bytes:

@@ -33,10 +33,12 @@ async def ready(api: Api, request: Request) -> Response:
             await asyncio.wait_for(api.watch.look(), LONGEST_LOOK)
         except (PenstockError, TimeoutError):
             degraded.append("database")
-    status = 503 if degraded else 200
-    headers = {**NEVER, **({"retry-after": "1"} if degraded else {})}
-    # tokens that are known, or whose keys are, are still believed
-    if api.verifier is not None and api.verifier.trouble() is not None:
+    has_keys = api.verifier is None or api.verifier.has_keys()
+    is_ready = not degraded and has_keys
+    status = 200 if is_ready else 503
+    headers = {**NEVER, **({} if is_ready else {"retry-after": "1"})}
+    # tokens whose keys are known are still believed
+    if api.verifier is not None and (api.verifier.trouble() or not has_keys):
         degraded.append("keys")
     # without them everything is slower, and nothing is wrong
     degraded += await api.troubles.names()
@@ -66,8 +68,9 @@ READY = shape(
             "type": "array",
             "items": {"enum": ["stopping", "database", "keys", "redis", "replicas"]},
             "description": (
-                "What is not as it should be. With `stopping` or `database` the answer "
-                "is 503; without the others all is answered, only slower."
+                "What is not as it should be. With `stopping` or `database`, and with "
+                "`keys` where no key is known at all, the answer is 503; without the "
+                "others all is answered, only slower."
             ),
         },
         "at": {"type": "integer", "description": "Seconds since 1970."},
