@@ -301,7 +301,7 @@ class Hanging(Verifier):
 def test_a_token_of_a_known_key_waits_for_no_other():
     verifier = Hanging()
     rate = Rate(requests=10_000, period=timedelta(seconds=1), burst=10_000)
-    settings = ApiSettings(rate=rate, largest_body=1, origins=(), proxies=())
+    settings = ApiSettings(rate=rate, largest_body=1, origins=frozenset(), proxies=())
     gate = Gate(settings, verifier, Rates(rate, None))
     endpoint = next(each for each in GUARDED if each.scope is Scope.READ)
 
@@ -552,6 +552,31 @@ class TestLanes:
             assert client.metric("penstock_http_called_off_total") == 2
             assert client.metric("penstock_http_requests_total", status="left") == 2
             wait_until(lambda: client.metric("penstock_http_threads_busy") == 0)
+
+    def test_a_table_that_is_locked_takes_no_thread_from_another_dataset(
+        self, tmp_path: Path, postgres_database: str
+    ):
+        other = POI.replace("datasets.poi", "datasets.other")
+        config = f'[penstock]\ndatabase = "{postgres_database}"\n{POI}{other}'
+        folder = Folder(tmp_path, config)
+        assert folder.penstock("migrate").returncode == 0
+        reads = RECORDS.replace("poi", "other")
+        with (
+            folder.serve() as client,
+            psycopg.connect(postgres_database) as connection,
+            ThreadPoolExecutor(12) as clients,
+        ):
+            connection.execute("lock table penstock.poi in access exclusive mode")
+            stuck = [clients.submit(client.get, f"{RECORDS}/{n}") for n in range(12)]
+            wait_until(lambda: self.waiting(postgres_database) >= 3)
+            statuses = [client.get(f"{reads}/{n}").status for n in range(60)]
+            # as many again, while those who found no thread have been refused
+            statuses += [client.get(f"{reads}?limit={n + 1}").status for n in range(60)]
+            connection.rollback()
+            for each in stuck:
+                each.result()
+
+        assert statuses == [404] * 60 + [200] * 60
 
     def test_the_last_who_leaves_ends_what_several_asked_for(
         self, folder: Folder, postgres_database: str, locked: psycopg.Connection

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.lanes import DEADLINES, Lane, Room, room_of
+from penstock.domain.lanes import DEADLINES, Lane, Room, fair_share, room_of
 from penstock.entrypoints.api import lanes as module
 from penstock.entrypoints.api.lanes import LONGEST_WAIT, WAITING_A_THREAD, Lanes
 from penstock.errors import Overloaded, StoreTooSlow
@@ -52,6 +53,19 @@ def test_a_lane_that_is_alone_has_most_threads(threads):
     busy = fill(room_of(threads), [Lane.READS] * 100)
 
     assert busy[Lane.READS] >= max(1, threads // 2)
+
+
+@given(st.integers(1, 64), st.lists(st.sampled_from("abc"), max_size=200))
+def test_no_dataset_takes_all_places_of_a_lane_from_another(places, wanted):
+    taken: Counter[str] = Counter()
+    for each in wanted:
+        if taken[each] < fair_share(places, others=taken.total() - taken[each]):
+            taken[each] += 1
+    free = places - taken.total()
+
+    assert free >= 0
+    if places > 1 and len(+taken) == 1:
+        assert fair_share(places, others=taken.total())
 
 
 class Block:
@@ -104,6 +118,48 @@ def test_a_flood_of_searches_leaves_room_for_reads_and_writes():
 
     with opened(8) as lanes:
         assert asyncio.run(go(lanes)) == ["quick"] * 3
+
+
+@pytest.mark.parametrize("lane", BUSY)
+@pytest.mark.parametrize("threads", [8, 16])
+def test_a_dataset_whose_table_is_locked_blocks_no_other(lane, threads):
+    """Neither those who wait for it in threads, nor those who queue for one."""
+    block = Block()
+
+    async def go(lanes: Lanes) -> None:
+        flood = [
+            asyncio.ensure_future(lanes.run(lane, block, dataset="locked"))
+            for _ in range(500)
+        ]
+        await asyncio.to_thread(block.begun.acquire)
+        for _ in range(60):
+            assert await lanes.run(lane, lambda: "quick", dataset="other") == "quick"
+            assert await lanes.run(lane, lambda: "quick") == "quick"
+        block.go.set()
+        found = await asyncio.gather(*flood, return_exceptions=True)
+        assert {type(each) for each in found} == {str, Overloaded}
+
+    with opened(threads, datasets=2) as lanes:
+        asyncio.run(go(lanes))
+        assert lanes.busy == lanes.waiting == dict.fromkeys(BUSY, 0)
+
+
+def test_a_dataset_that_is_alone_has_all_threads_of_its_lane():
+    block = Block()
+
+    async def go(lanes: Lanes) -> int:
+        flood = [
+            asyncio.ensure_future(lanes.run(Lane.READS, block, dataset="one"))
+            for _ in range(9)
+        ]
+        await asyncio.to_thread(block.begun.acquire)
+        busy = lanes.busy[Lane.READS]
+        block.go.set()
+        await asyncio.gather(*flood)
+        return busy
+
+    with opened(8) as lanes:
+        assert asyncio.run(go(lanes)) == 6
 
 
 def test_whoever_finds_no_thread_is_refused_in_a_moment():

@@ -1,7 +1,8 @@
 """Who may use a thread that asks the database: lanes that cannot block each other.
 
 Some threads are kept for each lane. The others are lent to whoever comes first, but
-never so many that one lane has nearly all of them.
+never so many that one lane has nearly all of them. Within a lane one dataset never has
+all of it, so that a table that is locked blocks no other.
 """
 
 from collections.abc import Mapping
@@ -54,6 +55,9 @@ class Room:
             return True
         return busy[lane] < share.most and self._lent(busy) < self._to_lend
 
+    def most_of(self, lane: Lane) -> int:
+        return self.shares[lane].most
+
     @property
     def _to_lend(self) -> int:
         return self.threads - sum(share.own for share in self.shares.values())
@@ -62,6 +66,14 @@ class Room:
         return sum(
             max(0, busy[lane] - share.own) for lane, share in self.shares.items()
         )
+
+
+def fair_share(places: int, *, others: int) -> int:
+    """Return how many places one dataset may have: half of what the others leave.
+
+    There is always one for a dataset that has none, until several have taken all.
+    """
+    return (places - others + 1) // 2
 
 
 def room_of(threads: int) -> Room:

@@ -286,7 +286,9 @@ class Answers:
         told, refusal, longest = None, None, question.longest
         try:
             told, longest = await self.lanes.run(
-                question.lane, partial(self._look_up, question, state, least)
+                question.lane,
+                partial(self._look_up, question, state, least),
+                dataset=question.dataset,
             )
         except NoSuchRecord as nothing:
             # not the error itself, which holds on to all that led to it

@@ -79,7 +79,7 @@ def api_of(
     shared: SharedAnswers | None = None,
     rates: SharedRates | None = None,
 ) -> Api:
-    lanes = Lanes(threads)
+    lanes = Lanes(threads, datasets=len(penstock.settings.datasets))
     answers = Answers(lanes=lanes, shared=shared)
     serve = ServeRecords(penstock.settings.datasets, served.reads)
     # what keeps an eye on the database must not wait for those who ask it

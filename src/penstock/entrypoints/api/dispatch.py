@@ -22,7 +22,7 @@ from penstock.entrypoints.api.exchange import ClientLeft, Exchange
 from penstock.entrypoints.api.gate import Gate
 from penstock.entrypoints.api.heads import head_of
 from penstock.entrypoints.api.problems import Problem
-from penstock.entrypoints.api.service import LANE, Api
+from penstock.entrypoints.api.service import DATASET, LANE, Api
 from penstock.errors import NoSuchRecord, PenstockError, VersionChanged
 from penstock.ports.serving import State
 
@@ -81,6 +81,7 @@ class Dispatch:
     ) -> None:
         assert endpoint.handle is not None  # noqa: S101 (an endpoint has one of them)
         LANE.set(endpoint.lane)
+        DATASET.set(scope["path_params"].get("dataset"))
         if endpoint.lane in SIGNING:
             await self._api.know_seal()
         handled = endpoint.handle(self._api, Request(scope, receive))

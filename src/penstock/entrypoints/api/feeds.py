@@ -34,7 +34,9 @@ class Feeds:
         reading = self._under_way.get(name)
         if reading is None:
             find = partial(self._reads.changes, dataset, after=after, limit=limit)
-            reading = asyncio.ensure_future(self._lanes.run(Lane.READS, find))
+            reading = asyncio.ensure_future(
+                self._lanes.run(Lane.READS, find, dataset=dataset.name)
+            )
             self._under_way[name] = reading
             reading.add_done_callback(partial(self._end, name))
         return await asyncio.shield(reading)

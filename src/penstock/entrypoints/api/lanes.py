@@ -1,16 +1,18 @@
 """Threads that ask the database: so many at a time, in lanes, for a limited time.
 
 Whoever finds no thread waits a moment, and is then refused: a queue that grows helps
-nobody. A question for whose answer nobody waits any more is called off in the database.
+nobody. Each dataset has a share of the threads of a lane, and of its queue. A question
+for whose answer nobody waits any more is called off in the database.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from penstock.domain.lanes import DEADLINES, Lane, room_of
+from penstock.domain.lanes import DEADLINES, Lane, fair_share, room_of
 from penstock.errors import Overloaded, StoreTooSlow
 from penstock.ports.tickets import CURRENT, Ticket
 
@@ -26,39 +28,56 @@ CALLERS_OFF = 2
 MOST_FEEDS = 1_000
 
 
+class Group(NamedTuple):
+    """Requests of a lane that wait for each other: those of one dataset."""
+
+    lane: Lane
+    # None where no dataset's table is read
+    dataset: str | None
+
+
 class Lanes:
-    def __init__(self, threads: int, *, most_feeds: int = MOST_FEEDS) -> None:
+    def __init__(
+        self, threads: int, *, datasets: int = 1, most_feeds: int = MOST_FEEDS
+    ) -> None:
         self.threads = threads
+        # one that is alone takes nothing from another
+        self._is_shared = datasets > 1
         self._room = room_of(threads)
         self._workers = ThreadPoolExecutor(threads, thread_name_prefix="ask")
         self._callers_off = ThreadPoolExecutor(CALLERS_OFF, thread_name_prefix="off")
         self._most_waiting = WAITING_A_THREAD * threads
         self._most_feeds = most_feeds
         # those who wait for a thread, and since when; first come, first served
-        self._waiting: dict[Lane, dict[asyncio.Future[None], float]] = {
-            lane: {} for lane in DEADLINES
-        }
+        self._waiting: dict[Group, dict[asyncio.Future[None], float]] = {}
         self.busy = dict.fromkeys(DEADLINES, 0)
+        self._busy_of: Counter[Group] = Counter()
         self.feeds = 0
         self.refused = dict.fromkeys(Lane, 0)
         self.called_off = dict.fromkeys(DEADLINES, 0)
 
     @property
     def waiting(self) -> dict[Lane, int]:
-        return {lane: len(turns) for lane, turns in self._waiting.items()}
+        counted = dict.fromkeys(DEADLINES, 0)
+        for group, turns in self._waiting.items():
+            counted[group.lane] += len(turns)
+        return counted
 
-    async def run(self, lane: Lane, work: Callable[[], Outcome]) -> Outcome:
+    async def run(
+        self, lane: Lane, work: Callable[[], Outcome], *, dataset: str | None = None
+    ) -> Outcome:
         """Do what asks a store in a thread; a lane that has none borrows from reads.
 
         Raises `Overloaded` if no thread becomes free, and `StoreTooSlow` if the answer
         takes too long. After that, or if the caller is cancelled, it is called off.
         """
         lane = lane if lane in DEADLINES else Lane.READS
+        group = Group(lane, dataset)
         loop = asyncio.get_running_loop()
         longest = DEADLINES[lane].total_seconds()
         deadline = loop.time() + longest
-        await self._enter(lane)
-        errand = Errand(work, loop, on_end=lambda: self._leave(lane))
+        await self._enter(group)
+        errand = Errand(work, loop, on_end=lambda: self._leave(group))
         self._workers.submit(errand.do)
         timer = loop.call_at(deadline, errand.end, None, too_slow(longest))
         try:
@@ -84,16 +103,20 @@ class Lanes:
         self._workers.shutdown(wait=False, cancel_futures=True)
         self._callers_off.shutdown(wait=False)
 
-    async def _enter(self, lane: Lane) -> None:
+    async def _enter(self, group: Group) -> None:
         """Take a thread, or the next that becomes free."""
-        turns = self._waiting[lane]
-        if not turns and self._room.admits(lane, self.busy):
-            self.busy[lane] += 1
+        turns = self._waiting.get(group, {})
+        if not turns and self._admits(group):
+            self._take(group)
             return
-        if len(turns) >= self._most_waiting:
-            self._refuse(lane)
+        all_waiting = self.waiting[group.lane]
+        if not self._is_within(
+            group, self._most_waiting, mine=len(turns), all_of_lane=all_waiting
+        ):
+            self._refuse(group.lane)
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
+        turns = self._waiting.setdefault(group, {})
         turns[turn] = loop.time()
         timer = loop.call_later(LONGEST_WAIT, let_go, turn)
         try:
@@ -101,33 +124,63 @@ class Lanes:
         except asyncio.CancelledError:
             if is_granted(turn):
                 # it came just as its owner left
-                self._leave(lane)
+                self._leave(group)
             raise
         except TimeoutError:
-            self._refuse(lane)
+            self._refuse(group.lane)
         finally:
             timer.cancel()
-            turns.pop(turn, None)
+            self._forget(group, turn)
 
-    def _leave(self, lane: Lane) -> None:
+    def _admits(self, group: Group) -> bool:
+        lane = group.lane
+        return self._room.admits(lane, self.busy) and self._is_within(
+            group,
+            self._room.most_of(lane),
+            mine=self._busy_of[group],
+            all_of_lane=self.busy[lane],
+        )
+
+    def _is_within(
+        self, group: Group, places: int, *, mine: int, all_of_lane: int
+    ) -> bool:
+        """Say whether one more of a group has a place among those of its lane."""
+        if group.dataset is None or not self._is_shared:
+            return all_of_lane < places
+        return mine < fair_share(places, others=all_of_lane - mine)
+
+    def _take(self, group: Group) -> None:
+        self.busy[group.lane] += 1
+        self._busy_of[group] += 1
+
+    def _leave(self, group: Group) -> None:
         """Give a thread back, and let in who has waited longest of those who may."""
-        self.busy[lane] -= 1
+        self.busy[group.lane] -= 1
+        self._busy_of[group] -= 1
+        if not self._busy_of[group]:
+            del self._busy_of[group]
         while first := self._first_in_turn():
-            lane, turn = first
-            del self._waiting[lane][turn]
+            waiting, turn = first
+            self._forget(waiting, turn)
             if not turn.done():
-                self.busy[lane] += 1
+                self._take(waiting)
                 turn.set_result(None)
 
-    def _first_in_turn(self) -> tuple[Lane, asyncio.Future[None]] | None:
+    def _first_in_turn(self) -> tuple[Group, asyncio.Future[None]] | None:
         found = [
-            (since, lane, turn)
-            for lane, turns in self._waiting.items()
+            (since, group, turn)
+            for group, turns in self._waiting.items()
             for turn, since in [*turns.items()][:1]
-            if self._room.admits(lane, self.busy)
+            if self._admits(group)
         ]
-        _, lane, turn = min(found, default=(0, None, None))
-        return None if lane is None or turn is None else (lane, turn)
+        first = min(found, key=lambda each: each[0], default=None)
+        return None if first is None else first[1:]
+
+    def _forget(self, group: Group, turn: asyncio.Future[None]) -> None:
+        turns = self._waiting.get(group, {})
+        turns.pop(turn, None)
+        if not turns:
+            self._waiting.pop(group, None)
 
     def _refuse(self, lane: Lane) -> NoReturn:
         self.refused[lane] += 1

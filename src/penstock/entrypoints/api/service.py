@@ -33,6 +33,8 @@ Outcome = TypeVar("Outcome")
 
 # the lane of the request that is answered
 LANE: ContextVar[Lane] = ContextVar("lane", default=Lane.READS)
+# the dataset that it reads or changes
+DATASET: ContextVar[str | None] = ContextVar("dataset", default=None)
 
 
 @dataclass(kw_only=True)
@@ -102,4 +104,4 @@ class Api:
 
         A thread of the request's own lane does it; see `Lanes.run` for what is raised.
         """
-        return await self.lanes.run(LANE.get(), work)
+        return await self.lanes.run(LANE.get(), work, dataset=DATASET.get())
