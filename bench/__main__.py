@@ -4,6 +4,7 @@ import os
 import sys
 
 from bench import (
+    audits,
     budget,
     cutting,
     files,
@@ -23,6 +24,7 @@ BENCHMARKS = {
     "cutting": cutting.measure,
     "files": files.measure,
     "queues": queues.measure,
+    "audits": audits.measure,
     "pipelines": pipelines.measure,
     "serving": serving.measure,
 }

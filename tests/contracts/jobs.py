@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.domain.job import ImportStatus, JobId, JobStatus, Lease, Mode
+from penstock.domain.job import ImportId, ImportStatus, JobId, JobStatus, Lease, Mode
 from penstock.errors import Misconfigured, NotFound
 from penstock.ports import JobFilter, Stores
 from tests.builders import (
@@ -130,6 +130,47 @@ class JobsContract:
 
     def test_a_job_that_does_not_exist_is_not_retried(self, stores: Stores):
         assert not stores.jobs.retry(JobId(404))
+
+    def test_failed_jobs_of_an_import_are_retried_together(self, stores: Stores):
+        import_id = plan(stores, POI, *"abcd")
+        leases = [claim(stores, POI) for _ in range(3)]
+        for lease in leases:
+            stores.ledger.fail(lease, TIMEOUT)
+
+        first = stores.jobs.retry_failed(import_id, most=2)
+        rest = stores.jobs.retry_failed(import_id, most=2)
+
+        assert [*first, *rest] == [lease.job for lease in leases]
+        assert stores.jobs.retry_failed(import_id, most=2) == []
+        _, shards = stores.imports.get(import_id)
+        assert (shards.failed, shards.pending) == (0, 4)
+
+    def test_retrying_all_jobs_reopens_their_failed_import(self, stores: Stores):
+        import_id = plan(stores, POI, "a")
+        stores.ledger.fail(claim(stores, POI), TIMEOUT)
+        stores.imports.close(POI, import_id, failed=None)
+
+        assert stores.jobs.retry_failed(import_id, most=9)
+
+        assert stores.imports.peek(import_id).status is ImportStatus.RUNNING
+
+    def test_jobs_of_a_cancelled_import_are_not_retried(self, stores: Stores):
+        import_id = plan(stores, POI, "a")
+        stores.ledger.fail(claim(stores, POI), TIMEOUT)
+        stores.imports.cancel(import_id, reason="no more")
+
+        assert stores.jobs.retry_failed(import_id, most=9) == []
+
+    def test_jobs_of_one_import_are_walked_in_the_order_of_their_ids(
+        self, stores: Stores
+    ):
+        import_id = plan(stores, POI, "b", "a", "c")
+        plan(stores, SHOPS, "aa", "bb")
+
+        found = [job for some in stores.jobs.of_import(import_id) for job in some]
+
+        assert keys(found) == ["b", "a", "c"]
+        assert [*stores.jobs.of_import(ImportId(404))] == []
 
     def test_retrying_a_job_reopens_its_failed_import(self, stores: Stores):
         import_id = plan(stores, POI)

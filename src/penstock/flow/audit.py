@@ -23,9 +23,7 @@ from penstock.domain.source import CsvSource
 from penstock.domain.tiling import untiled
 from penstock.errors import NotFound
 from penstock.flow.plan import bounds_of
-from penstock.ports import Imports, JobFilter, Jobs
-
-JOBS_AT_ONCE = 1_000
+from penstock.ports import Imports, Jobs
 
 
 class Flaw(StrEnum):
@@ -138,13 +136,10 @@ class Audit:
 
     def _every_job(self, known: Import) -> Iterator[tuple[Job, Iterator[PageEntry]]]:
         """Yield each job with its pages, which are read for many jobs at once."""
-        after: JobId | None = None
-        wanted = JobFilter(import_id=known.id)
-        while some := self._jobs.find(wanted, after=after, limit=JOBS_AT_ONCE):
+        for some in self._jobs.of_import(known.id):
             pages = Pages(self._jobs.pages([job.id for job in some]))
             for job in some:
                 yield job, pages.of(job.id)
-            after = some[-1].id
 
 
 class Pages:

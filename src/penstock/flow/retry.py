@@ -1,6 +1,6 @@
 """Give failed jobs another chance: from their cursors, if anybody can work them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.domain.job import Import, ImportId, JobId, JobStatus
@@ -41,15 +41,19 @@ class RetryJobs:
 
         Raises `Misconfigured` if it has some, and no worker would take them.
         """
+        first = self._first_failed(import_id)
+        if first is None:
+            return Retried(jobs=[], has_more=False)
+        self._hold(first, of=import_id)
         retried: list[JobId] = []
-        for at, job in enumerate(self._failed_of(import_id)):
-            if len(retried) == most:
-                return Retried(jobs=retried, has_more=True)
-            if at == 0:
-                self._hold(job, of=import_id)
-            if self._jobs.retry(job):
-                retried.append(job)
-        return Retried(jobs=retried, has_more=False)
+        while most is None or len(retried) < most:
+            left = AT_ONCE if most is None else min(most - len(retried), AT_ONCE)
+            some = self._jobs.retry_failed(import_id, most=left)
+            retried += some
+            if len(some) < left:
+                return Retried(jobs=retried, has_more=False)
+        has_more = self._first_failed(import_id) is not None
+        return Retried(jobs=retried, has_more=has_more)
 
     def _hold(self, job: JobId, *, of: ImportId) -> None:
         known = self._imports.peek(of)
@@ -60,10 +64,7 @@ class RetryJobs:
                 f"penstock run {known.dataset}"
             )
 
-    def _failed_of(self, import_id: ImportId) -> Iterator[JobId]:
+    def _first_failed(self, import_id: ImportId) -> JobId | None:
         wanted = JobFilter(status=JobStatus.FAILED, import_id=import_id)
-        after: JobId | None = None
-        while some := self._jobs.find(wanted, after=after, limit=AT_ONCE):
-            for each in some:
-                yield each.id
-            after = some[-1].id
+        found = self._jobs.find(wanted, after=None, limit=1)
+        return found[0].id if found else None

@@ -267,6 +267,14 @@ class Jobs(Protocol):
         ...
 
     @abstractmethod
+    def of_import(self, import_id: ImportId) -> Iterator[Sequence[Job]]:
+        """Yield all jobs of an import, some at a time, in the order of their ids.
+
+        Each is read once, however many jobs other imports have.
+        """
+        ...
+
+    @abstractmethod
     def get(self, job: JobId) -> Job:
         """Return one job; raise `NotFound`."""
         ...
@@ -276,6 +284,14 @@ class Jobs(Protocol):
         """Make a failed job pending again, from its cursor; False if it is not failed.
 
         Its import runs again if it had failed.
+        """
+        ...
+
+    @abstractmethod
+    def retry_failed(self, import_id: ImportId, *, most: int) -> Sequence[JobId]:
+        """Make failed jobs of an import pending again at once, as `retry` does.
+
+        The first ones in the order of their ids; none if it has ended otherwise.
         """
         ...
 

@@ -1,6 +1,7 @@
 """The ledger as an operator sees it."""
 
 import json
+from array import array
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -13,8 +14,8 @@ from penstock.domain.job import MAX_RESCUES, ImportId, Job, JobId, PageEntry
 from penstock.errors import Misconfigured, NotFound
 from penstock.ports import Declarations, JobFilter, Jobs
 
-# pages read at a time
-AT_ONCE = 10_000
+# jobs and pages read at a time
+JOBS_AT_ONCE, AT_ONCE = 1_000, 10_000
 
 
 class SqlJobs(Jobs):
@@ -46,6 +47,22 @@ class SqlJobs(Jobs):
         return [self._rows.read_job(row) for row in found]
 
     @override
+    def of_import(self, import_id: ImportId) -> Iterator[Sequence[Job]]:
+        found = self._database.read(
+            lambda transaction: transaction.all("import_job_ids", import_id=import_id)
+        )
+        ids = array("q", (row["id"] for row in found))
+        for start in range(0, len(ids), JOBS_AT_ONCE):
+            some = ids[start : start + JOBS_AT_ONCE].tolist()
+            yield [self._rows.read_job(row) for row in self._get_all(some)]
+
+    def _get_all(self, jobs: Sequence[int]) -> Sequence[Row]:
+        ids = json.dumps(jobs)
+        return self._database.read(
+            lambda transaction: transaction.all("get_jobs", jobs=ids)
+        )
+
+    @override
     def get(self, job: JobId) -> Job:
         row = self._database.read(lambda look: look.one("get_job", job=job))
         if row is None:
@@ -59,15 +76,21 @@ class SqlJobs(Jobs):
             owner = transaction.one("hold_import_of", job=job)
             if owner is None or transaction.one("retry_job", job=job) is None:
                 return False
-            if transaction.one("find_rival_import", import_id=owner["id"]):
-                raise Misconfigured(
-                    f"job {job} belongs to import {owner['id']}, and a newer "
-                    "import of the same kind is still running; let it finish, or "
-                    "cancel it: penstock imports cancel"
-                )
-            transaction.execute("reopen_import", import_id=owner["id"])
-            transaction.execute("ring")
+            reopen(transaction, owner["id"], job)
             return True
+
+        return self._database.write(work)
+
+    @override
+    def retry_failed(self, import_id: ImportId, *, most: int) -> Sequence[JobId]:
+        def work(transaction: Transaction) -> Sequence[JobId]:
+            # before the rows of its jobs, as whoever ends the import does
+            transaction.one("hold_import", import_id=import_id)
+            found = transaction.all("retry_failed_jobs", import_id=import_id, most=most)
+            jobs = sorted(JobId(row["id"]) for row in found)
+            if jobs:
+                reopen(transaction, import_id, jobs[0])
+            return jobs
 
         return self._database.write(work)
 
@@ -78,6 +101,8 @@ class SqlJobs(Jobs):
         while found:
             for row in found:
                 yield JobId(row["job_id"]), read_page(row)
+            if len(found) < AT_ONCE:
+                return
             found = self._pages(asked, found[-1]["job_id"], found[-1]["page_seq"])
 
     def _pages(self, jobs: str, job: int, page: int) -> Sequence[Row]:
@@ -108,3 +133,15 @@ class SqlJobs(Jobs):
             self._database.write(bury_lost_jobs)
         settled = self._database.read(lambda look: look.all("settled_imports"))
         return [ImportId(row["id"]) for row in settled]
+
+
+def reopen(transaction: Transaction, import_id: int, job: JobId) -> None:
+    """Let the import of a job run again; raises `Misconfigured` where another runs."""
+    if transaction.one("find_rival_import", import_id=import_id):
+        raise Misconfigured(
+            f"job {job} belongs to import {import_id}, and a newer "
+            "import of the same kind is still running; let it finish, or "
+            "cancel it: penstock imports cancel"
+        )
+    transaction.execute("reopen_import", import_id=import_id)
+    transaction.execute("ring")

@@ -315,6 +315,25 @@ where id = %(job)s and status = 'failed'
     )
 returning import_id;
 
+-- name: retry_failed_jobs
+update penstock_job
+set status = 'pending',
+    run_at = {now},
+    attempts = 0,
+    rescues = 0,
+    snoozes = 0,
+    finished_at = null
+where status = 'failed' and id in (
+    select id from penstock_job
+    where import_id = %(import_id)s and status = 'failed'
+        and import_id in (
+            select id from penstock_import where status in ('running', 'failed')
+        )
+    order by id
+    limit %(most)s
+)
+returning id;
+
 -- name: cancel_jobs
 -- Found by the indexes of what is open. A job that is claimed or given back meanwhile
 -- is among them all the same, and none is opened: the import's row is held.
@@ -338,10 +357,27 @@ where id > %(after)s
 order by id
 limit %(limit)s;
 
+-- name: import_job_ids
+select id from penstock_job where import_id = %(import_id)s order by id;
+
+-- name: get_jobs
+-- Each job is looked up by itself, whatever the planner believes of the table.
+select job.* from unnest(translate(%(jobs)s, '[]', '{}')::bigint[]) as wanted (id)
+cross join lateral (
+    select * from penstock_job where id = wanted.id limit 1
+) as job
+order by id;
+
 -- name: job_pages
-select * from penstock_page
-where job_id in (select value::bigint from jsonb_array_elements_text(%(jobs)s::jsonb))
-    and (job_id, page_seq) > (%(job)s, %(page)s)
+-- The same: as a condition on all pages, the list would be searched for each of them
+-- where the planner expects few.
+select page.* from unnest(translate(%(jobs)s, '[]', '{}')::bigint[]) as wanted (id)
+cross join lateral (
+    select * from penstock_page
+    where job_id = wanted.id and (job_id, page_seq) > (%(job)s, %(page)s)
+    order by page_seq
+    limit %(limit)s
+) as page
 order by job_id, page_seq
 limit %(limit)s;
 

@@ -263,6 +263,25 @@ where id = :job and status = 'failed'
     )
 returning import_id;
 
+-- name: retry_failed_jobs
+update penstock_job
+set status = 'pending',
+    run_at = :now,
+    attempts = 0,
+    rescues = 0,
+    snoozes = 0,
+    finished_at = null
+where status = 'failed' and id in (
+    select id from penstock_job
+    where import_id = :import_id and status = 'failed'
+        and import_id in (
+            select id from penstock_import where status in ('running', 'failed')
+        )
+    order by id
+    limit :most
+)
+returning id;
+
 -- name: cancel_jobs
 update penstock_job
 set status = 'cancelled', finished_at = :now, lease_owner = null, lease_until = null
@@ -279,6 +298,14 @@ where id > :after
     and (:dataset is null or dataset = :dataset)
 order by id
 limit :limit;
+
+-- name: import_job_ids
+select id from penstock_job where import_id = :import_id order by id;
+
+-- name: get_jobs
+select * from penstock_job
+where id in (select value from json_each(:jobs))
+order by id;
 
 -- name: job_pages
 select * from penstock_page

@@ -1,0 +1,90 @@
+"""How the audit of an import grows with its shards: ten times as many, in one run."""
+
+import contextlib
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import psycopg
+
+from bench.imports import timed
+from bench.server import server
+from bench.stage import PENSTOCK, verdict
+
+FEW, MANY = 10_000, 100_000
+# times as long, beside the start of the command
+GOAL, SECOND = 5.0, 1.0
+
+CONFIG = """\
+[penstock]
+database = "{database}"
+
+[datasets.points]
+key = "id"
+fields = {{ id = {{ path = "ID", type = "int" }} }}
+shards = {{ ids = {{ kind = "range", from = 0, until = {shards}, step = 1 }} }}
+
+[datasets.points.source]
+url = "http://127.0.0.1:1/points"
+pages = {{ by = "keyset", send = "after", field = "ID", \
+size = {{ send = "most", value = 10 }} }}
+"""
+# what workers leave behind who found an empty page in each shard
+WORKED = (
+    "update penstock_job set status = 'done', proof = 'end_of_range', page_seq = 1",
+    """insert into penstock_page (job_id, page_seq, fence, seen, committed_at)
+    select id, 1, 1, 0, created_at from penstock_job""",
+    "update penstock_import set status = 'done', proven = true",
+)
+
+
+def audit(database, shards, connect, counted):
+    """Return how long an audit of so many shards takes."""
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        place = database or f"sqlite:///{name}/bench.db"
+        text = CONFIG.format(database=place, shards=shards)
+        Path(name, "penstock.toml").write_text(text, encoding="utf-8")
+        timed([*PENSTOCK, "migrate"], cwd=name)
+        timed([*PENSTOCK, "plan", "points"], cwd=name)
+        with contextlib.closing(connect(name)) as connection:
+            for statement in (*WORKED, counted.format(shards=shards)):
+                connection.execute(statement)
+            connection.commit()
+        return timed([*PENSTOCK, "audit", "points"], cwd=name)[0]
+
+
+def on_postgres(postgres, shards):
+    with postgres.database() as database:
+        return audit(
+            database,
+            shards,
+            lambda _: psycopg.connect(database, options="-c search_path=penstock"),
+            "insert into penstock_import_count (import_id, slot, pages) "
+            "values (1, 0, {shards})",
+        )
+
+
+def on_sqlite(shards):
+    return audit(
+        None,
+        shards,
+        lambda folder: sqlite3.connect(f"{folder}/bench.db"),
+        "update penstock_import set pages = {shards}",
+    )
+
+
+def judge(name, few, many):
+    return verdict(
+        f"audit of {MANY:,} shards, {name}",
+        holds=many <= GOAL * few + SECOND,
+        told=f"{many:.1f} s; {FEW:,} shards {few:.1f} s: "
+        f"{many / few:.1f} times (at most {GOAL:g}, and a second)",
+    )
+
+
+def measure():
+    with server() as postgres:
+        few, many = on_postgres(postgres, FEW), on_postgres(postgres, MANY)
+        held = [judge("PostgreSQL", few, many)]
+    held.append(judge("SQLite", on_sqlite(FEW), on_sqlite(MANY)))
+    return all(held)
