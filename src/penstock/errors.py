@@ -4,6 +4,7 @@ PenstockError
 ├── RetryLater            the same page may succeed later; costs an attempt
 │   ├── SourceUnavailable     the provider did not answer with data
 │   └── StoreRefused          the database will not store what it was given
+│       └── RowsRefused           some of the rows, which are bad; the others are good
 ├── StoreUnavailable      a store did not answer: wait for it; costs no attempt
 │   ├── StoreTooSlow          it was not given the time that the answer would take
 │   └── KeysUnavailable       the issuer of tokens has not shown its keys
@@ -38,10 +39,10 @@ PenstockError
 Messages are lower case and without a full stop; they name the place and the remedy.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 
 class PenstockError(Exception):
@@ -70,6 +71,29 @@ class StoreRefused(RetryLater):
     """The database will not store what it was given."""
 
     code = "store_refused"
+
+
+class Refused(NamedTuple):
+    """Why the database cannot hold a row."""
+
+    detail: str
+    field: str | None = None
+    # what the driver says, for operators only
+    cause: str | None = None
+
+    def __str__(self) -> str:
+        return self.detail if self.cause is None else f"{self.detail}: {self.cause}"
+
+
+class RowsRefused(StoreRefused):
+    """The database cannot hold some of the rows; nothing was written."""
+
+    code = "rows_refused"
+
+    def __init__(self, message: str, refused: Mapping[bytes, Refused]) -> None:
+        super().__init__(message)
+        # by the digest of the record
+        self.refused = refused
 
 
 class StoreUnavailable(PenstockError):

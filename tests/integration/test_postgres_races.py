@@ -20,11 +20,11 @@ from penstock.domain.editing import Precondition
 from penstock.domain.job import ImportStatus, JobStatus, Lease, Mode, WorkerId
 from penstock.domain.page import Counts, Key
 from penstock.errors import (
+    BadRequest,
     BudgetClosed,
     LeaseLost,
     Misconfigured,
     PenstockError,
-    StoreRefused,
     VersionChanged,
 )
 from penstock.flow.edit_records import EditRecords
@@ -693,7 +693,7 @@ class TestClients:
         client = EditRecords(edits, stores.records)
         client.put(POI, (1,), {"title": "a"}, Precondition())
 
-        with pytest.raises(StoreRefused, match="theirs"):
+        with pytest.raises(BadRequest, match="the database refuses it"):
             client.put(POI, (2,), {"title": "a"}, Precondition())
 
     def test_lists_of_new_rows_do_not_wait_in_a_circle(self, postgres_database):

@@ -15,6 +15,7 @@ from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.records import RecordsContract
+from tests.contracts.refused import RefusedRowsContract
 from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.searching import SearchContract
 from tests.contracts.serving import ServingContract
@@ -93,4 +94,8 @@ class TestPostgresSearch(SearchContract):
 
 
 class TestPostgresComplaints(ComplaintsContract):
+    pass
+
+
+class TestPostgresRefusedRows(RefusedRowsContract):
     pass

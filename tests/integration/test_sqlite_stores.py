@@ -44,6 +44,7 @@ from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.records import RecordsContract
+from tests.contracts.refused import RefusedRowsContract
 from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.searching import SearchContract
 from tests.contracts.serving import ServingContract
@@ -287,3 +288,7 @@ class TestTheFile:
 
         assert begun.created_at > clock.now.replace(year=2025)
         assert replace(begun).until == begun.created_at
+
+
+class TestSqliteRefusedRows(RefusedRowsContract):
+    pass

@@ -1,7 +1,8 @@
 """Map a page: its good rows become records, its bad ones rejections."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Reference
@@ -10,11 +11,13 @@ from penstock.domain.page import Page, Reason, Record, Rejection, Row
 from penstock.domain.shard import Outside, never_outside
 from penstock.domain.sheet import RawSheet, Sheet
 from penstock.domain.text import shorten
-from penstock.errors import FilterIgnored
+from penstock.errors import FilterIgnored, Refused
 
 Mapped: TypeAlias = tuple[Sequence[Record], Sequence[Rejection]]
 # says which of these values no row has that a field refers to
 Unknown: TypeAlias = Callable[[Reference, Collection[Any]], Collection[Any]]
+
+NO_ROWS: Mapping[bytes, Refused] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,22 @@ class Good:
 
 
 def map_page(
-    mapper: Mapper, page: Page, outside: Outside, unknown: Unknown, *, shard: str
+    mapper: Mapper,
+    page: Page,
+    outside: Outside,
+    unknown: Unknown,
+    *,
+    shard: str,
+    refused: Mapping[bytes, Refused] = NO_ROWS,
 ) -> Mapped:
-    """Map the rows of a page; raise `FilterIgnored` if most are not of its shard."""
+    """Map the rows of a page; raise `FilterIgnored` if most are not of its shard.
+
+    Records with these digests are bad: the database has refused them.
+    """
     good, rejections = sort_page(mapper, page, outside, unknown, shard=shard)
+    if refused:
+        good, bad = leave_out(mapper, good, refused)
+        rejections.extend(bad)
     if page.rank and not mapper.has_version:
         rejections = note_outdone(good, rejections)
     return mapper.resolve(good.records), rejections
@@ -120,6 +135,20 @@ def refer(
             row, Reason.REFERENCE, not_in(column[place], reference), field=name
         )
         for place, row in zip(places, good.rows(places), strict=True)
+    ]
+    return good.without(set(places)), rejections
+
+
+def leave_out(
+    mapper: Mapper, good: Good, refused: Mapping[bytes, Refused]
+) -> tuple[Good, Sequence[Rejection]]:
+    """Reject the rows that the database cannot hold."""
+    digests = good.records.digests
+    places = [place for place, digest in enumerate(digests) if digest in refused]
+    reasons = [refused[digests[place]] for place in places]
+    rejections = [
+        mapper.reject(row, Reason.UNSTORABLE, str(why), field=why.field)
+        for row, why in zip(good.rows(places), reasons, strict=True)
     ]
     return good.without(set(places)), rejections
 

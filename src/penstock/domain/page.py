@@ -47,6 +47,8 @@ class Reason(StrEnum):
     PATTERN = "pattern"
     CHOICE = "choice"
     REFERENCE = "reference"
+    # the database cannot hold it
+    UNSTORABLE = "unstorable"
     # it is good, but not of its shard
     OUTSIDE = "outside"
 

@@ -10,10 +10,17 @@ from penstock.domain.editing import (
     Precondition,
     found,
 )
-from penstock.domain.page import Key
-from penstock.errors import BadRequest, Flaw
+from penstock.domain.page import Key, Reason
+from penstock.errors import BadRequest, Flaw, RowsRefused
 from penstock.ports import Records
-from penstock.ports.serving import Current, Edits, Removal, Write, Written
+from penstock.ports.serving import (
+    Current,
+    Decide,
+    Edits,
+    Removal,
+    Write,
+    Written,
+)
 
 MOST_AT_ONCE = 1_000
 
@@ -34,27 +41,29 @@ class EditRecords:
     ) -> Written:
         """Store a record whatever there was."""
         drafted = self.editor(dataset).whole(document, key=key)
-        self._hold_references(dataset, {"": drafted})
+        placed = {"": drafted}
+        self._hold_references(dataset, placed)
 
         def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
             meant(terms, current.get(key))
             return [Write(drafted.record, drafted.local)]
 
-        return self._edits.change(dataset, [key], decide)
+        return self._change(dataset, [key], decide, placed)
 
     def patch(
         self, dataset: Dataset, key: Key, document: object, terms: Precondition
     ) -> Written:
         """Change some fields of a record."""
         editor = self.editor(dataset)
+        placed: dict[str, Drafted] = {}
 
         def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
             known = found(meant(terms, current.get(key)))
-            drafted = editor.changed(known.values, document)
-            self._hold_references(dataset, {"": drafted})
+            drafted = placed[""] = editor.changed(known.values, document)
+            self._hold_references(dataset, placed)
             return [Write(drafted.record, drafted.local)]
 
-        return self._edits.change(dataset, [key], decide)
+        return self._change(dataset, [key], decide, placed)
 
     def delete(self, dataset: Dataset, key: Key, terms: Precondition) -> Written:
         def decide(current: Mapping[Key, Current]) -> Sequence[Removal]:
@@ -74,7 +83,29 @@ class EditRecords:
             del current
             return [Write(each.record, each.local) for each in by_key.values()]
 
-        return self._edits.change(dataset, [*by_key], decide)
+        return self._change(dataset, [*by_key], decide, placed)
+
+    def _change(
+        self,
+        dataset: Dataset,
+        keys: Sequence[Key],
+        decide: Decide,
+        placed: Mapping[str, Drafted],
+    ) -> Written:
+        """Change rows; say which of those in the body the database cannot hold."""
+        try:
+            return self._edits.change(dataset, keys, decide)
+        except RowsRefused as error:
+            flaws = [
+                Flaw(
+                    pointer=f"{at}/{why.field or ''}",
+                    code=Reason.UNSTORABLE,
+                    detail=why.detail,
+                )
+                for at, each in placed.items()
+                if (why := error.refused.get(each.record.digest)) is not None
+            ]
+            raise BadRequest(*flaws[:MOST_FLAWS]) from error
 
     def _drafted(self, dataset: Dataset, documents: object) -> list[Drafted]:
         if not isinstance(documents, list) or not 1 <= len(documents) <= MOST_AT_ONCE:

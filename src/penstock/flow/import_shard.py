@@ -1,5 +1,6 @@
 """The page loop: take a token, fetch, map, commit; the whole product in one place."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -28,7 +29,9 @@ from penstock.errors import (
     BudgetStopped,
     CannotSplit,
     Interrupted,
+    Refused,
     RequestRefused,
+    RowsRefused,
     StoreUnavailable,
     TooManyBadRows,
 )
@@ -106,11 +109,11 @@ class ImportShard:
         while True:
             answer = self._fetch(held, shard, cursor, since)
             if not self._repeat(held, answer):
-                batch = self._read(held.lease, answer, cursor, outside)
-                if batch is None:
+                page = answer.read() if isinstance(answer, Unread) else answer
+                imprint = self._imprint(held.lease, answer)
+                if not self._store(held, page, imprint, cursor, outside):
                     self._split(held.lease, shard)
                     return
-                self._commit(held, batch)
             if held.proof is not None:
                 self._tell_end(held.lease, held.proof)
                 return
@@ -158,19 +161,50 @@ class ImportShard:
         self._go_on(held, lease, counts, proof=proof, asked=asked)
         return True
 
+    def _store(
+        self,
+        held: Held,
+        page: Page,
+        imprint: bytes | None,
+        cursor: Cursor | None,
+        outside: Outside,
+    ) -> bool:
+        """Commit a page; False, and nothing is done, if the provider has cut it off.
+
+        Rows that the database refuses are bad, and the page is committed without them.
+        Each time there are fewer of the others.
+        """
+        refused: dict[bytes, Refused] = {}
+        while True:
+            batch = self._read(held.lease, page, imprint, cursor, outside, refused)
+            if batch is None:
+                return False
+            try:
+                self._commit(held, batch)
+            except RowsRefused as error:
+                refused.update(error.refused)
+                self._keep_lease(held)
+            else:
+                return True
+
     def _read(
         self,
         lease: Lease,
-        answer: Page | Unread,
+        page: Page,
+        imprint: bytes | None,
         cursor: Cursor | None,
         outside: Outside,
+        refused: Mapping[bytes, Refused],
     ) -> Batch | None:
         """Say what a page changes; None if the provider has cut it off."""
-        imprint = self._imprint(lease, answer)
-        page = answer.read() if isinstance(answer, Unread) else answer
         # first of all: an ignored filter would look cut off in every smaller shard
         mapped = map_page(
-            self._map, page, outside, self._records.unknown, shard=lease.shard_key
+            self._map,
+            page,
+            outside,
+            self._records.unknown,
+            shard=lease.shard_key,
+            refused=refused,
         )
         if self._is_cut_off(lease, page, cursor):
             return None

@@ -7,6 +7,7 @@ from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.map_page import not_in
 from penstock.domain.mapping import Mapper
 from penstock.domain.page import FLAWS, Reason, Record, Rejection
+from penstock.errors import Refused, RowsRefused
 from penstock.ports import Quarantined, Records, Replay, Source
 
 # tried in one transaction, which others wait for that have rows of the same keys
@@ -28,11 +29,24 @@ class ReplayQuarantine:
             tried = [(row, self._retry(row, mapper, source)) for row in rows]
             for name, reference in mapper.references:
                 tried = self._refer(tried, mapper.column(name), name, reference)
-            told = self._records.replay(dataset, tried)
+            told = self._store(dataset, tried)
             accepted += told.accepted
             superseded += told.superseded
             still_bad += told.still_bad
         return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
+
+    def _store(self, dataset: Dataset, tried: list[Tried]) -> Replay:
+        """Store what is good now; what the database refuses is still bad."""
+        while True:
+            try:
+                return self._records.replay(dataset, tried)
+            except RowsRefused as error:
+                tried = [
+                    (row, unstorable(row, error.refused[outcome.digest]))
+                    if isinstance(outcome, Record) and outcome.digest in error.refused
+                    else (row, outcome)
+                    for row, outcome in tried
+                ]
 
     def _retry(
         self, row: Quarantined, mapper: Mapper, source: Source
@@ -63,6 +77,12 @@ class ReplayQuarantine:
             else (row, outcome)
             for row, outcome in tried
         ]
+
+
+def unstorable(row: Quarantined, why: Refused) -> Rejection:
+    return replace(
+        row.rejection, reason=Reason.UNSTORABLE, field=why.field, detail=str(why)
+    )
 
 
 def still_unknown(

@@ -23,7 +23,12 @@ from penstock.adapters.postgres.connections import (
     cancellable,
     parameters,
 )
-from penstock.adapters.postgres.refusals import explained, refusal, unavailable
+from penstock.adapters.postgres.refusals import (
+    explained,
+    refusal,
+    refused_row,
+    unavailable,
+)
 from penstock.adapters.postgres.statements import CLOCK, NOW, statements
 from penstock.adapters.postgres.stored import StoredTable
 from penstock.adapters.postgres.tables import Table, Tables, known_values
@@ -31,7 +36,7 @@ from penstock.adapters.postgres.tidying import Tidying
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome
 from penstock.domain.dataset import Dataset, Reference
-from penstock.errors import StoreRefused, StoreUnavailable
+from penstock.errors import Refused, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     from penstock.adapters.postgres.searching import SearchedTable
@@ -59,6 +64,8 @@ BROKEN = (
 )
 # more than the server can ever take, which its driver calls operational, too
 TOO_MUCH = (postgres.ProgramLimitExceeded, postgres.StatementTooComplex)
+# what is wrong with rows, and stays so
+OF_ROWS = (*TOO_MUCH, psycopg.DataError, psycopg.IntegrityError)
 # how long one question whether a commit took effect may take, in seconds
 ASK_FOR = 2.0
 FIRST_REST, LONGEST_REST = 0.05, 1.0
@@ -111,6 +118,15 @@ class Transaction(sql.Transaction):
             # the driver takes for prepared what the server has passed over
             self.connection.close()
             raise
+
+    @override
+    def attempt(self, work: Callable[[], object], dataset: Dataset) -> Refused | None:
+        try:
+            with self.connection.transaction():
+                work()
+        except OF_ROWS as error:
+            return refused_row(error, dataset)
+        return None
 
     @override
     def known_values(

@@ -32,12 +32,12 @@ class PostgresLedger(SqlLedger[Database]):
         self._detours: Counter[str] = Counter()
 
     @override
-    def commit_page(
+    def _commit(
         self, dataset: Dataset, lease: Lease, batch: Batch
     ) -> tuple[Lease, Counts]:
         counts = self._store(dataset, lease, batch)
         if counts is None:
-            return super().commit_page(dataset, lease, batch)
+            return super()._commit(dataset, lease, batch)
         return following(lease, batch.cursor), counts
 
     def _store(self, dataset: Dataset, lease: Lease, batch: Batch) -> Counts | None:

@@ -5,7 +5,10 @@ import re
 import psycopg
 from psycopg import errors as postgres
 
-from penstock.errors import Misconfigured, StoreTooSlow, StoreUnavailable
+from penstock.adapters.postgres.conflicts import OF_KEY
+from penstock.adapters.postgres.names import own_name
+from penstock.domain.dataset import Dataset
+from penstock.errors import Misconfigured, Refused, StoreTooSlow, StoreUnavailable
 
 ELSEWHERE = "what answers there is no PostgreSQL server; correct host and port"
 PRIMARY = "penstock.database must name the primary server"
@@ -69,6 +72,8 @@ CALLED = re.compile(
     r".*?\bconnection to server [^\n]*? failed: (?:FATAL: +)?", re.DOTALL
 )
 LONGEST = 300
+TOO_WIDE = re.compile(r"row is too big: size (\d+), maximum size (\d+)")
+TOO_LONG = re.compile(r'index row size (\d+) exceeds .*?(\d+) for index "(.+)"')
 
 
 def explained(error: psycopg.Error) -> str:
@@ -95,6 +100,33 @@ def refusal(error: psycopg.Error, place: str, schema: str) -> Misconfigured | No
             )
         case _:
             return None
+
+
+def refused_row(error: psycopg.Error, dataset: Dataset) -> Refused:
+    """Say why a table cannot hold a row, by what its driver says of it."""
+    told = explained(error)
+    if found := TOO_WIDE.search(told):
+        size, most = (f"{int(each):,}" for each in found.groups())
+        return Refused(
+            f"takes {size} bytes in its table, where a row has room for {most}; "
+            "declare fewer fields, or put some of them into one of type json"
+        )
+    if found := TOO_LONG.search(told):
+        size, most = (f"{int(each):,}" for each in found.group(1, 2))
+        return Refused(
+            f"takes {size} bytes in an index, which has room for {most}; "
+            "shorten the value, or take the field out of filter",
+            field=field_of(found[3], dataset),
+        )
+    return Refused("the database refuses it", cause=told)
+
+
+def field_of(index: str, dataset: Dataset) -> str | None:
+    """Return the field that an index is for, if it is one of ours."""
+    by_index = {
+        own_name("penstock", dataset.name, name): name for name in dataset.filter
+    }
+    return by_index.get(index, dataset.key[0] if OF_KEY.search(index) else None)
 
 
 def unavailable(error: psycopg.Error, place: str) -> StoreUnavailable:

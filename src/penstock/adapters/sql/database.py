@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.page import Key, Record
 from penstock.domain.times import EPOCH
+from penstock.errors import Refused
 
 if TYPE_CHECKING:
     from penstock.adapters.sql.searched import SearchedTable
@@ -147,6 +148,15 @@ class Transaction(Protocol):
     @abstractmethod
     def together(self) -> AbstractContextManager[object]:
         """Send statements in one go; none of them is asked for an answer."""
+        ...
+
+    @abstractmethod
+    def attempt(self, work: Callable[[], object], dataset: Dataset) -> Refused | None:
+        """Do a part of the work; return why the database refuses its rows, if it does.
+
+        Then only this part is taken back. Rows are refused for what they are, not for
+        when they come.
+        """
         ...
 
     @abstractmethod

@@ -1,10 +1,12 @@
 """Changes that clients make: look, decide, write, in one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from typing_extensions import override
 
 from penstock.adapters.sql.database import Database, Merged, Transaction
+from penstock.adapters.sql.refused import naming_rows
+from penstock.adapters.sql.served import Held
 from penstock.domain.dataset import Dataset
 from penstock.domain.page import Key
 from penstock.ports.serving import (
@@ -24,7 +26,25 @@ class SqlEdits(Edits):
 
     @override
     def change(self, dataset: Dataset, keys: Sequence[Key], decide: Decide) -> Written:
-        return self._database.write(lambda each: edit(each, dataset, keys, decide))
+        def storing(
+            transaction: Transaction,
+        ) -> tuple[Sequence[Write], Callable[[Sequence[Write]], object]]:
+            table = transaction.served(dataset)
+            held = table.held(keys)
+            wanted = decide(live_rows(held))
+            writes = [each for each in wanted if isinstance(each, Write)]
+            return writes, lambda some: table.store(some, held)
+
+        with naming_rows(self._database, dataset, storing, lambda write: write.record):
+            return self._database.write(lambda each: edit(each, dataset, keys, decide))
+
+
+def live_rows(held: Mapping[Key, Held]) -> Mapping[Key, Current]:
+    return {
+        key: Current(row.values, row.version)
+        for key, row in held.items()
+        if not row.is_deleted
+    }
 
 
 def edit(
@@ -32,11 +52,7 @@ def edit(
 ) -> Written:
     table = transaction.served(dataset)
     held = table.held(keys)
-    live = {
-        key: Current(row.values, row.version)
-        for key, row in held.items()
-        if not row.is_deleted
-    }
+    live = live_rows(held)
     wanted = decide(live)
     writes = [each for each in wanted if isinstance(each, Write)]
     gone = [each.key for each in wanted if isinstance(each, Removal)]

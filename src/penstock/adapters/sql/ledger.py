@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from hashlib import md5
@@ -14,6 +14,7 @@ from typing_extensions import override
 from penstock.adapters.sql.database import Database, Row, Transaction
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sql.memos import write_memo
+from penstock.adapters.sql.refused import naming_rows
 from penstock.adapters.sql.rows import Rows
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import (
@@ -24,7 +25,7 @@ from penstock.domain.job import (
     WorkerId,
     cursor_mark,
 )
-from penstock.domain.page import Batch, Counts, Rejection, count_page
+from penstock.domain.page import Batch, Counts, Record, Rejection, count_page
 from penstock.domain.times import MICROSECOND
 from penstock.errors import LeaseLost
 from penstock.ports import Declarations, Ledger
@@ -134,6 +135,24 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
 
     @override
     def commit_page(
+        self, dataset: Dataset, lease: Lease, batch: Batch
+    ) -> tuple[Lease, Counts]:
+        def storing(
+            transaction: Transaction,
+        ) -> tuple[Sequence[Record], Callable[[Sequence[Record]], object]]:
+            table = transaction.table(dataset)
+            merge = partial(
+                table.merge,
+                import_id=lease.import_id,
+                rank=batch.rank,
+                track=lease.tracked,
+            )
+            return list(batch.records), merge
+
+        with naming_rows(self._database, dataset, storing, lambda record: record):
+            return self._commit(dataset, lease, batch)
+
+    def _commit(
         self, dataset: Dataset, lease: Lease, batch: Batch
     ) -> tuple[Lease, Counts]:
         def work(transaction: Transaction) -> Counts:

@@ -1,18 +1,22 @@
 """The stored records of the datasets."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from typing_extensions import override
 
 from penstock.adapters.sql.complaints import last_first
 from penstock.adapters.sql.database import Database, Transaction
+from penstock.adapters.sql.refused import naming_rows
 from penstock.adapters.sql.replaying import Replaying
 from penstock.adapters.sql.rows import Rows
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.job import ImportId
 from penstock.domain.page import Reason, Record, Rejection
 from penstock.ports import Quarantined, ReasonCount, Records, Replay
+
+Tried: TypeAlias = tuple[Quarantined, Record | Rejection]
 
 
 class SqlRecords(Records):
@@ -136,8 +140,29 @@ class SqlRecords(Records):
             replaying.note()
             return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
 
-        # row by row it takes longer than a page may, and there is no lease to lose
-        return self._database.write(work, slow=True)
+        def storing(
+            transaction: Transaction,
+        ) -> tuple[Sequence[Tried], Callable[[Sequence[Tried]], object]]:
+            good = [each for each in tried if isinstance(each[1], Record)]
+
+            def store(some: Sequence[Tried]) -> None:
+                replaying = Replaying(transaction, dataset, self._rows)
+                for row, record in some:
+                    if isinstance(record, Record):
+                        replaying(row, record)
+
+            return good, store
+
+        with naming_rows(self._database, dataset, storing, record_of):
+            # row by row it takes longer than a page may, and there is no lease to lose
+            return self._database.write(work, slow=True)
+
+
+def record_of(tried: Tried) -> Record:
+    _, outcome = tried
+    if not isinstance(outcome, Record):
+        raise TypeError("a row that is still bad is not stored")
+    return outcome
 
 
 def read_by(look: Transaction, import_id: ImportId) -> int:

@@ -22,6 +22,7 @@ from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.times import EPOCH, MICROSECOND
 from penstock.errors import (
     Misconfigured,
+    Refused,
     StoreRefused,
     StoreTooSlow,
     StoreUnavailable,
@@ -72,6 +73,18 @@ class Transaction(sql.Transaction):
     def together(self) -> AbstractContextManager[object]:
         # the database is in this very process
         return nullcontext()
+
+    @override
+    def attempt(self, work: Callable[[], object], dataset: Dataset) -> Refused | None:
+        del dataset  # its errors name the field themselves
+        self.connection.execute("savepoint attempt")
+        try:
+            work()
+        except (sqlite3.IntegrityError, sqlite3.DataError) as error:
+            self.connection.execute("rollback to attempt")
+            return Refused("the database refuses it", cause=str(error))
+        self.connection.execute("release attempt")
+        return None
 
     @override
     def known_values(
