@@ -25,6 +25,10 @@ from tests.e2e.stores import everywhere
 from tests.e2e.workshop import Workshop
 
 PACKED = gzip.compress(HEADER + lines(some_shops(100)), mtime=0)
+STRAY = (
+    "' bike' follows the closing quote of value 2; "
+    "quotes within a value are written twice"
+)
 TOO_LONG = "bytes, of 1048576 that are allowed; is a quote on line"
 
 
@@ -113,6 +117,8 @@ def test_rows_that_are_none_stand_in_quarantine_and_cost_no_other(file_workshop)
         b"9002,Caf\xe9,1\n",
         b"\n\r\n",
         b"9003\n9004,a,1,2\n",
+        # an extra delimiter, and quotes that are not doubled
+        b'9008,Smith, 7,\n9009,"24" bike, red",1\n',
         next(around),
         # longer than any row may be, in a single line and over many
         b'9005,"' + b"x" * 3_000_000 + b'",1\n',
@@ -120,15 +126,16 @@ def test_rows_that_are_none_stand_in_quarantine_and_cost_no_other(file_workshop)
         next(around),
     )
     write(file_workshop.folder / "b.csv", next(around), b'9007,"open\n\n1,a,1\n')
-    file_workshop.declare(shops(source='encoding = "utf-8"'))
+    as_rows = 'encoding = "utf-8"\nunclosed_quote = "row"'
+    file_workshop.declare(shops(source=as_rows))
 
     counts = import_files(file_workshop)
 
     assert stored(file_workshop) == good
     assert only(counts) == {
-        "seen": 2_009,
+        "seen": 2_011,
         "inserted": 2_000,
-        "quarantined": 7,
+        "quarantined": 9,
         "dropped": 2,
     }
     assert places(file_workshop) == [
@@ -136,24 +143,112 @@ def test_rows_that_are_none_stand_in_quarantine_and_cost_no_other(file_workshop)
         ("a.csv", 508, "byte 0xe9 at offset 8793 is not utf-8"),
         ("a.csv", 511, "1 values, but the file has 3 columns"),
         ("a.csv", 512, "4 values, but the file has 3 columns"),
-        ("a.csv", 1018, f"the record has 3000010 {TOO_LONG} 1018 not closed?"),
-        ("a.csv", 1019, f"the record has 2000010 {TOO_LONG} 1019 not closed?"),
+        ("a.csv", 513, "4 values, but the file has 3 columns"),
+        (
+            "a.csv",
+            514,
+            STRAY,
+        ),
+        ("a.csv", 1020, f"the record has 3000010 {TOO_LONG} 1020 not closed?"),
+        ("a.csv", 1021, f"the record has 2000010 {TOO_LONG} 1021 not closed?"),
         ("b.csv", 507, "the quote on line 507 is never closed"),
     ]
     # the list of them tells one kind from another
     again = file_workshop.penstock("run", "shops", "--json", "--errors", "bad.txt")
     assert [row["reason"] for row in read_csv(file_workshop.folder / "bad.txt")] == [
         *("nul", "undecodable", "too_few_values", "too_many_values"),
+        *("too_many_values", "text_after_quote"),
         *("too_long", "too_long", "unclosed_quote"),
     ]
     assert {row["reason"]: row["rows"] for row in again.json["rejections"]} == {
         "nul": 1,
         "undecodable": 1,
         "too_few_values": 1,
-        "too_many_values": 1,
+        "too_many_values": 2,
+        "text_after_quote": 1,
         "too_long": 2,
         "unclosed_quote": 1,
     }
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_a_quote_that_is_never_closed_fails_its_shard_and_keeps_what_is_before(
+    file_workshop, name
+):
+    good = some_shops(12_000)
+    raw = HEADER + lines(good) + b'12001,"open,1\n' + b"12002,behind,1\n" * 9
+    is_packed = name.endswith("gz")
+    (file_workshop.folder / name).write_bytes(
+        gzip.compress(raw, mtime=0) if is_packed else raw
+    )
+    file_workshop.declare(shops(files="a.*", source='shard = "64KiB"'))
+
+    ran = file_workshop.penstock("run", "shops", "--json")
+
+    # some names take two lines
+    opened_on = HEADER.count(b"\n") + lines(good).count(b"\n") + 1
+    assert ran.code == 1
+    assert not ran.json["proven"]
+    assert f"{name}: the quote on line {opened_on} is never closed" in ran.json["error"]
+    assert stored(file_workshop) == good
+    assert bad_rows(file_workshop) == []
+
+
+# under the header id,name,points
+SHORT = b"a,1,Berlin,5\n" * 50 + b"b,2,Bonn,\n"
+
+
+def test_a_header_that_is_one_name_short_is_refused_with_both_readings(file_workshop):
+    write(file_workshop.folder / "a.csv", SHORT)
+    file_workshop.declare(shops())
+
+    ran = file_workshop.penstock("run", "shops")
+
+    assert ran.code == 2
+    assert "? = 'a', id = '1', name = 'Berlin', points = '5'" in ran.err
+    assert "id = 'a', name = '1', points = 'Berlin', ? = '5'" in ran.err
+    assert "declare header = true and all names as columns" in ran.err
+    assert file_workshop.ask("select 1 from penstock_import") == []
+
+    # the remedy holds
+    names = 'header = true\ncolumns = ["kind", "id", "name", "points"]'
+    file_workshop.declare(shops(source=names))
+    import_files(file_workshop)
+    assert stored(file_workshop) == {1: ("Berlin", 5), 2: ("Bonn", None)}
+
+
+def test_rows_that_end_in_a_delimiter_are_read_and_it_is_said(file_workshop):
+    rows = [b"%d,shop,1,\n" % number for number in range(1, 199)]
+    write(file_workshop.folder / "a.csv", *rows, b"199,Smith, John,1,\n200,b,2\n")
+    file_workshop.declare(shops(source='delimiter = ","'))
+
+    ran = file_workshop.penstock("run", "shops")
+
+    assert ran.code == 0
+    assert (
+        "a.csv: rows end in a delimiter, the header does not; "
+        "if its first name is missing, declare `columns`"
+    ) in ran.err
+    assert stored(file_workshop) == {
+        **dict.fromkeys(range(1, 199), ("shop", 1)),
+        200: ("b", 2),
+    }
+    assert places(file_workshop) == [
+        (
+            "a.csv",
+            200,
+            "4 values and a delimiter behind them, but the file has 3 columns",
+        )
+    ]
+
+
+def test_quotes_that_a_backslash_escapes_are_read_where_it_is_declared(file_workshop):
+    rows = [b'%d,"5\\" pipe, \\\\ \\n",1\n' % number for number in range(1, 20_001)]
+    write(file_workshop.folder / "a.csv", *rows)
+    file_workshop.declare(shops(source='escape = "\\\\"\nshard = "64KiB"'))
+
+    assert only(import_files(file_workshop)) == {"seen": 20_000, "inserted": 20_000}
+    assert {name for name, _ in stored(file_workshop).values()} == {'5" pipe, \\ \\n'}
 
 
 def places(workshop: Workshop) -> list[tuple[str, int, str]]:

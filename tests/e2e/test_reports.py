@@ -148,6 +148,7 @@ def test_the_progress_of_a_provider_is_told_in_shards_and_requests(workshop):
 def test_what_a_look_at_the_files_found_is_told_before_the_import(shop):
     (shop.folder / "unclosed.csv").write_text('id;name;phone;note\n8;"eighth;555;\n')
 
+    shop.declare(shops() + 'unclosed_quote = "row"\n')
     planned = shop.penstock("plan", "shops")
     shown = shop.penstock("run", "shops")
     quiet = shop.penstock("run", "shops", "--json")

@@ -20,6 +20,7 @@ from tests.integration.api_server import FORM, Running, form
 SHOPS = f"{OF}/shops/imports"
 GOOD = b"uid,name,points\na,Ann,1\nb,Ben,2\n"
 OTHER = b"uid,name,points\nc,Cee,3\n"
+SHORT_HEADER = b"uid,name,points\n1,a,Ann,1\n2,b,Ben,2\n"
 
 
 def send(running: Running, body: bytes, **headers: str) -> Told:
@@ -149,6 +150,7 @@ class TestRefusals:
             (form(), {"/file": "missing"}),
             (form(("file", "a.csv", b"uid,name,points\n")), {"/file": "unfit"}),
             (form(("file", "a.csv", b"uid,name\n1,2\n")), {"/file": "unfit"}),
+            (form(("file", "a.csv", SHORT_HEADER)), {"/file": "unfit"}),
             (form(("file", "a.gz", gzip.compress(GOOD)[:-9])), {"/file": "unfit"}),
         ],
         ids=[
@@ -160,6 +162,7 @@ class TestRefusals:
             "no part",
             "no rows",
             "other columns",
+            "a name too few",
             "cut off gzip",
         ],
     )

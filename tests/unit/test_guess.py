@@ -159,6 +159,23 @@ def test_a_header_holds_names_and_no_values(text, has_header):
     assert guess_layout(text, is_whole=True).header.value is has_header
 
 
+@pytest.mark.parametrize(
+    ("row", "escape"),
+    [
+        ('1,"say \\"hi\\", you",2', "\\"),
+        ('1,"say ""hi"", you",2', None),
+        # a path that ends in a backslash escapes nothing
+        ('1,"C:\\",2', None),
+        ("1,5\\' pipe,2", None),
+    ],
+)
+def test_a_backslash_is_an_escape_where_quotes_make_no_sense_without(row, escape):
+    layout = guess_layout(f"id,name,points\n{row}\n{row}\n", is_whole=True)
+
+    assert (layout.escape and layout.escape.value) == escape
+    assert layout.delimiter.value == ","
+
+
 def test_a_row_that_goes_on_behind_what_is_read_is_not_judged():
     text = "a;b|c\n1;2|3\n4|5"
 

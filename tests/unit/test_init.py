@@ -74,6 +74,15 @@ def test_a_plain_file_is_declared(tmp_path):
     }
 
 
+def test_what_escapes_quotes_is_drafted_and_used(tmp_path):
+    raw = b'id,name,note\n1,"say \\"hi\\", you",\\N\n2,"b",\\N\n'
+
+    drafted = declared(tmp_path, raw)["source"]
+
+    assert drafted["escape"] == "\\"
+    assert drafted["delimiter"] == ","
+
+
 def test_every_guess_has_its_reason(tmp_path):
     path = tmp_path / "shops.csv"
     path.write_text("uid,name,region\n" + "".join(f"u{n},a b,n\n" for n in range(9)))

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     # of a file, it is no row at all
     TOO_FEW_VALUES = "too_few_values"
     TOO_MANY_VALUES = "too_many_values"
+    TEXT_AFTER_QUOTE = "text_after_quote"
     UNCLOSED_QUOTE = "unclosed_quote"
     UNDECODABLE = "undecodable"
     NUL = "nul"
@@ -58,6 +59,7 @@ FLAWS = frozenset(
     {
         Reason.TOO_FEW_VALUES,
         Reason.TOO_MANY_VALUES,
+        Reason.TEXT_AFTER_QUOTE,
         Reason.UNCLOSED_QUOTE,
         Reason.UNDECODABLE,
         Reason.NUL,

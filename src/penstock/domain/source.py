@@ -113,6 +113,14 @@ class Unsized(StrEnum):
     ACCEPT = "accept"
 
 
+class UnclosedQuote(StrEnum):
+    """What becomes of a quote that is open at the end of a file."""
+
+    FAIL = "fail"
+    # all behind it is one bad row
+    ROW = "row"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvSource:
     """Files of rows, found by their names; None is to be found out for each file."""
@@ -135,6 +143,10 @@ class CsvSource:
     null: tuple[str, ...] = ("",)
     delimiter: str | None = None
     quote: str | None = '"'
+    # what stands before a quote within quotes, beside doubled ones
+    escape: str | None = None
+    # what becomes of a file with a quote that is never closed
+    unclosed_quote: UnclosedQuote = UnclosedQuote.FAIL
     encoding: str | None = None
     header: bool = True
     # the names of the columns where files have no header

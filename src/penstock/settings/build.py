@@ -150,6 +150,8 @@ def built_files(table: CsvTable, folder: Path, spool: Path) -> CsvSource:
         null=tuple(table.null),
         delimiter=table.delimiter,
         quote=table.quote,
+        escape=table.escape,
+        unclosed_quote=table.unclosed_quote,
         encoding=table.encoding,
         header=table.header,
         columns=tuple(table.columns),

@@ -10,7 +10,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from penstock.domain.source import End, Paging, Unsized, is_address
+from penstock.domain.source import (
+    End,
+    Paging,
+    UnclosedQuote,
+    Unsized,
+    is_address,
+)
 from penstock.settings.declared import (
     Count,
     CountOrNone,
@@ -203,6 +209,8 @@ class CsvTable(Declared):
     null: list[str] = Field(default_factory=lambda: [""])
     delimiter: Character | None = None
     quote: Character | None = '"'
+    escape: Character | None = None
+    unclosed_quote: Annotated[UnclosedQuote, Field(strict=False)] = UnclosedQuote.FAIL
     encoding: Annotated[Text, AfterValidator(as_encoding)] | None = None
     header: bool = True
     columns: Texts = Field(default_factory=list)
@@ -216,15 +224,26 @@ class CsvTable(Declared):
         yield from self.wrong_addresses()
         if self.shard < SMALLEST_SHARD:
             yield ("shard",), "is less than 64KiB, and a shard costs more than it saves"
-        if self.header and self.columns:
-            yield ("columns",), "are for files without a header; give header = false"
+        if self.columns and "header" not in self.model_fields_set:
+            told = "are for files without a header; give header = false, or true "
+            yield ("columns",), f"{told}where they replace the names in it"
         if not self.header and not self.columns:
             yield ("columns",), "are required with header = false"
         if self.quote is not None and self.quote == self.delimiter:
             yield ("quote",), "is the delimiter as well"
+        if self.escape is not None:
+            yield from self.wrong_escapes(self.escape)
         for name, times in Counter(self.columns).items():
             if times > 1:
                 yield ("columns",), f"names {name!r} twice"
+
+    def wrong_escapes(self, escape: str) -> Iterator[Problem]:
+        if self.quote is None:
+            yield ("escape",), "stands before quotes, and these files have none"
+        elif escape == self.quote:
+            yield ("escape",), "is the quote as well; doubled quotes need no escape"
+        if escape == self.delimiter:
+            yield ("escape",), "is the delimiter as well"
 
     def wrong_addresses(self) -> Iterator[Problem]:
         for file in filter(is_address, self.files):

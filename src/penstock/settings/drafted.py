@@ -80,6 +80,8 @@ def source_lines(drafted: Drafted) -> Iterator[Line]:
     yield f"files = {text(drafted.file)}", "may hold * and ?"
     yield f"encoding = {text(drafted.encoding.value)}", drafted.encoding.reason
     yield f"delimiter = {text(layout.delimiter.value)}", layout.delimiter.reason
+    if layout.escape is not None:
+        yield f"escape = {text(layout.escape.value)}", layout.escape.reason
     has_header = layout.header.value
     yield f"header = {str(has_header).lower()}", layout.header.reason
     if not has_header:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -17,8 +18,14 @@ from penstock.adapters.csv.head import Head
 from penstock.adapters.csv.limits import Limits
 from penstock.adapters.csv.read import Chunk, Chunks
 from penstock.adapters.csv.stream import GZIP
-from penstock.domain.page import Reason
-from tests.unit.csv.files import MARKS, Expected, headless, is_open, records, write
+from tests.support.strict_csv import (
+    Format,
+    StrictRecord,
+    find_flaw,
+    has_trailing_delimiters,
+    read_strictly,
+)
+from tests.unit.csv.files import MARKS, headless, write
 
 SIGNS = ",;\t| ?^]-\\'\"a"
 # ends of lines to others, or bytes that look like ends of lines in UTF-16
@@ -54,9 +61,13 @@ def dialects(draw) -> tuple[Dialect, bytes, str]:
     encoding = draw(st.sampled_from(list(MARKS)))
     delimiter = draw(st.sampled_from(SIGNS))
     quotes = [None, *SIGNS.replace(delimiter, "")]
-    codec = encoding.removesuffix("-sig")
+    quote = draw(st.sampled_from(quotes))
+    escapes = [None, *SIGNS.replace(delimiter, "").replace(quote or delimiter, "")]
     dialect = Dialect(
-        delimiter=delimiter, quote=draw(st.sampled_from(quotes)), encoding=codec
+        delimiter=delimiter,
+        quote=quote,
+        escape=None if quote is None else draw(st.sampled_from(escapes)),
+        encoding=encoding.removesuffix("-sig"),
     )
     odd = "é" if encoding == "cp1252" else ODD
     return dialect, MARKS[encoding], odd
@@ -68,7 +79,7 @@ def written_by_python(draw) -> Written:
     letters = f'ab \n\r{odd}{dialect.delimiter}{dialect.quote}"'
     modes = st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC])
     if dialect.quote is None:
-        # nothing that would have to be quoted
+        # nothing that would have to be quoted, or would be an escape
         letters = 'bxé"'.replace(dialect.delimiter, "")
         modes = st.just(csv.QUOTE_NONE)
     table = draw(
@@ -89,7 +100,10 @@ def written_by_python(draw) -> Written:
 @st.composite
 def any_texts(draw) -> Written:
     dialect, mark, odd = draw(dialects())
-    often = [dialect.delimiter, dialect.quote or '"', "\n", "\r", "\r\n"]
+    often = [
+        *(dialect.delimiter, dialect.quote or '"', dialect.escape or "\\"),
+        *("\n", "\r", "\r\n"),
+    ]
     parts = st.sampled_from([*often, *often, "a", "b", *odd])
     text = "".join(draw(st.lists(parts, max_size=50)))
     return marked(text, dialect, mark)
@@ -128,20 +142,25 @@ def folder(tmp_path_factory):
 @example(Written('5" pipe,b\n"x\n"\n', Dialect(), b""), 2, BIT_BY_BIT)
 @example(Written('"a""\n""",b\r\r\n', Dialect(), b""), 2, BIT_BY_BIT)
 @example(Written("\ra,bbbbbbbb\n", Dialect(), b""), 2, AT_A_STRETCH)
-def test_a_file_cut_anywhere_gives_what_python_reads(folder, written, width, manner):
+@example(Written('a,"b"c\n1,2\n', Dialect(), b""), 2, BIT_BY_BIT)
+@example(Written('a,"\\"\n\\"",b\\"\n', Dialect(escape="\\"), b""), 3, BIT_BY_BIT)
+@example(Written('"\\\\\\"\n\\\\"\n"', Dialect(escape="\\"), b""), 1, AT_A_STRETCH)
+def test_a_file_cut_anywhere_gives_what_a_strict_reader_reads(
+    folder, written, width, manner
+):
     path = write(folder / "any.csv", written.raw)
     head = headless(path, width, **facts(written.dialect))
 
     cuts = cut(path, head, size=manner.size, block=manner.block)
-    chunks = read_with_stops(path, head, cuts, manner, width)
+    chunks = read_with_stops(path, head, cuts, manner)
 
     assert cuts.content.size == len(written.raw)
-    assert (cuts.unclosed is not None) == is_open(written.text, written.dialect)
+    assert cuts.unclosed == unclosed_line(strictly(written.raw, head))
     starts = [each.start for each in cuts.ranges]
     ends = [each.end for each in cuts.ranges]
     assert [*starts, len(written.raw)] == [head.start, *ends]
     assert starts == sorted(set(starts))
-    judge(chunks, written, width, manner.limits)
+    judge(chunks, strictly(written.raw, head), head, manner.limits)
 
 
 @given(st.one_of(written_by_python(), any_texts()), st.integers(1, 3), manners)
@@ -150,10 +169,10 @@ def test_a_packed_file_gives_the_same(folder, written, width, manner):
     head = headless(path, width, **facts(written.dialect))
 
     cuts = cut(path, head, size=manner.size, block=manner.block)
-    chunks = read_with_stops(path, head, cuts, manner, width)
+    chunks = read_with_stops(path, head, cuts, manner)
 
     assert len(cuts.ranges) == 1
-    judge(chunks, written, width, manner.limits)
+    judge(chunks, strictly(written.raw, head), head, manner.limits)
 
 
 @given(
@@ -162,32 +181,40 @@ def test_a_packed_file_gives_the_same(folder, written, width, manner):
     manners,
 )
 @settings(max_examples=300)
-def test_any_bytes_are_rows_bad_rows_or_empty_lines(folder, raw, encoding, manner):
+def test_any_bytes_are_rows_as_they_stand_or_bad(folder, raw, encoding, manner):
     path = write(folder / "any.bytes", raw)
     head = headless(path, 2, encoding=encoding)
 
     cuts = cut(path, head, size=manner.size, block=manner.block)
-    chunks = read_with_stops(path, head, cuts, manner, 2)
+    chunks = read_with_stops(path, head, cuts, manner)
 
     sizes = [chunk.next_start - chunk.start for chunk in chunks]
     assert head.start + sum(sizes) == len(raw)
-    for chunk in chunks:
-        for row, place in zip(chunk.rows, chunk.places(), strict=True):
-            text = place.raw.decode(head.dialect.encoding)
-            assert [each.row[:2] for each in records(text, head.dialect)] == [row]
+    judge(chunks, strictly(raw, head), head, manner.limits)
 
 
-def facts(dialect: Dialect) -> dict[str, str | None]:
+def strictly(raw: bytes, head: Head) -> list[StrictRecord]:
+    return read_strictly(raw, as_format(head), start=head.start)
+
+
+def as_format(head: Head) -> Format:
+    return Format(**facts(head.dialect))
+
+
+def unclosed_line(records: list[StrictRecord]) -> int | None:
+    return records[-1].open_line if records else None
+
+
+def facts(dialect: Dialect) -> dict[str, Any]:
     return {
         "delimiter": dialect.delimiter,
         "quote": dialect.quote,
+        "escape": dialect.escape,
         "encoding": dialect.encoding,
     }
 
 
-def read_with_stops(
-    path: Path, head: Head, cuts: Cuts, manner: Manner, width: int
-) -> list[Chunk]:
+def read_with_stops(path: Path, head: Head, cuts: Cuts, manner: Manner) -> list[Chunk]:
     """Read all ranges, and begin again where the last chunk says."""
     found: list[Chunk] = []
     stops = cycle(manner.stops)
@@ -196,7 +223,7 @@ def read_with_stops(
         while not is_done:
             is_done = True
             for chunk in Chunks(
-                path, head.dialect, left, width=width, limits=manner.limits
+                path, head.dialect, left, shape=head.shape, limits=manner.limits
             ):
                 assert (chunk.start, chunk.line) == (left.start, left.line)
                 found.append(chunk)
@@ -208,44 +235,43 @@ def read_with_stops(
     return found
 
 
-def judge(chunks: list[Chunk], written: Written, width: int, limits: Limits) -> None:
-    expected = list(records(written.text, written.dialect, start=len(written.mark)))
-    unclosed = expected[-1:] if is_open(written.text, written.dialect) else []
-
-    def kind(record: Expected) -> Reason | str:
-        if record in unclosed:
-            return Reason.UNCLOSED_QUOTE
-        if len(record.raw) > limits.record:
-            return Reason.TOO_LONG
-        if not record.row:
-            return "empty"
-        if len(record.row) < width:
-            return Reason.TOO_FEW_VALUES
-        extra = record.row[width:]
-        return "row" if extra in ([], [""]) else Reason.TOO_MANY_VALUES
-
+def judge(
+    chunks: list[Chunk], records: list[StrictRecord], head: Head, limits: Limits
+) -> None:
+    """Hold what was read against a strict reading, record by record."""
+    width = len(head.names)
+    is_trailing = has_trailing_delimiters(records, width)
+    flaws = {
+        record.offset: find_flaw(
+            record,
+            as_format(head),
+            width=width,
+            is_trailing=is_trailing,
+            most=limits.record,
+        )
+        for record in records
+        if record.values
+    }
     assert all(len(chunk.rows) <= limits.rows for chunk in chunks)
-    assert sum(map(counted, chunks)) == len(expected)
-    assert sum(chunk.skipped for chunk in chunks) == sum(
-        kind(record) == "empty" for record in expected
-    )
+    assert sum(map(counted, chunks)) == len(records)
+    assert sum(chunk.skipped for chunk in chunks) == len(records) - len(flaws)
     assert [
-        Expected(row, place.line, place.offset, place.raw)
+        (row, place.line, place.offset, place.raw)
         for chunk in chunks
         for row, place in zip(chunk.rows, chunk.places(), strict=True)
     ] == [
-        Expected(record.row[:width], record.line, record.offset, record.raw)
-        for record in expected
-        if kind(record) == "row"
+        (record.values[:width], record.line, record.offset, record.raw)
+        for record in records
+        if record.values and flaws[record.offset] is None
     ]
     assert [
         (bad.flaw, bad.place.line, bad.place.offset, bad.place.raw)
         for chunk in chunks
         for bad in chunk.bad
     ] == [
-        (kind(record), record.line, record.offset, record.raw[: limits.record])
-        for record in expected
-        if isinstance(kind(record), Reason)
+        (flaw, record.line, record.offset, record.raw[: limits.record])
+        for record in records
+        if (flaw := flaws.get(record.offset)) is not None
     ]
 
 

@@ -11,11 +11,13 @@ from penstock.adapters.csv.cut import Range, cut
 from penstock.adapters.csv.dialect import Dialect
 from penstock.adapters.csv.limits import Limits
 from penstock.adapters.csv.read import Chunks
+from penstock.adapters.csv.shape import Shape
 from penstock.domain.page import Reason
 from penstock.errors import Misconfigured, Rejected
 from tests.unit.csv.files import flaws, headless, read, rows, write
 
 MEGABYTE = 1024 * 1024
+PAIR = Shape(width=2)
 
 
 def read_text(tmp_path, content, *, width=2, limits=None, **declared):
@@ -39,7 +41,6 @@ def only(chunks):
         ('1,"a ""b"""\n', [["1", 'a "b"']]),
         ('1,"a\r\nb\n\nc"\r\n', [["1", "a\r\nb\n\nc"]]),
         ('1,5" pipe\n2,b\n', [["1", '5" pipe'], ["2", "b"]]),
-        ('1,"a"b"c\n', [["1", 'ab"c']]),
         ('1,"{""k"": [""v""]}"\n', [["1", '{"k": ["v"]}']]),
         ("1, ʤ 中𝄞\n", [["1", " ʤ 中𝄞"]]),
         ("1,a\x0bb\x85c\u2028d\n", [["1", "a\x0bb\x85c\u2028d"]]),
@@ -61,11 +62,76 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
     assert [place.line for place in chunk.places()] == [2, 5]
 
 
-def test_a_trailing_delimiter_adds_no_value(tmp_path):
-    chunk = only(read_text(tmp_path, "1,a,\n2,b\n3,,\n"))
+def test_a_trailing_delimiter_adds_no_value_where_all_rows_have_it(tmp_path):
+    chunk = only(read_text(tmp_path, "1,a,\n" * 99 + "2,b\n"))
 
-    assert chunk.rows == [["1", "a"], ["2", "b"], ["3", ""]]
+    assert chunk.rows == [["1", "a"]] * 99 + [["2", "b"]]
     assert chunk.bad == []
+
+
+def test_an_extra_delimiter_makes_its_row_bad(tmp_path):
+    chunk = only(read_text(tmp_path, "1,a\n2,Smith,\n3,b\n"))
+
+    assert chunk.rows == [["1", "a"], ["3", "b"]]
+    assert flaws([chunk]) == [(2, Reason.TOO_MANY_VALUES)]
+
+
+def test_a_row_that_lacks_a_value_before_its_trailing_delimiter_is_bad(tmp_path):
+    chunk = only(read_text(tmp_path, "1,a,\n" * 99 + "2,\n"))
+
+    assert flaws([chunk]) == [(100, Reason.TOO_FEW_VALUES)]
+    assert chunk.bad[0].detail == (
+        "1 values and a delimiter behind them, but the file has 2 columns"
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "detail"),
+    [
+        (
+            '2,"24" bike',
+            "' bike' follows the closing quote of value 2; quotes within a value are",
+        ),
+        (
+            '2,"\\"a\\" b"',
+            "'a\\\\\" b\"' follows the closing quote of value 2; if a backslash",
+        ),
+        ('2,"a" ', "' ' follows the closing quote of value 2"),
+        ('2,"a""b"c', "'c' follows the closing quote of value 2"),
+    ],
+)
+def test_text_behind_a_closing_quote_makes_its_row_bad(tmp_path, row, detail):
+    chunk = only(read_text(tmp_path, f"1,a\n{row}\n3,c\n"))
+
+    assert chunk.rows == [["1", "a"], ["3", "c"]]
+    assert flaws([chunk]) == [(2, Reason.TEXT_AFTER_QUOTE)]
+    assert chunk.bad[0].detail.startswith(detail)
+    assert [place.line for place in chunk.places()] == [1, 3]
+
+
+def test_a_bad_row_with_text_behind_a_quote_ends_where_its_line_does(tmp_path):
+    chunk = only(read_text(tmp_path, '1,"24" bike, "red\n2,b\n'))
+
+    assert chunk.rows == [["2", "b"]]
+    assert chunk.bad[0].place.raw == b'1,"24" bike, "red\n'
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('1,"say \\"hi\\", you"\n', [["1", 'say "hi", you']]),
+        ('1,"a\\\\"\n2,"b"\n', [["1", "a\\"], ["2", "b"]]),
+        ('1,"a""b"\n', [["1", 'a"b']]),
+        ('1,"a\\"\n\\"b"\n', [["1", 'a"\n"b']]),
+        # what escapes nothing is a character like any other
+        ("1,\\N\n2,C:\\\\x\n", [["1", "\\N"], ["2", "C:\\\\x"]]),
+        ('1,"C:\\new"\n', [["1", "C:\\new"]]),
+    ],
+)
+def test_an_escape_stands_before_quotes_and_itself_within_quotes(
+    tmp_path, content, expected
+):
+    assert rows(read_text(tmp_path, content, escape="\\")) == expected
 
 
 def test_rows_with_too_few_or_too_many_values_are_bad(tmp_path):
@@ -172,7 +238,7 @@ def test_a_giant_record_is_read_in_bounded_memory(tmp_path, content):
     path = write(tmp_path / "file.csv", b"1,a\n" + content * (2 * MEGABYTE))
     part = Range(start=0, end=path.stat().st_size, line=1)
     limits = Limits(record=32 * 1024, bytes=32 * 1024, rows=100)
-    chunks = Chunks(path, Dialect(), part, width=2, limits=limits)
+    chunks = Chunks(path, Dialect(), part, shape=PAIR, limits=limits)
 
     tracemalloc.start()
     places = [(chunk.start, chunk.next_start) for chunk in islice(chunks, 500)]
@@ -220,9 +286,9 @@ def test_reading_goes_on_where_a_chunk_ended(tmp_path):
     (part,) = cut(path, head, size=1000).ranges
     limits = Limits(rows=2)
 
-    first = next(iter(Chunks(path, head.dialect, part, width=2, limits=limits)))
+    first = next(iter(Chunks(path, head.dialect, part, shape=PAIR, limits=limits)))
     rest = replace(part, start=first.next_start, line=first.next_line)
-    chunks = list(Chunks(path, head.dialect, rest, width=2, limits=limits))
+    chunks = list(Chunks(path, head.dialect, rest, shape=PAIR, limits=limits))
 
     assert first.rows == [["1", "a\nb"], ["2", "é"]]
     assert (rest.start, rest.line) == (13, 4)
@@ -258,7 +324,7 @@ def test_a_packed_file_that_is_damaged_is_refused(tmp_path, end):
     path.write_bytes(path.read_bytes()[:-8] + end)
 
     with pytest.raises(Rejected, match="is not whole gzip"):
-        list(Chunks(path, head.dialect, part, width=2))
+        list(Chunks(path, head.dialect, part, shape=PAIR))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -270,7 +336,7 @@ def test_a_file_that_became_shorter_is_no_shorter_range(tmp_path, pack):
     left = replace(part, start=300, line=76)
 
     with pytest.raises(Rejected, match="it was changed after it was"):
-        list(Chunks(path, head.dialect, left, width=2))
+        list(Chunks(path, head.dialect, left, shape=PAIR))
 
 
 def test_a_file_that_is_gone_is_told(tmp_path):
@@ -279,7 +345,7 @@ def test_a_file_that_is_gone_is_told(tmp_path):
     path.unlink()
 
     with pytest.raises(Misconfigured, match="No such file"):
-        list(Chunks(path, head.dialect, Range(start=0, end=4, line=1), width=2))
+        list(Chunks(path, head.dialect, Range(start=0, end=4, line=1), shape=PAIR))
 
 
 def test_long_fields_are_read_by_many_threads_at_once(tmp_path):
@@ -296,7 +362,7 @@ def test_long_fields_are_read_by_many_threads_at_once(tmp_path):
 def test_a_range_can_be_read_again(tmp_path):
     path = write(tmp_path / "file.csv", b"1,a\n2,b\n")
     head = headless(path, 2)
-    chunks = Chunks(path, head.dialect, Range(start=0, end=8, line=1), width=2)
+    chunks = Chunks(path, head.dialect, Range(start=0, end=8, line=1), shape=PAIR)
 
     assert [replace(chunk, excerpt=None) for chunk in chunks] == [
         replace(chunk, excerpt=None) for chunk in chunks

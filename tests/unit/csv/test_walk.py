@@ -11,7 +11,10 @@ DIALECTS = [
     Dialect(),
     Dialect(quote=None),
     Dialect(delimiter="a", quote="b", encoding="cp1252"),
+    Dialect(escape="\\"),
 ]
+# an escape and what follows it are never parted
+PARTS = [*'",\r\nab\0', "\\\\", '\\"', "\\a", "\\,"]
 
 
 def step_by(walk, signs):
@@ -38,13 +41,17 @@ def test_a_walk_tells_the_line_and_the_quote_that_is_open():
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_to_pass_by_leads_where_every_step_leads(dialect):
-    @given(st.lists(st.text('",\r\nab\0', max_size=12), max_size=6))
+    stretch = st.lists(st.sampled_from(PARTS), max_size=12).map("".join)
+
+    @given(st.lists(stretch, max_size=6))
     @settings(max_examples=500)
     @example(['a"', '""', '"\n', '"'])
     @example(['"a\n"', '"', "b"])
     @example([',""', '"\n', '"'])
     @example(['\r""\n"'])
     @example(['5" ,"', 'a\n"b", "c,"'])
+    @example(['"\\"', '"', '"'])
+    @example(['"\\\\', '"\\"'])
     def holds(stretches):
         passing, stepping = (Walk(dialect, line=1) for _ in range(2))
         for signs in stretches:

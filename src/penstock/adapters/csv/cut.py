@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from penstock.adapters.csv.coding import Coding
 from penstock.adapters.csv.content import Content, Hashing
+from penstock.adapters.csv.dialect import Dialect
 from penstock.adapters.csv.head import Head
 from penstock.adapters.csv.stream import translated
 from penstock.adapters.csv.walk import Walk, whole_signs
@@ -102,11 +102,12 @@ def cut_records(
     file.pass_by(head.start)
     # the byte that signs[at] begins with
     byte = head.start
-    for signs in read_signs(file, coding, block):
+    for signs in read_signs(file, head.dialect, block):
         at = 0
         while at < len(signs):
             aim = at + max(0, current.start + size - byte) // coding.unit
-            end = next_end(walk, signs, at, min(aim, len(signs)))
+            aim = without_parting(signs, min(aim, len(signs)), head.dialect)
+            end = next_end(walk, signs, at, aim)
             byte += coding.size_of_signs(signs[at:end])
             at = len(signs) if end is None else end
             if end is not None:
@@ -121,18 +122,24 @@ def cut_records(
 
 def next_end(walk: Walk, signs: str, start: int, aim: int) -> int | None:
     """Return the first end of a record behind the aim."""
-    if signs[aim - 1 : aim + 1] == "\r\n":
-        aim += 1
     walk.pass_by(signs, start, aim)
     return None if aim == len(signs) else walk.find_end(signs, aim)
 
 
-def read_signs(file: Hashed, coding: Coding, block: int) -> Iterator[str]:
-    """Yield the signs of what is left of a file, parting no end of a line."""
+def without_parting(signs: str, at: int, dialect: Dialect) -> int:
+    """Go on to where no end of a line is parted, and no sign from its escape."""
+    escape = dialect.escape_sign
+    while escape is not None and 0 < at < len(signs) and signs[at - 1] == escape:
+        at += 1
+    return at + 1 if signs[at - 1 : at + 1] == "\r\n" else at
+
+
+def read_signs(file: Hashed, dialect: Dialect, block: int) -> Iterator[str]:
+    """Yield the signs of what is left of a file, parting nothing that is one."""
     held = b""
     while read := file.read(block):
         raw = held + read
-        signs, size = whole_signs(raw, coding)
+        signs, size = whole_signs(raw, dialect)
         held = raw[size:]
         yield signs
-    yield coding.signs(held)
+    yield dialect.coding.signs(held)

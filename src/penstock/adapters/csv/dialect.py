@@ -2,30 +2,25 @@
 
 import codecs
 import csv
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol, Self
+from io import StringIO
+from itertools import combinations
 
 from penstock.adapters.csv.coding import UTF_8, Coding, coding_of
+from penstock.domain.csv_reader import (
+    QuotedReader,
+    RecordReader,
+    StrayText,
+    open_reader,
+)
 from penstock.domain.guess.encoding import find_mark, guess_encoding
 from penstock.domain.guess.layout import guess_delimiter
 from penstock.errors import Misconfigured
 
 # what no file can be cut at: the ends of lines, and what is never data
 IMPOSSIBLE = "\r\n\0"
-# a field is bounded by its record, so the module's own limit must never be in the way
-WIDEST_FIELD = 2**31 - 1
-
-
-class RecordReader(Protocol):
-    """What `csv.reader` returns, which has no public name."""
-
-    @property
-    def line_num(self) -> int: ...
-
-    def __iter__(self) -> Self: ...
-
-    def __next__(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +30,59 @@ class Dialect:
     delimiter: str = ","
     # None: quotes are characters like any other
     quote: str | None = '"'
+    # within quotes, it stands before a quote or itself; None: quotes are doubled only
+    escape: str | None = None
     encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
-        sign_of(self.coding, self.delimiter, "delimiter")
-        if self.quote is not None:
-            sign_of(self.coding, self.quote, "quote")
-            if self.quote == self.delimiter:
-                raise Misconfigured("quote and delimiter are the same character")
+        roles = {
+            "delimiter": self.delimiter,
+            "quote": self.quote,
+            "escape": self.escape,
+        }
+        known = [(role, sign) for role, sign in roles.items() if sign is not None]
+        for role, character in known:
+            sign_of(self.coding, character, role)
+        for (role, character), (other, same) in combinations(known, 2):
+            if character == same:
+                raise Misconfigured(f"{other} and {role} are the same character")
 
-    def reader(self, lines: Iterable[str]) -> RecordReader:
-        return open_reader(lines, self.delimiter, self.quote)
+    def reader(self, lines: Iterable[str], *, strict: bool = False) -> RecordReader:
+        return open_reader(
+            lines,
+            delimiter=self.delimiter,
+            quote=self.quote,
+            escape=self.escape,
+            strict=strict,
+        )
+
+    def is_strict(self, text: str) -> bool:
+        """Tell if no text follows a closing quote, and no quote is open at the end."""
+        try:
+            deque(self.reader(StringIO(text, newline=""), strict=True), maxlen=0)
+        except csv.Error:
+            return False
+        return True
+
+    def find_stray_text(self, text: str) -> StrayText | None:
+        """Return what follows the first closing quote of a record that should not."""
+        if self.quote is None:
+            return None
+        reader = QuotedReader(
+            StringIO(text, newline=""),
+            delimiter=self.delimiter,
+            quote=self.quote,
+            escape=self.escape,
+            strict=True,
+        )
+        try:
+            deque(reader, maxlen=0)
+        except StrayText as stray:
+            return stray
+        except csv.Error:
+            # a quote that is open is another flaw
+            return None
+        return None
 
     @property
     def coding(self) -> Coding:
@@ -59,6 +96,12 @@ class Dialect:
     def quote_sign(self) -> str | None:
         return None if self.quote is None else sign_of(self.coding, self.quote, "quote")
 
+    @property
+    def escape_sign(self) -> str | None:
+        if self.escape is None or self.quote is None:
+            return None
+        return sign_of(self.coding, self.escape, "escape")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
@@ -66,6 +109,7 @@ class Declared:
 
     delimiter: str | None = None
     quote: str | None = '"'
+    escape: str | None = None
     encoding: str | None = None
     header: bool = True
     # the names in files without a header
@@ -103,10 +147,17 @@ def detect(sample: bytes, declared: Declared, *, is_whole: bool) -> Detected:
     delimiter = declared.delimiter
     if delimiter is None:
         text = coding.decode_leniently(sample[mark:])
-        guessed = guess_delimiter(text, quote=declared.quote, is_whole=is_whole)
+        guessed = guess_delimiter(
+            text, quote=declared.quote, escape=declared.escape, is_whole=is_whole
+        )
         delimiter = guessed.value
         remarks.append(f"delimiter {delimiter!r} is a guess by the first records")
-    dialect = Dialect(delimiter=delimiter, quote=declared.quote, encoding=coding.name)
+    dialect = Dialect(
+        delimiter=delimiter,
+        quote=declared.quote,
+        escape=declared.escape,
+        encoding=coding.name,
+    )
     return Detected(dialect=dialect, mark=mark, remarks=tuple(remarks))
 
 
@@ -116,23 +167,8 @@ def differs(marked: str, encoding: str) -> bool:
     return not marked.startswith(known)
 
 
-def open_reader(
-    lines: Iterable[str], delimiter: str, quote: str | None
-) -> RecordReader:
-    """Read records as Python's own module does."""
-    # one value for the whole process, so it matters not which thread writes it
-    if csv.field_size_limit() < WIDEST_FIELD:
-        csv.field_size_limit(WIDEST_FIELD)
-    return csv.reader(
-        lines,
-        delimiter=delimiter,
-        quotechar=quote,
-        quoting=csv.QUOTE_NONE if quote is None else csv.QUOTE_MINIMAL,
-    )
-
-
 def sign_of(coding: Coding, character: str, role: str) -> str:
-    """Return the sign of a delimiter or quote, or refuse it."""
+    """Return the sign of a delimiter, quote or escape, or refuse it."""
     sign = coding.sign(character) if len(character) == 1 else None
     if sign is None or character in IMPOSSIBLE:
         raise Misconfigured(

@@ -5,7 +5,12 @@ from dataclasses import dataclass, replace
 from io import StringIO
 
 from penstock.adapters.csv.dialect import Dialect
+from penstock.adapters.csv.shape import Shape
+from penstock.domain.csv_reader import StrayText
 from penstock.domain.page import Reason
+from penstock.domain.text import shorten
+
+MAX_SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +40,9 @@ class Excerpt:
     start: int
     line: int
     dialect: Dialect
-    width: int
-    # it could be decoded, and holds nothing that is never data
+    shape: Shape
+    # it could be decoded, holds nothing that is never data, and no text stands behind
+    # a closing quote
     is_clean: bool
 
     def records(self) -> Iterator[tuple[list[str], Place]]:
@@ -67,11 +73,19 @@ class Excerpt:
             if "\0" in text:
                 at = place.offset + coding.size(text[: text.index("\0")])
                 return Reason.NUL, f"a NUL character stands at offset {at}"
-        if fits(row, self.width):
-            return None
-        counted = f"{len(row)} values, but the file has {self.width} columns"
-        is_short = len(row) < self.width
-        return (Reason.TOO_FEW_VALUES if is_short else Reason.TOO_MANY_VALUES), counted
+            stray = self.dialect.find_stray_text(text)
+            if stray is not None:
+                return Reason.TEXT_AFTER_QUOTE, self._describe(stray, text)
+        return self.shape.find_flaw(row)
+
+    def _describe(self, stray: StrayText, text: str) -> str:
+        """Say what is wrong with a value, and how it would be right."""
+        quote, escape = self.dialect.quote, self.dialect.escape
+        told = f"{shorten(stray.text, MAX_SHOWN)} follows the closing quote of value"
+        remedy = "quotes within a value are written twice"
+        if escape is None and f"\\{quote}" in text:
+            remedy = "if a backslash escapes quotes, declare source.escape"
+        return f"{told} {stray.number}; {remedy}"
 
     def without_last(self) -> tuple["Excerpt", int]:
         """Return the excerpt without its last record, and the line of that."""
@@ -79,8 +93,3 @@ class Excerpt:
         raw = self.raw[: last.offset - self.start]
         text = self.dialect.coding.decode_leniently(raw)
         return replace(self, raw=raw, text=text), last.line
-
-
-def fits(row: list[str], width: int) -> bool:
-    """Tell if a row has a value for each column; a trailing delimiter adds nothing."""
-    return len(row) == width or (len(row) == width + 1 and not row[-1])

@@ -1,11 +1,13 @@
 """The first bytes of a file: what it is written in, and how its columns are called."""
 
+import csv
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
 from penstock.adapters.csv.dialect import Declared, Dialect, detect
 from penstock.adapters.csv.limits import LIMITS, Limits
+from penstock.adapters.csv.shape import Shape, check_shape
 from penstock.adapters.csv.stream import Stream
 from penstock.adapters.csv.walk import Walk
 from penstock.errors import Rejected
@@ -23,7 +25,11 @@ class Head:
     # where the records begin
     start: int
     line: int
+    # how many values a row has
+    shape: Shape
     is_packed: bool = False
+    # why no row can be read with certainty
+    problem: str | None = None
     # what had to be guessed, or is not as it was declared
     remarks: tuple[str, ...] = ()
 
@@ -40,14 +46,18 @@ def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Hea
     if declared.header:
         raw, line = first_record(sample[mark:], dialect, is_whole=is_whole)
         start += len(raw)
-        names = read_names(raw, dialect)
+        names = declared.columns or read_names(raw, dialect)
+    rows = read_rows(sample[start:], dialect, is_whole=is_whole)
+    checked = check_shape(names, rows, has_header=not declared.columns)
     return Head(
         dialect=dialect,
         names=names,
         start=start,
         line=line,
+        shape=checked.shape,
         is_packed=is_packed,
-        remarks=detected.remarks,
+        problem=checked.problem,
+        remarks=(*detected.remarks, *checked.remarks),
     )
 
 
@@ -86,5 +96,17 @@ def read_names(raw: bytes, dialect: Dialect) -> tuple[str, ...]:
         raise Rejected(
             f"the header holds NUL characters: the file is not {dialect.encoding}"
         )
-    row = next(filter(None, dialect.reader(StringIO(text, newline=""))), [])
+    lines = StringIO(text, newline="")
+    try:
+        row = next(filter(None, dialect.reader(lines, strict=True)), [])
+    except csv.Error as error:
+        stray = dialect.find_stray_text(text)
+        raise Rejected(f"the header cannot be read: {stray or error}") from error
     return tuple(name.strip() for name in row)
+
+
+def read_rows(sample: bytes, dialect: Dialect, *, is_whole: bool) -> list[list[str]]:
+    """Return the first rows, as they are read; the last may go on behind the sample."""
+    lines = StringIO(dialect.coding.decode_leniently(sample), newline="")
+    records = list(dialect.reader(lines))
+    return [row for row in (records if is_whole else records[:-1]) if row]

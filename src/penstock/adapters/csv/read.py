@@ -5,16 +5,18 @@ A chunk of clean rows costs no work for each of them but that of Python's own re
 where each row stands is found out, by reading the chunk again, only if somebody asks.
 """
 
+import csv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import chain, islice
 from pathlib import Path
 
 from penstock.adapters.csv.cut import Range
 from penstock.adapters.csv.dialect import Dialect
-from penstock.adapters.csv.excerpt import BadRow, Excerpt, Place, fits
+from penstock.adapters.csv.excerpt import BadRow, Excerpt, Place
 from penstock.adapters.csv.limits import LIMITS, Limits
+from penstock.adapters.csv.shape import Shape
 from penstock.adapters.csv.stream import Stream
 from penstock.adapters.csv.windows import Flawed, Window, Windows
 from penstock.ports import StillHere
@@ -58,14 +60,14 @@ class Chunks:
         dialect: Dialect,
         part: Range,
         *,
-        width: int,
+        shape: Shape,
         limits: Limits = LIMITS,
         still_here: StillHere = lambda: None,
     ) -> None:
         self._path = path
         self._dialect = dialect
         self._part = part
-        self._width = width
+        self._shape = shape
         self._limits = limits
         # whoever waits for the next chunk, if it takes long; another may later
         self.still_here = still_here
@@ -97,12 +99,20 @@ class Chunks:
         """Part the records of a window into chunks of about the same size."""
         text, is_clean = self._decode(window.raw)
         lines = StringIO(text, newline="")
-        reader = self._dialect.reader(chain(lines, [] if window.is_whole else [OURS]))
+        reader, is_strict = self._dialect.reader(lines, strict=True), True
         most = even_part(window.raw.count(b"\n"), self._limits.rows)
         next_line = first_line = line
         at = byte = 0
         while at < len(text):
-            records = list(islice(reader, most))
+            try:
+                records = list(islice(reader, most))
+            except csv.Error:
+                # text behind a quote, or a record that goes on behind the window
+                lines.seek(at)
+                behind = [] if window.is_whole else [OURS]
+                reader, is_strict = self._dialect.reader(chain(lines, behind)), False
+                first_line = next_line
+                records = list(islice(reader, most))
             end = lines.tell()
             part = text[at:end]
             size = self._dialect.coding.size(part)
@@ -112,17 +122,20 @@ class Chunks:
                 start=window.start + byte,
                 line=next_line,
                 dialect=self._dialect,
-                width=self._width,
+                shape=self._shape,
                 is_clean=is_clean,
             )
             at, byte = end, byte + size
             next_line = first_line + reader.line_num
-            if end == len(text) and not window.is_whole:
+            if end == len(text) and not window.is_whole and not is_strict:
                 records.extend(reader)
                 next_line = first_line + reader.line_num - 1
                 if records.pop():
                     excerpt, next_line = excerpt.without_last()
                     windows.put_back(window, excerpt.start + len(excerpt.raw))
+            if not is_strict and is_clean:
+                is_read = self._dialect.is_strict(excerpt.text)
+                excerpt = replace(excerpt, is_clean=is_read)
             if records:
                 yield sort_records(records, excerpt, next_line=next_line)
 
@@ -159,15 +172,16 @@ def sort_records(
     records: list[list[str]], excerpt: Excerpt, *, next_line: int
 ) -> Chunk:
     """Tell rows, bad rows and empty lines apart."""
-    width = excerpt.width
+    shape = excerpt.shape
     rows: list[list[str]] = records
     bad: list[BadRow] = []
     skipped = 0
-    if not excerpt.is_clean or set(map(len, records)) != {width}:
+    is_even = not shape.is_trailing and set(map(len, records)) == {shape.width}
+    if not excerpt.is_clean or not is_even:
         rows = [row for row in records if row]
-        if not excerpt.is_clean or not all(fits(row, width) for row in rows):
+        if not excerpt.is_clean or not all(map(shape.fits, rows)):
             rows, bad = set_flawed_aside(excerpt)
-        rows = [row[:width] for row in rows]
+        rows = [row[: shape.width] for row in rows]
         skipped = records.count([])
     return Chunk(
         start=excerpt.start,

@@ -20,11 +20,11 @@ from penstock.adapters.csv.read import Chunk, Chunks
 from penstock.adapters.csv.stream import translated
 from penstock.domain.casts import JsonText
 from penstock.domain.dataset import Dataset, FieldType
-from penstock.domain.page import Moved, Page, Place, Position, Proof, Row
+from penstock.domain.page import Moved, Page, Place, Position, Proof, Reason, Row
 from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
 from penstock.domain.sheet import RawSheet
-from penstock.domain.source import CsvSource
+from penstock.domain.source import CsvSource, UnclosedQuote
 from penstock.errors import (
     CursorUnreadable,
     Misconfigured,
@@ -98,6 +98,7 @@ class CsvPages(Source):
             self._check(part, self._path(part))
         if chunk is None:
             return Page(rows=(), proof=Proof.END_OF_RANGE)
+        self._refuse_unclosed(part, chunk)
         rank = part.rank(chunk.start)
         rows = self._rows(chunk, head)
         flawed = self._flawed(chunk)
@@ -164,6 +165,18 @@ class CsvPages(Source):
             raise Rejected(f"{part.file} has changed since it was planned; {REMEDY}")
         self._known[part.text] = stamp
 
+    def _refuse_unclosed(self, part: Slice, chunk: Chunk) -> None:
+        """Fail where a quote is never closed; the rows before it are stored."""
+        if self._source.unclosed_quote is UnclosedQuote.ROW:
+            return
+        for bad in chunk.bad:
+            if bad.flaw is Reason.UNCLOSED_QUOTE:
+                raise Rejected(
+                    f"{part.file}: {bad.detail}, so the rows behind it cannot be told "
+                    "apart; those before it are stored; close the quote, or declare "
+                    'source.unclosed_quote = "row"'
+                )
+
     def _head(self, part: Slice, path: Path) -> Head:
         key = f"{part.fingerprint}/{part.file}"
         head = self._heads.get(key)
@@ -189,7 +202,7 @@ class CsvPages(Source):
             path,
             head.dialect,
             Range(start=start, end=part.end, line=line),
-            width=len(head.names),
+            shape=head.shape,
             limits=self._limits,
         )
         return head, Reading(chunks)
@@ -303,6 +316,7 @@ def declared_of(source: CsvSource) -> Declared:
     return Declared(
         delimiter=source.delimiter,
         quote=source.quote,
+        escape=source.escape,
         encoding=source.encoding,
         header=source.header,
         columns=source.columns,

@@ -149,7 +149,8 @@ def look_at_all(
             wrong.append(f"{file}: {error}")
             continue
         columns = check_columns(head.names, wanted, delimiter=head.dialect.delimiter)
-        wrong.extend(f"{file}: {told}" for told in columns.problems)
+        problems = [*columns.problems, *filter(None, [head.problem])]
+        wrong.extend(f"{file}: {told}" for told in problems)
         seen.append(Seen(file, head, columns))
     if wrong:
         raise Misconfigured(*wrong)

@@ -12,13 +12,16 @@ in a row changes nothing for what follows them, wherever they stand. An odd numb
 behind a separator opens a field, or closes the one that is open. Any other odd number
 closes a field, or is text: behind it none is open, whatever was before. So a look back
 from the end, to the first of these, tells by the parity of the runs between.
+
+An escape takes the first quote of a run away where a field is open, and where none is,
+the run is text: a run behind an odd number of escapes counts as one quote less, and it
+stands behind no separator. Signs must not be parted behind such a number of escapes.
 """
 
 import re
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from penstock.adapters.csv.coding import Coding
 from penstock.adapters.csv.dialect import Dialect
 
 # fields, or pairs of quotes in one, that an expression passes at a time
@@ -50,7 +53,10 @@ class Walk:
         self._before = Before.SEPARATOR
         self._quote = dialect.quote_sign
         self._separators = f"{dialect.delimiter_sign}\r\n"
-        self._quoted, self._record = patterns(self._quote, self._separators)
+        self._escape = dialect.escape_sign
+        self._quoted, self._record = patterns(
+            self._quote, self._separators, self._escape
+        )
 
     def pass_by(self, signs: str, start: int, stop: int) -> None:
         """Go on from start to stop, over any number of records."""
@@ -79,7 +85,7 @@ class Walk:
         tail = start_of_run(signs, quote, start, stop)
         before = self._before_sign(signs, start, tail)
         is_quoted, opener = self._look_back(signs, quote, start, tail)
-        if (stop - tail) % 2:
+        if tail < stop and (stop - tail - self._is_escaped(signs, start, tail)) % 2:
             if not is_quoted:
                 opener = tail
             is_quoted, before = (
@@ -98,7 +104,9 @@ class Walk:
     ) -> tuple[bool, int | None]:
         """Tell if a field is open at the stop, and where behind the start it opened."""
         is_odd, last = False, None
-        for at in odd_runs(signs, quote, start, stop):
+        for at, length in runs(signs, quote, start, stop):
+            if (length - self._is_escaped(signs, start, at)) % 2 == 0:
+                continue
             last = at if last is None else last
             if self._before_sign(signs, start, at) is Before.TEXT:
                 break
@@ -106,6 +114,12 @@ class Walk:
         else:
             is_odd ^= self.is_quoted
         return is_odd, last
+
+    def _is_escaped(self, signs: str, start: int, at: int) -> bool:
+        """Tell if an odd number of escapes stands before a place."""
+        if self._escape is None:
+            return False
+        return (at - start_of_run(signs, self._escape, start, at)) % 2 == 1
 
     def _before_sign(self, signs: str, start: int, at: int) -> Before:
         return self._before if at == start else self._kind(signs[at - 1])
@@ -144,8 +158,9 @@ class Walk:
         """Return the quote that closes a field, or the end of all signs."""
         stop = len(signs)
         pair = 2 * (self._quote or "")
+        more = (pair,) if self._escape is None else (pair, self._escape)
         at = end_of(self._quoted, signs, at, stop)
-        while signs.startswith(pair, at):
+        while signs.startswith(more, at):
             at = end_of(self._quoted, signs, at, stop)
         return at
 
@@ -165,7 +180,7 @@ class Walk:
 
 
 def patterns(
-    quote: str | None, separators: str
+    quote: str | None, separators: str, escape: str | None
 ) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return what passes the inside of quotes, and a record that is well-formed.
 
@@ -177,7 +192,11 @@ def patterns(
     if quote is None:
         return re.compile(r"(?!)"), re.compile(r"[^\r\n]*+")
     sign = re.escape(quote)
-    inside = f"[^{sign}]*+(?:{sign}{sign}[^{sign}]*+){{0,{MOST_REPEATS}}}"
+    other, doubled = sign, sign * 2
+    if escape is not None:
+        other += re.escape(escape)
+        doubled += rf"|{re.escape(escape)}(?:[\s\S]|\Z)"
+    inside = f"[^{other}]*+(?:(?:{doubled})[^{other}]*+){{0,{MOST_REPEATS}}}"
     field = f"(?<=[{re.escape(separators)}]){sign}{inside}{sign}(?!{sign})"
     text = rf"[^{sign}\r\n]*+"
     return (
@@ -191,12 +210,11 @@ def end_of(pattern: re.Pattern[str], signs: str, start: int, stop: int) -> int:
     return start if found is None else found.end()
 
 
-def odd_runs(signs: str, quote: str, start: int, stop: int) -> Iterator[int]:
-    """Yield where runs of an odd number of quotes begin, the last one first."""
+def runs(signs: str, quote: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield where quotes in a row begin and how many they are, the last ones first."""
     while (last := signs.rfind(quote, start, stop)) >= 0:
         stop = start_of_run(signs, quote, start, last)
-        if (last - stop) % 2 == 0:
-            yield stop
+        yield stop, last + 1 - stop
 
 
 def start_of_run(signs: str, quote: str, start: int, stop: int) -> int:
@@ -215,10 +233,15 @@ def count_lines(signs: str, start: int, stop: int) -> int:
     return lines
 
 
-def whole_signs(raw: bytes, coding: Coding) -> tuple[str, int]:
+def whole_signs(raw: bytes, dialect: Dialect) -> tuple[str, int]:
     """Return the signs of bytes that go on elsewhere, and the bytes that they take.
 
-    Half a sign is left out, and so is a last carriage return: a newline may follow.
+    Half a sign is left out, and so is a last carriage return: a newline may follow. Of
+    the escapes at the end an even number stays.
     """
+    coding, escape = dialect.coding, dialect.escape_sign
     signs = coding.signs(raw).removesuffix("\r")
+    if escape is not None:
+        first = start_of_run(signs, escape, 0, len(signs))
+        signs = signs[: len(signs) - (len(signs) - first) % 2]
     return signs, coding.size_of_signs(signs)

@@ -80,7 +80,7 @@ class Windows:
         """Take all whole lines that fit, if there are any."""
         raw = self._raw[: self._size]
         if not self._is_last or len(raw) < len(self._raw):
-            signs, _ = whole_signs(raw, self._coding)
+            signs, _ = whole_signs(raw, self._dialect)
             stop = max(signs.rfind("\n"), signs.rfind("\r")) + 1
             raw = raw[: self._coding.size_of_signs(signs[:stop])]
         window = Window(raw=raw, start=self._start)
@@ -129,7 +129,7 @@ class Windows:
         """Return the signs at hand that can be judged, and how many bytes they are."""
         if self._is_last:
             return self._coding.signs(self._raw), len(self._raw)
-        return whole_signs(self._raw, self._coding)
+        return whole_signs(self._raw, self._dialect)
 
     def _drop(self, size: int) -> None:
         self._raw = self._raw[size:]

@@ -3,24 +3,23 @@
 import csv
 import io
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from penstock.domain.csv_reader import open_reader
 from penstock.domain.dataset import FieldType
 from penstock.domain.guess.guessed import Guessed
 from penstock.domain.guess.kinds import fits
 from penstock.domain.text import shorten
 
 DELIMITERS = (",", ";", "\t", "|")
+BACKSLASH = "\\"
 # enough to tell delimiters apart, and few enough to try them all
 JUDGED_CHARACTERS = 64 * 1024
 JUDGED_ROWS = 200
 MOST_ROWS = 20_000
-# what is looked at is smaller, so that no cell of it is refused for its size; one value
-# for the whole process, which imports set as well
-LARGEST_CELL = 2**31 - 1
 LONGEST_COLUMN = 1_000
 # rows that do not fit this well come from a piece that was cut inside a cell
 MOST = 0.5
@@ -34,6 +33,8 @@ class NotATable(ValueError):
 class Layout:
     delimiter: Guessed[str]
     header: Guessed[bool]
+    # what stands before quotes within quotes, where they are not doubled
+    escape: Guessed[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +51,44 @@ def guess_layout(text: str, *, is_whole: bool) -> Layout:
     """Look at the beginning of a file, or all of it; raises `NotATable`."""
     if is_json(text):
         raise NotATable("looks like JSON; only CSV files can be drafted")
-    delimiter = guess_delimiter(text, is_whole=is_whole)
-    rows = [*islice(cut(text, delimiter.value), JUDGED_ROWS)]
+    escape = guess_escape(text, is_whole=is_whole)
+    sign = None if escape is None else escape.value
+    delimiter = guess_delimiter(text, escape=sign, is_whole=is_whole)
+    rows = [*islice(cut(text, delimiter.value, escape=sign), JUDGED_ROWS)]
     if not rows:
         raise NotATable("there is nothing but blank lines")
-    return Layout(delimiter=delimiter, header=guess_header(rows[0], rows[1:]))
+    header = guess_header(rows[0], rows[1:])
+    return Layout(delimiter=delimiter, header=header, escape=escape)
+
+
+def guess_escape(text: str, *, is_whole: bool) -> Guessed[str] | None:
+    """Take backslashes for escapes where quotes make less sense without."""
+    if f'{BACKSLASH}"' not in text:
+        return None
+    delimiter = guess_delimiter(text, escape=BACKSLASH, is_whole=is_whole).value
+    without, within = (
+        count_broken(text, delimiter, escape) for escape in (None, BACKSLASH)
+    )
+    if within >= without:
+        return None
+    told = f"without it, text follows closing quotes in {without:,} lines"
+    return Guessed(BACKSLASH, told if not within else f"{told}, with it in {within:,}")
+
+
+def count_broken(text: str, delimiter: str, escape: str | None) -> int:
+    """Count what a strict reader does not take for a record."""
+    lines = io.StringIO(text, newline="")
+    reader = open_reader(
+        lines, delimiter=delimiter, quote='"', escape=escape, strict=True
+    )
+    broken = 0
+    while True:
+        try:
+            deque(reader, maxlen=0)
+        except csv.Error:
+            broken += 1
+        else:
+            return broken
 
 
 def is_json(text: str) -> bool:
@@ -69,15 +103,15 @@ def is_json(text: str) -> bool:
 
 
 def guess_delimiter(
-    text: str, *, quote: str | None = '"', is_whole: bool
+    text: str, *, quote: str | None = '"', escape: str | None = None, is_whole: bool
 ) -> Guessed[str]:
     """Take what cuts most rows, the first of them too, into the same many cells."""
-    candidates = [each for each in DELIMITERS if each != quote]
+    candidates = [each for each in DELIMITERS if each not in {quote, escape}]
     best = (False, 0.0, 1)
     told = "one column: no comma, semicolon, tab or bar cuts it evenly"
     guess = Guessed(candidates[0], told)
     for delimiter in candidates:
-        rows = first_rows(text, delimiter, quote, is_whole=is_whole)
+        rows = first_rows(text, delimiter, quote, escape, is_whole=is_whole)
         if not rows:
             break
         first = len(rows[0])
@@ -93,9 +127,14 @@ def guess_delimiter(
 
 
 def first_rows(
-    text: str, delimiter: str, quote: str | None, *, is_whole: bool
+    text: str,
+    delimiter: str,
+    quote: str | None,
+    escape: str | None,
+    *,
+    is_whole: bool,
 ) -> list[list[str]]:
-    rows = cut(text[:JUDGED_CHARACTERS], delimiter, quote)
+    rows = cut(text[:JUDGED_CHARACTERS], delimiter, quote, escape)
     some = [*islice(rows, JUDGED_ROWS + 1)]
     if is_whole and len(text) <= JUDGED_CHARACTERS:
         return some[:JUDGED_ROWS]
@@ -150,7 +189,10 @@ def read_table(pieces: Sequence[str], layout: Layout, *, is_whole: bool) -> Tabl
     Raises `NotATable`.
     """
     delimiter = layout.delimiter.value
-    begin, *others = ([*islice(cut(each, delimiter), MOST_ROWS)] for each in pieces)
+    escape = None if layout.escape is None else layout.escape.value
+    begin, *others = (
+        [*islice(cut(each, delimiter, escape=escape), MOST_ROWS)] for each in pieces
+    )
     if layout.header.value:
         columns, begin = tuple(map(str.strip, begin[0])), begin[1:]
     else:
@@ -169,14 +211,11 @@ def read_table(pieces: Sequence[str], layout: Layout, *, is_whole: bool) -> Tabl
     return Table(columns=columns, rows=tuple(map(tuple, rows)), odd=odd)
 
 
-def cut(text: str, delimiter: str, quote: str | None = '"') -> Iterator[list[str]]:
-    if csv.field_size_limit() < LARGEST_CELL:
-        csv.field_size_limit(LARGEST_CELL)
-    reader = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=delimiter,
-        quotechar=quote,
-        quoting=csv.QUOTE_NONE if quote is None else csv.QUOTE_MINIMAL,
+def cut(
+    text: str, delimiter: str, quote: str | None = '"', escape: str | None = None
+) -> Iterator[list[str]]:
+    reader = open_reader(
+        io.StringIO(text, newline=""), delimiter=delimiter, quote=quote, escape=escape
     )
     try:
         # a blank line is no row
