@@ -90,3 +90,28 @@ def deadlocks(place: Place) -> int:
         "select deadlocks from pg_stat_database where datname = current_database()"
     )
     return int(told[0][0])
+
+
+def explained(database: Database) -> list[str]:
+    """Let the server tell the plan of each statement of the connection in use."""
+    told: list[str] = []
+    with database.connections.one() as connection:
+        connection.execute("load 'auto_explain'")
+        connection.execute("set auto_explain.log_min_duration = 0")
+        connection.execute("set auto_explain.log_analyze = on")
+        connection.execute("set auto_explain.log_timing = off")
+        connection.execute("set auto_explain.log_buffers = on")
+        connection.execute("set auto_explain.log_format = json")
+        connection.execute("set client_min_messages = log")
+        # it may plan a statement for good whenever it likes
+        connection.execute("set plan_cache_mode = force_generic_plan")
+        connection.add_notice_handler(
+            lambda notice: told.append(notice.message_primary or "")
+        )
+    return told
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from nodes(below)

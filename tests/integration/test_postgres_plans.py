@@ -5,7 +5,6 @@ import statistics
 import time
 import uuid
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -27,7 +26,7 @@ from tests.builders import (
     run,
     text_field,
 )
-from tests.integration.postgres import Place, opened
+from tests.integration.postgres import Place, explained, nodes, opened
 
 POI = dataset()
 SMALL = dataset("small")
@@ -91,12 +90,6 @@ def ledger(stores: Stores, place: Place) -> Stores:
     place.ask("vacuum analyze penstock_job")
     place.ask("analyze penstock_import")
     return stores
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for below in plan.get("Plans", ()):
-        yield from nodes(below)
 
 
 def reads(database: Database, name: str) -> set[tuple[str, str | None]]:
@@ -230,22 +223,6 @@ class TestAPage:
             ("Index Scan", "penstock_page_imprint"),
             ("ModifyTable", ""),
         }
-
-
-def explained(database: Database) -> list[str]:
-    """Let the server tell the plan of each statement of the connection in use."""
-    told: list[str] = []
-    with database.connections.one() as connection:
-        connection.execute("load 'auto_explain'")
-        connection.execute("set auto_explain.log_min_duration = 0")
-        connection.execute("set auto_explain.log_format = json")
-        connection.execute("set client_min_messages = log")
-        # it may plan a statement for good whenever it likes
-        connection.execute("set plan_cache_mode = force_generic_plan")
-        connection.add_notice_handler(
-            lambda notice: told.append(notice.message_primary or "")
-        )
-    return told
 
 
 def scans(told: list[str], *names: str) -> set[tuple[str, str]]:

@@ -42,7 +42,11 @@ if TYPE_CHECKING:
     from penstock.adapters.postgres.searching import SearchedTable
     from penstock.adapters.postgres.served import ServedTable
 
-BEGIN = "begin; select pg_current_xact_id()::text as xid"
+# also of a client's, a transaction that writes finds its rows by index
+BEGIN = "begin; select pg_current_xact_id()::text as xid, " + ", ".join(
+    f"set_config('{name}', '{value}', true)"
+    for name, value in FOR_PAGES.planner.items()
+)
 # how far the log of the server has come, by which replicas follow
 POSITION = """
 select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint as position"""

@@ -52,10 +52,11 @@ class StoredTable(sql.Table):
             hold_merges(self.connection, self.of.dataset)
             ensure_partitions(self.connection, self.of.dataset, sheet)
             page = self._page(sheet, import_id, rank)
-            merge = self._merge_ranked if track and rank else self._compare
-            merged = self._insert(sheet, page) or merge(sheet, page)
-        if track:
-            self._touch([*(() if rank else sheet.keys), *seen], import_id=import_id)
+            merged = self._insert(sheet, page) or self._compare(
+                sheet, page, track=track
+            )
+        if track and seen:
+            self._touch(seen, import_id=import_id)
         return merged
 
     def store(
@@ -77,22 +78,6 @@ class StoredTable(sql.Table):
         if stored:
             self.changes[self.of] = len(sheet)
         return bool(stored)
-
-    def _merge_ranked(self, sheet: Sheet, page: dict[str, object]) -> Merged:
-        """Merge, and let every row tell the rank of the page that it is of.
-
-        Also the unchanged ones: else a page that stands before this one, and comes
-        later, would take them for rows of an earlier import.
-        """
-        page |= key_arrays(self.of.dataset, sheet.keys)
-        self._look_up(self.of.hold, **page)
-        merged = self._compare(sheet, page)
-        self._look_up(self.of.settle, **page)
-        found = self._look_up(self.of.settled, **page).fetchone()
-        if found is None or found["settled"] != len(sheet):
-            # another page changed a row between the comparison and now
-            raise postgres.SerializationFailure("a row was stored by others meanwhile")
-        return merged
 
     def _page(self, sheet: Sheet, import_id: int, rank: int) -> dict[str, object]:
         arrays = page_arrays(self.of.dataset, sheet)
@@ -118,13 +103,19 @@ class StoredTable(sql.Table):
             self.of.grows = False
             raise stored_by_others(error) from error
 
-    def _compare(self, sheet: Sheet, page: dict[str, object]) -> Merged:
+    def _compare(self, sheet: Sheet, page: dict[str, object], *, track: bool) -> Merged:
+        if self.is_again:
+            # others change the same rows: this time nobody does between two statements
+            self._hold(sheet.keys)
+        merge = self.of.merge_and_track if track else self.of.merge
         try:
-            found = self._look_up(self.of.merge, **page).fetchone()
+            found = self._look_up(merge, **page).fetchone()
         except postgres.UniqueViolation as error:
             raise stored_by_others(error) from error
         if found is None:
             raise LookupError("a merge did not tell what it did")
+        if found["missed"]:
+            raise postgres.SerializationFailure("a row was stored by others meanwhile")
         created = (found["created"] or []) + (found["revived"] or [])
         self.of.grows = len(created) == len(sheet)
         return Merged(
@@ -134,11 +125,15 @@ class StoredTable(sql.Table):
             rewritten=found["rewritten"],
         )
 
-    def _touch(self, keys: Sequence[Key], *, import_id: int) -> None:
+    def _hold(self, keys: Sequence[Key]) -> None:
+        """Lock the known rows of keys until the commit."""
+        self._look_up(self.of.hold, **key_arrays(self.of.dataset, keys))
+
+    def _touch(self, keys: Collection[Key], *, import_id: int) -> None:
         """Mark rows as seen by an import."""
-        if keys:
-            arrays = key_arrays(self.of.dataset, keys)
-            self._look_up(self.of.touch, import_id=import_id, **arrays)
+        self._hold([*keys])
+        arrays = key_arrays(self.of.dataset, [*keys])
+        self._look_up(self.of.touch, import_id=import_id, **arrays)
 
     @override
     def note(

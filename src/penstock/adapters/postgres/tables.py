@@ -51,6 +51,10 @@ FILL = 80
 WRITTEN = "_digest, _import, _created_at, _updated_at"
 # where in its page a row stands
 PLACE = "generate_series(1, cardinality(%(digests)s)) as _place"
+# where a stored row is, and by which an update finds it again: nothing but a lookup
+# by it can be planned, since no index has it and no table is read from end to end
+WHERE_IT_IS = "kept.ctid as _ctid, kept.tableoid as _tableoid"
+AT_ITS_PLACE = "kept.ctid = come._ctid and kept.tableoid = come._tableoid"
 # where in its source a row of this import stands
 RANK = "_rank bigint not null default 0"
 # what a search index may hold unsorted, in kilobytes, before a writer has to sort it
@@ -90,11 +94,10 @@ class Table:
         )
         self._now = now
         self.insert = self._insert()
-        self.merge = self._merge()
+        self.merge = self._merge(track=False)
+        self.merge_and_track = self._merge(track=True)
         self.touch = self._touch()
-        self.settle = self._settle()
         self.hold = self._hold()
-        self.settled = self._settled()
         self.outdo = self._outdo()
         self.store_page = statements["store_page"].replace("{insert}", self.insert)
         self.repeat_page = statements["repeat_page"].replace("{known}", self._known())
@@ -104,10 +107,8 @@ class Table:
             f"order by {', '.join(self._key)}"
         )
         self.rewrite = self._rewrite()
-        self.remove = (
-            f"update {self.name} as kept set _deleted_at = {now}, {self._renewed()} "
-            f"from unnest({self._key_arrays()}) as come ({self._keys}) "
-            f"where {self._same('kept', 'come')}"
+        self.remove = self._update(
+            f"_deleted_at = {now}, {self._renewed()}", self._incoming_keys()
         )
         self.count = (
             f"select count(*) as counted from {self.name} where _deleted_at is null"
@@ -160,10 +161,7 @@ class Table:
         """Compose how rows are held that a client is about to change."""
         return (
             "select kept._digest, kept._updated_at, kept._deleted_at is not null, "
-            f"{columns} from unnest({self._key_arrays()}) as come ({self._keys}) "
-            f"join {self.name} as kept on {self._same('kept', 'come')} "
-            f"order by {', '.join(f'come.{name}' for name in self._key)} "
-            "for no key update of kept"
+            f"{columns} from {self._locked()}"
         )
 
     def set_local(self, fields: Sequence[Field]) -> str:
@@ -174,11 +172,10 @@ class Table:
             f"{name} = come.{name}{'::json' if field.type is FieldType.JSON else ''}"
             for name, field in zip(names, fields, strict=True)
         )
-        return (
-            f"update {self.name} as kept set {sets} "
-            f"from unnest({arrays}, {self._key_arrays()}) "
-            f"as come ({', '.join(names)}, {self._keys}) "
-            f"where {self._same('kept', 'come')}"
+        return self._update(
+            sets,
+            f"unnest({arrays}, {self._key_arrays()}) "
+            f"as come ({', '.join(names)}, {self._keys})",
         )
 
     def _rewrite(self) -> str:
@@ -187,10 +184,9 @@ class Table:
             f"{name} = come.{value}"
             for name, value in zip(self._names, self._cast, strict=True)
         )
-        return (
-            f"update {self.name} as kept set {sets}, _digest = come._digest, "
-            f"_deleted_at = null, {self._renewed()} from {self._incoming()} "
-            f"where {self._same('kept', 'come')}"
+        return self._update(
+            f"{sets}, _digest = come._digest, _deleted_at = null, {self._renewed()}",
+            self._incoming(),
         )
 
     def _renewed(self) -> str:
@@ -204,79 +200,133 @@ class Table:
 insert into {self.name} ({self._written})
 select {self._values()} from {self._incoming()}"""
 
-    def _merge(self) -> str:
+    def _merge(self, *, track: bool) -> str:
         """Compose the one statement that compares by hash and writes only changes.
 
-        A row that another transaction stores at the same moment violates the key: the
-        caller begins anew, and finds it.
+        Each row of the page is compared with the stored one by one index lookup; what
+        to write is decided there, and written by where the stored rows are. No other
+        plan is possible, whatever the server believes about the table.
+
+        With `track`, rows that are as they came are marked as seen by the import, and
+        with the rank of their page where ranks decide.
+
+        `missed` counts rows that were changed between the comparison and the update.
+        A row that another transaction inserts at the same moment violates the key. In
+        both cases the caller begins anew.
         """
-        sets = ", ".join(
-            f"{name} = come.{value}"
-            for name, value in zip(self._names, self._cast, strict=True)
-        )
-        if self.dataset.is_ranked:
-            sets += ", _rank = %(rank)s"
+        older = f"({self._older()}) as _is_older, " if self.dataset.is_ranked else ""
+        seen = f"({self._seen()}) is true" if track else "false"
         return f"""
 with compared as materialized (
-    select come.*, kept._digest is null as _is_new,
-        kept._deleted_at is not null as _is_revived,
-        {self._again()} as _is_again
-    from {self._incoming(PLACE)}
-    left join {self.name} as kept on {self._same("kept", "come")}
-    where kept._digest is null or ({self._differs()})
+    select * from (
+        select come.*, kept._ctid, kept._tableoid, kept._xmin, {older}
+            kept._ctid is null as _is_new,
+            ({self._differs()}) is true as _is_changed,
+            {seen} as _is_seen,
+            kept._deleted_at is not null as _is_revived,
+            ({self._again()}) is true as _is_again
+        from {self._incoming(PLACE)}
+        left join lateral ({self._compared()}) as kept on true
+    ) as page
+    where _is_new or _is_changed or _is_seen or _is_again
 ), stored as (
     insert into {self.name} ({self._written})
     select {self._values()} from compared where _is_new order by _place
-), changed as (
+), written as (
     update {self.name} as kept
-    set {sets}, _digest = come._digest,
-        _import = greatest(kept._import, %(import_id)s),
-        _updated_at = {self._now}, _deleted_at = null
-    from (select * from compared where not _is_new order by _place) as come
-    where {self._same("kept", "come")} and ({self._differs()})
-    returning come._place, come._is_revived, come._is_again
+    set {self._merged(track=track)}
+    from (
+        select * from compared where _is_changed or _is_seen order by _place
+    ) as come
+    where {AT_ITS_PLACE} and kept.xmin = come._xmin
+    returning 1
 )
 select
-    (select array_agg(_place order by _place) from compared where _is_new) as created,
-    (select array_agg(_place order by _place) from changed where _is_revived)
+    array_agg(_place order by _place) filter (where _is_new) as created,
+    array_agg(_place order by _place) filter (where _is_changed and _is_revived)
         as revived,
-    (select array_agg(_place order by _place) from changed where not _is_revived)
+    array_agg(_place order by _place) filter (where _is_changed and not _is_revived)
         as updated,
-    (select count(*) from changed where _is_again and not _is_revived) as rewritten,
-    {self._count_again()} as again"""
+    count(*) filter (where _is_changed and _is_again and not _is_revived) as rewritten,
+    count(*) filter (where _is_again) as again,
+    count(*) filter (where _is_changed or _is_seen) - (select count(*) from written)
+        as missed
+from compared"""
 
-    def _settle(self) -> str:
-        """Compose how rows that are stored as they came get the rank of their page.
+    def _compared(self) -> str:
+        """Compose the lookup of what a row of a page is compared with."""
+        columns = ["_digest", "_deleted_at", "_import"]
+        if self.dataset.is_ranked:
+            columns.append("_rank")
+        if self.dataset.version is not None:
+            columns.append(quoted(self.dataset.version))
+        return self._lookup(f"{', '.join(columns)}, xmin as _xmin, {WHERE_IT_IS}")
 
-        What is kept because it is newer keeps its place, too, or the least one: of rows
-        as new as that, the last still wins.
+    def _merged(self, *, track: bool) -> str:
+        """Compose what becomes of a stored row: that it changed, or was only seen."""
+        new = {
+            **dict(zip(self._names, self._cast, strict=True)),
+            "_digest": "_digest",
+        }
+        values = {name: f"come.{value}" for name, value in new.items()}
+        values["_updated_at"] = self._now
+        if track:
+            values = {
+                name: f"case when come._is_changed then {value} else kept.{name} end"
+                for name, value in values.items()
+            }
+        values["_import"] = "greatest(kept._import, %(import_id)s)"
+        values["_deleted_at"] = "null"
+        if self.dataset.is_ranked:
+            # what stays because it is newer gets the least rank: of rows as new as
+            # that, the last still wins
+            values["_rank"] = (
+                "case when come._is_older and not come._is_changed "
+                "then least(1, %(rank)s) else %(rank)s end"
+            )
+        return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+    def _seen(self) -> str:
+        """Compose whether a row that is stored as it came is to be marked as seen."""
+        is_first = "kept._import < %(import_id)s"
+        if self.dataset.is_ranked:
+            is_first += (
+                " or (kept._import = %(import_id)s and kept._rank < %(rank)s "
+                f"and not ({self._older()}))"
+            )
+        return f"({self._changes()}) is not true and ({is_first})"
+
+    def _lookup(self, columns: str, *, lock: str = "") -> str:
+        """Compose how the stored row of `come` is found.
+
+        With a limit it stays a lookup for each row, which the planner cannot turn
+        around: the page is never read once for each stored row.
         """
-        older = self._older()
-        return f"""
-update {self.name} as kept
-set _import = %(import_id)s, _rank = case when {older} then 1 else %(rank)s end
-from {self._incoming()}
-where {self._same("kept", "come")} and ({self._changes()}) is not true
-    and (kept._import < %(import_id)s or (
-        kept._import = %(import_id)s and kept._rank < %(rank)s and not ({older})
-    ))"""
+        return (
+            f"select {columns} from {self.name} as kept "
+            f"where {self._same('kept', 'come')} limit 1{lock}"
+        )
+
+    def _update(self, sets: str, incoming: str) -> str:
+        """Compose an update of rows by key; they have been locked before."""
+        return (
+            f"update {self.name} as kept set {sets} from ("
+            f"select come.*, kept._ctid, kept._tableoid from {incoming} "
+            f"cross join lateral ({self._lookup(WHERE_IT_IS)}) as kept"
+            f") as come where {AT_ITS_PLACE}"
+        )
+
+    def _locked(self) -> str:
+        """Compose the stored rows of keys, locked in the order of keys."""
+        locked = self._lookup("kept.*", lock=" for no key update")
+        return (
+            f"(select * from {self._incoming_keys()} order by {self._keys}) as come "
+            f"cross join lateral ({locked}) as kept"
+        )
 
     def _hold(self) -> str:
-        """Compose how the known rows of a page are held, so that none changes on us."""
-        return f"""
-select 1 as held from unnest({self._key_arrays()}) as come ({self._keys})
-join {self.name} as kept on {self._same("kept", "come")}
-order by {", ".join(f"come.{name}" for name in self._key)}
-for no key update of kept"""
-
-    def _settled(self) -> str:
-        """Compose how many rows are of this page, or of what wins over it."""
-        return f"""
-select count(*) filter (where kept._import > %(import_id)s or (
-    kept._import = %(import_id)s and (kept._rank >= %(rank)s or {self._older()})
-)) as settled
-from {self._incoming()}
-join {self.name} as kept on {self._same("kept", "come")}"""
+        """Compose how the known rows of a page are locked, so that none changes."""
+        return f"select count(*) as held from {self._locked()}"
 
     def _outdo(self) -> str:
         """Compose how complaints are settled by rows that win over what they are about.
@@ -296,9 +346,9 @@ join {self.name} as kept on {self._same("kept", "come")}"""
             )
         return f"""
 update penstock_quarantine as bad set resolved = 'superseded'
-from {self.name} as kept
-where bad.job_id = %(job)s and bad.resolved is null
-    and {same} and kept._rank > 0 and ({wins})"""
+where bad.job_id = %(job)s and bad.resolved is null and (
+    select kept._rank > 0 and ({wins}) from {self.name} as kept where {same} limit 1
+)"""
 
     def _incoming(self, *others: str) -> str:
         """Compose a page as rows; its arrays are numbered parameters.
@@ -358,16 +408,6 @@ where bad.job_id = %(job)s and bad.resolved is null
             f"or (kept._import = %(import_id)s and ({wins})))"
         )
 
-    def _count_again(self) -> str:
-        """Compose how many rows this import has brought, by the same snapshot."""
-        if not self.dataset.is_ranked:
-            return "0"
-        return f"""(
-        select count(*) from {self._incoming()}
-        join {self.name} as kept on {self._same("kept", "come")}
-        where {self._again()}
-    )"""
-
     def _again(self) -> str:
         """Compose whether this import has brought a row before.
 
@@ -382,11 +422,13 @@ where bad.job_id = %(job)s and bad.resolved is null
 
     def _touch(self) -> str:
         unranked = ", _rank = 0" if self.dataset.is_ranked else ""
-        return (
-            f"update {self.name} as kept set _import = %(import_id)s{unranked} "
-            f"from unnest({self._key_arrays()}) as come ({self._keys}) "
-            f"where {self._same('kept', 'come')} and kept._import < %(import_id)s"
+        touched = self._update(
+            f"_import = %(import_id)s{unranked}", self._incoming_keys()
         )
+        return f"{touched} and kept._import < %(import_id)s"
+
+    def _incoming_keys(self) -> str:
+        return f"unnest({self._key_arrays()}) as come ({self._keys})"
 
     def _key_arrays(self) -> str:
         return ", ".join(f"%(key_{index})s" for index in range(len(self._key)))
