@@ -51,9 +51,9 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         written(b'id,"name,points\n1,a,2\n'),
         "a quote on line 1 is not closed",
     ),
-    "UTF-16 without a mark": (
-        written("id,name,points\n1,a,2\n".encode("utf-16-le")),
-        "NUL characters",
+    "Shift-JIS": (
+        written("id,name,points\n1,山田太郎,2\n2,東京都,3\n".encode("shift_jis")),
+        "convert the file to UTF-8 first",
     ),
     "endless header": (written(b"id," * 500_000), "the header is longer than"),
     "truncated gzip": (written(PACKED[:-50]), "a.csv is not whole gzip"),

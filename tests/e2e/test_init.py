@@ -19,7 +19,11 @@ def test_a_dataset_is_drafted_from_a_file(bench):
 
     declared = tomllib.loads(bench.config.read_text("utf-8"))["datasets"]["shops"]
     assert written.code == 0
-    assert written.json == {"written": "penstock.toml", "dataset": "shops"}
+    assert written.json == {
+        "written": "penstock.toml",
+        "dataset": "shops",
+        "doubts": [],
+    }
     assert declared["key"] == "uid"
     assert declared["source"]["files"] == "shops.csv"
     assert declared["source"]["delimiter"] == ";"

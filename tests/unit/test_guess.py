@@ -1,5 +1,9 @@
 """What `penstock init --from` thinks of columns."""
 
+import json
+import re
+from itertools import product
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -17,6 +21,8 @@ from penstock.domain.guess.layout import (
     read_table,
 )
 from penstock.domain.guess.names import LONGEST_NAME, field_names
+from penstock.domain.time_formats import format_unit
+from penstock.domain.times import EPOCH
 from penstock.settings.declared import as_own_name
 
 
@@ -34,7 +40,14 @@ def table(columns, *rows):
     [
         (["1", "-2"], "int", None, "whole numbers"),
         (["0", "1"], "int", None, "maybe a bool"),
-        (["1", "2.5", "1e3"], "float", None, "numbers"),
+        (["1", "2.5", "-3"], "float", None, "numbers"),
+        (["1.0", "2.5"], "float", None, "numbers"),
+        (["1", "2.5", "1e3"], "text", None, "'1e3' would become '1000'"),
+        (["12E4"], "text", None, "would become"),
+        (["1.10", "1.1"], "text", None, "'1.10' would become '1.1'"),
+        (["9007199254740993", "1.5"], "text", None, "would become"),
+        (["12345678901234567890", "-1"], "text", None, "would become"),
+        (["-0"], "text", None, "would become"),
         (["007", "8"], "text", None, "a first zero would be lost"),
         (["+49", "8"], "text", None, "a plus would be lost"),
         (["9" * 20, "1"], "text", None, "more digits"),
@@ -46,17 +59,26 @@ def table(columns, *rows):
         (["yes", "no"], "bool", None, "only no and yes"),
         (["TRUE"], "bool", None, "only true"),
         (["y", "n"], "bool", None, "only n and y"),
-        (["n"], "text", None, "up to 1 characters"),
+        (["n"], "text", None, "only n"),
+        (["NO"], "text", None, "only no"),
+        (["yes", "No"], "bool", None, "only no and yes"),
+        (["yes", "no", "No"], "text", None, "in several ways"),
         (["2026-01-31"], "date", None, "ISO 8601"),
         (["2026-01-31T10:00:00Z"], "timestamp", None, "ISO 8601 times"),
         (["2026-01-31 10:00"], "timestamp", None, "without a zone it is UTC"),
-        (["2026-01-31", "2026-01-31 10:00"], "timestamp", None, "ISO 8601"),
-        (["31.01.2026", "1.2.2026"], "date", "%d.%m.%Y", "this format"),
+        (["2026-01-31", "2026-01-31 10:00"], "text", None, "not all written alike"),
+        (["2026-01-31T10:00:00.123Z"], "timestamp", None, "ISO 8601 times"),
+        (["2026-01-31T10:00:00.123456789Z"], "text", None, "finer than micro"),
+        (["2026-01-31T10:00:00+02:00"], "text", None, "not in UTC"),
+        (["31.01.2026", "01.02.2026"], "date", "%d.%m.%Y", "this format"),
+        (["31.1.2026", "1.2.2026"], "date", "%d.%m.%Y", "this format"),
+        (["31.01.2026", "1.2.2026"], "text", None, "not all written alike"),
         (["31/01/2026", "01/02/2026"], "date", "%d/%m/%Y", "this format"),
         (["01/31/2026", "01/02/2026"], "date", "%m/%d/%Y", "this format"),
         (["01/02/2026"], "text", None, "day and month look alike"),
         (["31.01.2026 10:00"], "timestamp", "%d.%m.%Y %H:%M", "UTC"),
         (['{"a": 1}', "[]"], "json", None, "JSON"),
+        (['{"b": 1, "a": 1.10}'], "text", None, "order of names would change"),
         (["{a}", "[]"], "text", None, "up to 3 characters"),
         (["1"] * 9 + ["NA"], "text", None, "most are numbers, but 'NA' is not"),
         (["2026-01-31"] * 9 + ["?"], "text", None, "most are dates, but '?' is not"),
@@ -204,7 +226,18 @@ def test_what_stands_in_quotes_delimits_nothing(quote, delimiter):
         ([b"\xff\n", "äöüß\n".encode()], "utf-8", "but for 1 broken"),
         # what somebody else has replaced before
         (["\ufffd\n".encode()], "utf-8", "valid UTF-8"),
-        (["\ufffd\n".encode(), b"\xff\xfe\n"], "cp1252", "no UTF-8"),
+        (["\ufffd\n".encode(), b"\xff\xfe\n"], "utf-8", "but for 2 broken"),
+        (["Café\n".encode(), b"\xe9 \xff \xe9\n"], "utf-8", "but for 3 broken"),
+        (["Москва\n".encode("cp1251")], "cp1251", "Cyrillic"),
+        (["Иван,Казань\n".encode("koi8_r")], "koi8_r", "Cyrillic"),
+        (["Łódź,Gdańsk\n".encode("cp1250")], "cp1250", "Central European"),
+        (["Αθήνα\n".encode("cp1253")], "cp1253", "Greek"),
+        (["山田太郎,東京都\n".encode("shift_jis")], "cp932", "Japanese"),
+        (["王小明,北京市\n".encode("gbk")], "gb18030", "Chinese"),
+        (["Crème brûlée\n".encode("latin-1")], "cp1252", "no UTF-8"),
+        (["Bob\u2019s\n".encode("cp1252")], "cp1252", "no UTF-8"),
+        (["id,größe\n".encode("utf-16-le")], "utf-16-le", "every other byte"),
+        (["id,größe\n".encode("utf-16-be")], "utf-16-be", "every other byte"),
     ],
 )
 def test_the_encoding_is_what_most_characters_are_built_in(pieces, encoding, why):
@@ -323,3 +356,195 @@ def test_thousands_of_columns_become_as_many_fields_as_a_table_holds():
 
     assert len(draft.columns) == 1000
     assert draft.left_out == ("4000 more columns: a table holds 1000 here",)
+
+
+# a column as people and programs write one, of every kind, tidy or not
+numbers = st.integers(-(10**20), 10**20).map(str) | st.sampled_from(
+    [
+        "1.10",
+        "1.1",
+        "5",
+        "5.0",
+        "5.50",
+        "-0",
+        "0.1",
+        "12E4",
+        "1e-07",
+        "9007199254740993",
+    ]
+)
+floats = st.floats(allow_nan=False, allow_infinity=False).map(repr)
+fixed = st.floats(-1e6, 1e6).map("{:.2f}".format)
+truths = st.sampled_from(["NO", "no", "yes", "Yes", "true", "false", "TRUE", "n", "t"])
+moments = st.datetimes().map(lambda at: at.isoformat()) | st.builds(
+    lambda at, ending: at.isoformat(timespec="milliseconds") + ending,
+    st.datetimes(),
+    st.sampled_from(["Z", "+00:00", "+02:00", "456789Z", ""]),
+)
+days = st.dates().map(str) | st.dates().map(lambda day: f"{day.day}.{day.month}.2026")
+written_days = st.dates().map(lambda day: day.strftime("%d/%m/%Y"))
+epochs = st.integers(10**9, 4 * 10**9).map(str)
+documents = st.sampled_from(
+    ['{"a":1}', '{"a": 1}', '{"b":1,"a":2}', "[1.10]", "[]", '{"a":1,"a":2}']
+)
+any_text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+nothing = st.sampled_from(["", "NULL", " NULL", "N/A ", "  "])
+CELLS = (
+    *(numbers, floats, fixed, truths, moments, days, written_days, epochs, documents),
+    *(any_text, numbers.map("+{}".format), numbers.map("0{}".format)),
+    numbers.map(lambda text: text.replace(".", ",")),
+)
+columns_of_cells = st.sampled_from(CELLS).flatmap(
+    lambda cells: st.lists(cells | cells | cells | nothing, min_size=1, max_size=6)
+)
+
+
+@given(columns_of_cells, st.sampled_from(["it", "updated_at"]))
+@example(["NO"], "it")
+@example(["12345678901234567890", "-1"], "it")
+@example(["9007199254740993", "1.5"], "it")
+@example(["1.10", "1.1"], "it")
+@example(["12E4"], "it")
+@example(["2026-01-31T10:00:00.123456789Z"], "it")
+@example(["1794933027", "1794933028"], "updated_at")
+@example([" NULL", "5"], "it")
+def test_what_is_guessed_is_written_back_as_it_stands(cells, name):
+    draft = guess_dataset(table(["id", name], *enumerate_cells(cells)))
+    column = draft.columns[1]
+    cast = compile_cast(column.kind.field)
+    as_read = JsonText if column.kind.type is FieldType.JSON else str
+    # as an import does: null is compared as it stands, and text is trimmed
+    present = [cell for cell in cells if cell not in draft.null.value and cell.strip()]
+    if any("\0" in cell for cell in present):
+        return
+
+    stored = [cast(as_read(cell)) for cell in present]
+
+    texts = [cell.strip() for cell in present]
+    ways = ways_to_write(column.kind, texts)
+    assert any([*map(write, stored)] == texts for write in ways), column.kind
+
+
+def enumerate_cells(cells):
+    return [(str(number), cell) for number, cell in enumerate(cells)]
+
+
+def ways_to_write(kind, texts):  # noqa: PLR0911 (one for each type)
+    """Return how a column of this kind may be written, all of it in one way."""
+    match kind.type:
+        case FieldType.TEXT | FieldType.INT:
+            return [str]
+        case FieldType.FLOAT:
+            point = kind.decimal or "."
+            return [
+                lambda it: repr(it).replace(".", point),
+                lambda it: re.sub(r"\.0$", "", repr(it)).replace(".", point),
+            ]
+        case FieldType.BOOL:
+            words = {
+                text.casefold() in {"true", "yes", "y", "t"}: text for text in texts
+            }
+            return [words.__getitem__]
+        case FieldType.DATE if kind.format is None:
+            return [str]
+        case FieldType.TIMESTAMP if kind.format is None:
+            return [
+                lambda it, way=way: it.replace(tzinfo=None).isoformat(*way[:2]) + way[2]
+                for way in product(
+                    ("T", " "),
+                    ("auto", "minutes", "seconds", "milliseconds", "microseconds"),
+                    ("Z", "", "+00:00"),
+                )
+            ]
+        case FieldType.JSON:
+            return [str, lambda it: json.dumps(json.loads(it), ensure_ascii=False)]
+        case _ if kind.format in {"%s", "%Q"}:
+            return [lambda it: str((it - EPOCH) // format_unit(kind.format))]
+        case _:
+            return [
+                lambda it: it.strftime(kind.format),
+                lambda it: re.sub(r"\b0(?=[0-9])", "", it.strftime(kind.format)),
+            ]
+
+
+@pytest.mark.parametrize(
+    ("text", "skip", "delimiter", "columns"),
+    [
+        ("id,name\n1,a\n", 0, ",", 2),
+        ("sep=;\nid;name\n1;a\n", 1, ";", 2),
+        ("SEP=,\r\nid,name\r\n1,a\r\n", 1, ",", 2),
+        ("Report of May\nid,name,x\n1,a,b\n2,c,d\n", 1, ",", 3),
+        ("Report of May\n\nid;name\n1;a,5\n2;b,5\n", 1, ";", 2),
+        ("Report,,\n,,\nid,name,x\n1,a,b\n", 2, ",", 3),
+        ("Report\nAll shops\nid,name,x\n1,a,b\n", 2, ",", 3),
+        # a header that is one name short is no title
+        ("id\n1,a\n2,b\n", 0, ",", 2),
+        ("one column\na\nb\n", 0, ",", 1),
+        (",,\n1,2,3\n", 0, ",", 3),
+    ],
+)
+def test_lines_above_the_header_are_told_from_it(text, skip, delimiter, columns):
+    layout = guess_layout(text, is_whole=True)
+
+    assert (layout.skip.value, layout.delimiter.value) == (skip, delimiter)
+    if skip:
+        assert len(read_table([text], layout, is_whole=True).columns) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "has_header", "doubts"),
+    [
+        ("Berlin,DE\nParis,FR\nRome,IT\n", False, 1),
+        ("A-1001,ann\nA-1002,ben\nA-1003,cid\n", False, 1),
+        ("ann@example.org,x\nben@example.net,y\ncid@example.org,z\n", False, 1),
+        ("Name,ID\nAnn,DE\nBen,FR\n", True, 0),
+        ("first,second\nann,berlin\nben,paris\n", True, 1),
+        ("id,name\n1,a\n", True, 0),
+        ("1,a\n2,b\n", False, 1),
+    ],
+)
+def test_a_header_that_nothing_proves_is_doubted(text, has_header, doubts):
+    layout = guess_layout(text, is_whole=True)
+
+    assert layout.header.value is has_header
+    assert len([*layout.doubts]) == doubts
+
+
+def test_texts_that_no_index_holds_become_neither_key_nor_filter():
+    rows = [
+        (f"{number % 2}" * 301, str(number // 2), "x" * 160) for number in range(20)
+    ]
+    rows = [
+        (long, half, f"{number:0160}") for number, (long, half, _) in enumerate(rows)
+    ]
+
+    draft = guess_dataset(table(["code_id", "half", "padded_id"], *rows))
+
+    used = {*draft.key.value, *(each.value for each in draft.filter)}
+    assert "code_id" not in used
+    assert draft.key.value == ("padded_id",)
+    long = [(f"{number % 4:0160}", f"{number // 4:0160}") for number in range(16)]
+    assert len(guess_dataset(table(["a", "b"], *long)).key.value) == 1
+
+
+def test_every_doubt_is_a_sentence():
+    rows = [("1.10", " a ", "NO"), ("1.1", "b", "NO")] * 3
+    draft = guess_dataset(table(["version", "word", "country"], *rows))
+
+    version, country, padded = (
+        next(each for each in draft.doubts if name in each)
+        for name in ("version is text", "country is text", "word")
+    )
+
+    assert 'declare type = "float"' in version
+    assert 'declare type = "bool"' in country
+    assert "spaces around values are removed in word" in padded
+    assert "6 rows have 2 different values" in next(iter(draft.doubts))
+
+
+def test_places_with_zeros_at_their_ends_stay_places_and_say_so():
+    draft = guess_dataset(table(["lat", "lon"], ("52.50", "13.40"), ("48.1", "11.5")))
+
+    assert draft.geo is not None
+    assert [column.kind.type for column in draft.columns] == [FieldType.FLOAT] * 2
+    assert any("without zeros at their ends" in each for each in draft.doubts)

@@ -163,7 +163,10 @@ def test_odd_names_are_kept_as_they_stand(tmp_path):
         ("utf-8", "utf-8"),
         ("utf-8-sig", "utf-8"),
         ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+        ("utf-16-be", "utf-16-be"),
         ("cp1252", "cp1252"),
+        ("latin-1", "cp1252"),
     ],
 )
 def test_the_encoding_is_found(tmp_path, encoding, written):
@@ -171,6 +174,47 @@ def test_the_encoding_is_found(tmp_path, encoding, written):
 
     assert table["source"]["encoding"] == written
     assert table["fields"]["grosse"]["column"] == "größe"
+
+
+@pytest.mark.parametrize("encoding", ["shift_jis", "gbk", "big5", "euc_kr"])
+def test_what_no_import_can_read_is_refused_with_the_command_that_converts_it(
+    tmp_path, encoding
+):
+    words = {"shift_jis": "山田太郎", "gbk": "北京市", "big5": "臺北市"}
+    text = f"id,x\n1,{words.get(encoding, '부산광역시')}\n"
+
+    with pytest.raises(Misconfigured, match=r"cannot be imported; .*: iconv -f \w+ -t"):
+        declared(tmp_path, text.encode(encoding))
+
+
+def test_stray_bytes_in_utf_8_are_bad_rows_and_no_other_encoding(tmp_path):
+    rows = [b"1,Caf\xc3\xa9", b"2,\xff", b"3,Z\xc3\xbcrich", b"4,\xe9", b"5,\xfe"]
+
+    drafted = look_at_bytes(tmp_path, b"id,name\n" + b"\n".join(rows) + b"\n")
+
+    assert drafted.encoding.value == "utf-8"
+    assert any("3 characters are no UTF-8" in doubt for doubt in drafted.doubts)
+
+
+def test_lines_above_the_header_are_declared(tmp_path):
+    table = declared(tmp_path, b"Shops of May 2026\n\nid;name;town\n1;a;b\n2;c;d\n")
+
+    assert table["source"]["skip"] == 1
+    assert table["source"]["delimiter"] == ";"
+    assert [*table["fields"]] == ["id", "name", "town"]
+
+
+def test_words_for_nothing_are_declared_as_an_import_compares_them(tmp_path):
+    table = declared(tmp_path, b"id, n\n1, NULL\n2, 5\n3,\n")
+
+    assert table["source"]["null"] == ["", " NULL"]
+    assert table["fields"]["n"]["type"] == "int"
+
+
+def look_at_bytes(folder, content):
+    path = folder / "shops.csv"
+    path.write_bytes(content)
+    return look_at(path, beside=folder / "penstock.toml")
 
 
 @pytest.mark.parametrize(

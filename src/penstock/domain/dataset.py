@@ -16,6 +16,9 @@ DatasetName = NewType("DatasetName", str)
 LIVE = "_live"
 # the columns that every table of PostgreSQL has already
 SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
+# a b-tree of PostgreSQL holds 2,704 bytes of a row, a character has up to four, and a
+# field that is filtered by stands in one index with the key
+LONGEST_INDEXED = 300
 
 
 class FieldType(StrEnum):

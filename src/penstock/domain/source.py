@@ -151,6 +151,8 @@ class CsvSource:
     header: bool = True
     # the names of the columns where files have no header
     columns: tuple[str, ...] = ()
+    # lines above the header, or above the first row
+    skip: int = 0
     # how long reading a chunk may take
     timeout: timedelta = timedelta(seconds=30)
     budget: None = None

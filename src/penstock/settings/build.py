@@ -155,6 +155,7 @@ def built_files(table: CsvTable, folder: Path, spool: Path) -> CsvSource:
         encoding=table.encoding,
         header=table.header,
         columns=tuple(table.columns),
+        skip=table.skip,
         timeout=table.timeout,
         spool=str(spool),
         max_bytes=table.max_bytes,

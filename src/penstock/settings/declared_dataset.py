@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
-from penstock.domain.dataset import FieldType, WhenMissing
+from penstock.domain.dataset import LONGEST_INDEXED, FieldType, WhenMissing
 from penstock.settings.declared import (
     LARGEST_INT,
     TRANSFORM,
@@ -49,11 +49,6 @@ class DeltaTable(Declared):
     field: RecordPath
     format: TimeFormat = "%Y-%m-%dT%H:%M:%SZ"
     overlap: DurationOrNone = timedelta()
-
-
-# a b-tree of PostgreSQL holds 2,704 bytes of a row, a character has up to four, and a
-# field that is filtered by stands in one index with the key
-LONGEST_INDEXED = 300
 
 
 class AnyDatasetTable(Declared):

@@ -33,6 +33,8 @@ from penstock.settings.declared import (
 from penstock.settings.problems import Problem, Unfit
 
 SMALLEST_SHARD = 64 * 1024
+# lines above a header; more are no title
+MOST_SKIPPED = 1_000
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
@@ -214,6 +216,7 @@ class CsvTable(Declared):
     encoding: Annotated[Text, AfterValidator(as_encoding)] | None = None
     header: bool = True
     columns: Texts = Field(default_factory=list)
+    skip: Annotated[CountOrNone, Field(le=MOST_SKIPPED)] = 0
     timeout: Duration = timedelta(seconds=30)
     max_bytes: Size = 16 * 1024**3
     download: Duration = timedelta(hours=1)

@@ -22,6 +22,7 @@ HEAD = """\
 [penstock]
 database = "sqlite:///penstock.db"  # a file beside this one
 """
+ODD_ROWS = "have more or fewer cells than the first line, and would be bad rows"
 # where comments begin, unless a line is longer
 WIDEST = 72
 
@@ -41,6 +42,16 @@ class Drafted:
     encoding: Guessed[str]
     layout: Layout
     draft: Draft
+
+    @property
+    def doubts(self) -> Iterator[str]:
+        """What may well be wrong, a sentence each."""
+        if self.encoding.doubt is not None:
+            yield self.encoding.doubt
+        yield from self.layout.doubts
+        if self.odd:
+            yield f"{self.odd:,} of the rows looked at {ODD_ROWS}"
+        yield from self.draft.doubts
 
 
 def write_draft(drafted: Drafted) -> str:
@@ -82,14 +93,15 @@ def source_lines(drafted: Drafted) -> Iterator[Line]:
     yield f"delimiter = {text(layout.delimiter.value)}", layout.delimiter.reason
     if layout.escape is not None:
         yield f"escape = {text(layout.escape.value)}", layout.escape.reason
+    if layout.skip.value:
+        yield f"skip = {layout.skip.value}", layout.skip.reason
     has_header = layout.header.value
     yield f"header = {str(has_header).lower()}", layout.header.reason
     if not has_header:
         yield f"columns = {texts(drafted.columns)}", "rename them here and below"
     yield f"null = {texts(draft.null.value)}", draft.null.reason
     if drafted.odd:
-        told = f"{drafted.odd:,} of them have more or fewer cells than the first line"
-        yield f"# {told}, and would be bad rows", ""
+        yield f"# {drafted.odd:,} of them {ODD_ROWS}", ""
 
 
 def field_lines(draft: Draft) -> Iterator[Line]:

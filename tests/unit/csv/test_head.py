@@ -136,3 +136,33 @@ def test_one_column_that_no_delimiter_cuts_as_wanted_is_missing_the_others(only)
     check = check_columns([only], ["region"])
 
     assert check.problems == ("column 'region' is missing",)
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_declared_lines_above_the_header_are_passed_over(tmp_path, ending, encoding):
+    title = ['Café "5', "", "sep=;"]
+    text = ending.join([*title, "uid;name", "1;a", ""])
+    declared = Declared(encoding=encoding, skip=3)
+
+    head = head_of(tmp_path, text.encode(encoding), declared)
+
+    assert head.names == ("uid", "name")
+    assert head.dialect.delimiter == ";"
+    assert head.line == 5
+    raw = text.encode(encoding)
+    assert raw[head.start :].decode(head.dialect.encoding) == f"1;a{ending}"
+
+
+def test_declared_lines_above_rows_without_a_header_are_passed_over(tmp_path):
+    declared = Declared(header=False, columns=("uid", "name"), skip=1)
+
+    head = head_of(tmp_path, "a title\n1,2\n", declared)
+
+    assert (head.start, head.line, head.names) == (8, 2, ("uid", "name"))
+
+
+@pytest.mark.parametrize("content", ["a\nb", "a\n", ""])
+def test_more_skipped_lines_than_there_are_is_told(tmp_path, content):
+    with pytest.raises(Rejected, match=r"source.skip = 2, but the file has no more"):
+        head_of(tmp_path, content, Declared(skip=2))

@@ -16,7 +16,7 @@ from penstock.domain.csv_reader import (
     open_reader,
 )
 from penstock.domain.guess.encoding import find_mark, guess_encoding
-from penstock.domain.guess.layout import guess_delimiter
+from penstock.domain.guess.layout import guess_delimiter, without_lines
 from penstock.errors import Misconfigured
 
 # what no file can be cut at: the ends of lines, and what is never data
@@ -114,6 +114,8 @@ class Declared:
     header: bool = True
     # the names in files without a header
     columns: tuple[str, ...] = ()
+    # lines above the header, or above the first row
+    skip: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +148,7 @@ def detect(sample: bytes, declared: Declared, *, is_whole: bool) -> Detected:
             )
     delimiter = declared.delimiter
     if delimiter is None:
-        text = coding.decode_leniently(sample[mark:])
+        text = without_lines(coding.decode_leniently(sample[mark:]), declared.skip)
         guessed = guess_delimiter(
             text, quote=declared.quote, escape=declared.escape, is_whole=is_whole
         )

@@ -10,6 +10,7 @@ from penstock.adapters.csv.limits import LIMITS, Limits
 from penstock.adapters.csv.shape import Shape, check_shape
 from penstock.adapters.csv.stream import Stream
 from penstock.adapters.csv.walk import Walk
+from penstock.domain.guess.layout import without_lines
 from penstock.errors import Rejected
 
 EMPTY_LINES = frozenset({"\n", "\r", "\r\n"})
@@ -42,9 +43,10 @@ def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Hea
         is_packed = stream.is_packed
     detected = detect(sample, declared, is_whole=is_whole)
     dialect, mark = detected.dialect, detected.mark
-    names, start, line = declared.columns, mark, 1
+    start, line = skip_lines(sample, mark, declared.skip, dialect, is_whole=is_whole)
+    names = declared.columns
     if declared.header:
-        raw, line = first_record(sample[mark:], dialect, is_whole=is_whole)
+        raw, line = first_record(sample[start:], dialect, line=line, is_whole=is_whole)
         start += len(raw)
         names = declared.columns or read_names(raw, dialect)
     rows = read_rows(sample[start:], dialect, is_whole=is_whole)
@@ -61,13 +63,31 @@ def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Hea
     )
 
 
+def skip_lines(
+    sample: bytes, start: int, count: int, dialect: Dialect, *, is_whole: bool
+) -> tuple[int, int]:
+    """Return where the lines above the table end, and which line follows."""
+    if not count:
+        return start, 1
+    coding = dialect.coding
+    signs = coding.signs(sample[start:])
+    below = without_lines(signs, count)
+    if not below and not is_whole:
+        raise Rejected(f"the first {count} lines are longer than {len(sample)} bytes")
+    if not below:
+        raise Rejected(
+            f"source.skip = {count}, but the file has no more lines than that"
+        )
+    return start + coding.size_of_signs(signs[: len(signs) - len(below)]), count + 1
+
+
 def first_record(
-    sample: bytes, dialect: Dialect, *, is_whole: bool
+    sample: bytes, dialect: Dialect, *, line: int = 1, is_whole: bool
 ) -> tuple[bytes, int]:
     """Return all up to the end of the first record, and the line that follows."""
     coding = dialect.coding
     signs = coding.signs(sample)
-    walk = Walk(dialect, line=1)
+    walk = Walk(dialect, line=line)
     start = 0
     while (end := walk.find_end(signs, start)) is not None:
         if signs[start:end] not in EMPTY_LINES:

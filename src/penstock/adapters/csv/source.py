@@ -320,6 +320,7 @@ def declared_of(source: CsvSource) -> Declared:
         encoding=source.encoding,
         header=source.header,
         columns=source.columns,
+        skip=source.skip,
     )
 
 

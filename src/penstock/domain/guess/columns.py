@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from penstock.domain.dataset import FieldType
 from penstock.domain.guess.guessed import Guessed
 from penstock.domain.guess.kinds import Kind, guess_kind
 from penstock.domain.guess.layout import Table
@@ -12,6 +13,7 @@ from penstock.domain.text import shorten
 
 # what no text means by itself; "NA" is a country, and "-" may be a value
 NULL_WORDS = ("NULL", "null", "\\N", "N/A", "n/a", "#N/A", "NaN", "nan")
+MOST_NULL_WORDS = 20
 # PostgreSQL holds 1,600 columns, SQLite 2,000
 MOST_COLUMNS = 1_000
 
@@ -27,6 +29,8 @@ class Column:
     # as they stand in the file, without those that mean nothing
     values: tuple[str, ...]
     distinct: int
+    # whether text has white space around it, which a field of text removes
+    is_padded: bool = False
 
     @property
     def is_filled(self) -> bool:
@@ -44,9 +48,11 @@ class Column:
 
 def guess_null(table: Table) -> Guessed[tuple[str, ...]]:
     """Find the words that stand for nothing."""
-    seen = {cell.strip() for row in table.rows for cell in row}
-    words = [word for word in NULL_WORDS if word in seen]
-    told = " and ".join(words)
+    seen = {cell for row in table.rows for cell in row if cell.strip() in NULL_WORDS}
+    # an import compares cells as they stand, so white space around a word counts
+    words = sorted(seen, key=lambda cell: (NULL_WORDS.index(cell.strip()), len(cell)))
+    words = words[:MOST_NULL_WORDS]
+    told = " and ".join(word if word == word.strip() else repr(word) for word in words)
     reason = f"empty, and {told}, which stand in it" if words else "empty is null"
     return Guessed(("", *words), reason)
 
@@ -80,11 +86,14 @@ def guess_columns(
 
 
 def column_of(name: str, place: int, table: Table, null: Sequence[str]) -> Column:
-    values = tuple(filled(table, place, null))
+    cells = [*filled(table, place, null)]
+    values = tuple(map(str.strip, cells))
+    kind = guess_kind(name, values)
     return Column(
         name=name,
         column=table.columns[place],
-        kind=guess_kind(name, values),
+        kind=kind,
+        is_padded=kind.type is FieldType.TEXT and [*values] != cells,
         rows=len(table.rows),
         values=values,
         distinct=len(set(values)),
@@ -94,6 +103,6 @@ def column_of(name: str, place: int, table: Table, null: Sequence[str]) -> Colum
 def filled(table: Table, place: int, null: Sequence[str]) -> Iterator[str]:
     nothing = frozenset(null)
     for row in table.rows:
-        value = row[place].strip()
-        if value not in nothing:
-            yield value
+        cell = row[place]
+        if cell not in nothing and cell.strip():
+            yield cell

@@ -1,5 +1,6 @@
 """Put the guesses about a table together."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from penstock.domain.dataset import FieldType
@@ -15,6 +16,9 @@ from penstock.domain.guess.roles import (
     guess_search,
 )
 
+# names in one sentence
+SHOWN = 5
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
@@ -28,6 +32,21 @@ class Draft:
     geo: Guessed[tuple[str, str]] | None
     search: tuple[Guessed[str], ...]
     filter: tuple[Guessed[str], ...]
+
+    @property
+    def doubts(self) -> Iterator[str]:
+        """What may well be wrong, a sentence each."""
+        if self.key.doubt is not None:
+            yield self.key.doubt
+        for column in self.columns:
+            if column.kind.doubt is not None:
+                yield column.kind.doubt
+        padded = [column.name for column in self.columns if column.is_padded]
+        if padded:
+            named = ", ".join(padded[:SHOWN]) + (" …" if len(padded) > SHOWN else "")
+            told = f"spaces around values are removed in {named}"
+            yield f"{told}; trim = false keeps them"
+        yield from self.left_out
 
 
 def guess_dataset(table: Table) -> Draft:
@@ -65,7 +84,12 @@ def guess_dataset(table: Table) -> Draft:
 
 def with_degrees(column: Column) -> Column:
     """Declare a place as it must be, also if all of the seen degrees are whole."""
-    kind = replace(column.kind, type=FieldType.FLOAT, reason="degrees")
+    point = column.kind.point
+    decimal = column.kind.decimal if point in {None, "."} else point
+    doubt = None
+    if point is not None:
+        doubt = f"{column.name} is stored as degrees, without zeros at their ends"
+    kind = Kind(type=FieldType.FLOAT, reason="degrees", decimal=decimal, doubt=doubt)
     return replace(column, kind=kind)
 
 

@@ -11,3 +11,5 @@ class Guessed(Generic[Value_co]):
     value: Value_co
     # a sentence without capital and full stop, for a comment
     reason: str
+    # a sentence for people, where the guess may well be wrong
+    doubt: str | None = None

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
+from typing import TypeAlias
 
 from penstock.domain.csv_reader import open_reader
 from penstock.domain.dataset import FieldType
@@ -21,8 +23,27 @@ JUDGED_CHARACTERS = 64 * 1024
 JUDGED_ROWS = 200
 MOST_ROWS = 20_000
 LONGEST_COLUMN = 1_000
+# titles are no longer
+MOST_SKIPPED = 10
+# how evenly a table below a title is cut
+EVEN = 0.9
+NARROW = 2
+SEPARATOR_LINE = re.compile(r"\s*sep=([^\r\n])\r?\n", re.IGNORECASE)
+LINE_END = re.compile(r"\r\n|\r|\n")
+NAME = re.compile(
+    r"(^|[\W_])(id|ids|uid|uuid|guid|key|code|sku|ean|gtin|isbn|nr|number|name|title"
+    r"|label|town|city|country|address|street|company|phone|email|url|type|status"
+    r"|description|date|time|timestamp|lat|lon|lng|latitude|longitude|price|value)$",
+    re.IGNORECASE,
+)
+LETTERS, DIGITS = re.compile(r"[^\W\d_]+"), re.compile(r"[0-9]+")
+# in the form of a cell: digits, or what stands in addresses and times
+UNLIKE_NAMES = re.compile(r"[9@:/]")
 # rows that do not fit this well come from a piece that was cut inside a cell
 MOST = 0.5
+
+# a cell of the first line, and those below it
+Headed: TypeAlias = tuple[str, Sequence[str]]
 
 
 class NotATable(ValueError):
@@ -35,6 +56,15 @@ class Layout:
     header: Guessed[bool]
     # what stands before quotes within quotes, where they are not doubled
     escape: Guessed[str] | None = None
+    # lines above the header, or above the first row
+    skip: Guessed[int] = field(default_factory=lambda: Guessed(0, "no title"))
+
+    @property
+    def doubts(self) -> Iterator[str]:
+        """What may well be wrong, a sentence each."""
+        for guess in (self.skip, self.delimiter, self.header):
+            if guess.doubt is not None:
+                yield guess.doubt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +81,76 @@ def guess_layout(text: str, *, is_whole: bool) -> Layout:
     """Look at the beginning of a file, or all of it; raises `NotATable`."""
     if is_json(text):
         raise NotATable("looks like JSON; only CSV files can be drafted")
-    escape = guess_escape(text, is_whole=is_whole)
+    skip = guess_title(text, is_whole=is_whole)
+    below = without_lines(text, skip.value)
+    escape = guess_escape(below, is_whole=is_whole)
     sign = None if escape is None else escape.value
-    delimiter = guess_delimiter(text, escape=sign, is_whole=is_whole)
-    rows = [*islice(cut(text, delimiter.value, escape=sign), JUDGED_ROWS)]
+    delimiter = named_delimiter(text) or guess_delimiter(
+        below, escape=sign, is_whole=is_whole
+    )
+    rows = [*islice(cut(below, delimiter.value, escape=sign), JUDGED_ROWS)]
     if not rows:
         raise NotATable("there is nothing but blank lines")
     header = guess_header(rows[0], rows[1:])
-    return Layout(delimiter=delimiter, header=header, escape=escape)
+    return Layout(delimiter=delimiter, header=header, escape=escape, skip=skip)
+
+
+def named_delimiter(text: str) -> Guessed[str] | None:
+    """Read the line by which spreadsheets name a delimiter."""
+    named = SEPARATOR_LINE.match(text)
+    if named is None or named[1].isalnum():
+        return None
+    return Guessed(named[1], "the line sep= above the header, as spreadsheets write it")
+
+
+def guess_title(text: str, *, is_whole: bool) -> Guessed[int]:
+    """Find lines of text above the table."""
+    named = named_delimiter(text)
+    if named is not None:
+        return Guessed(1, named.reason)
+    for lines in range(MOST_SKIPPED + 1):
+        below = without_lines(text, lines)
+        guess, (is_even, share, width) = judge_delimiters(below, is_whole=is_whole)
+        head = next(cut(below[:JUDGED_CHARACTERS], guess.value), [])
+        has_names = sum(map(bool, map(str.strip, head))) > 1
+        if not (is_even and width > 1 and has_names):
+            continue
+        if lines == 0:
+            break
+        above = text[: len(text) - len(below)]
+        if share >= EVEN and is_title(above, guess.value, width):
+            above_it = "the first line is" if lines == 1 else f"{lines} lines are"
+            told = f"text above a table of {width} columns"
+            doubt = (
+                f"{above_it} taken for a title and skipped (skip = {lines}): look "
+                "whether the header follows"
+            )
+            return Guessed(lines, told, doubt)
+    return Guessed(0, "no title")
+
+
+def is_title(above: str, delimiter: str, width: int) -> bool:
+    """Say whether lines hold one text each, and no names of columns."""
+    rows = [[cell.strip() for cell in row] for row in cut(above, delimiter)]
+    texts = [" ".join(filter(None, row)) for row in rows]
+    is_one_text = all(sum(map(bool, row)) <= 1 for row in rows)
+    # a single word above two columns may be a header that is one name short
+    return (
+        is_one_text
+        and any(texts)
+        and (width > NARROW or all(" " in text for text in texts if text))
+    )
+
+
+def without_lines(text: str, count: int) -> str:
+    """Drop the first lines, however they end and whatever they quote."""
+    start = 0
+    for _ in range(count):
+        found = LINE_END.search(text, start)
+        if found is None:
+            return ""
+        start = found.end()
+    return text[start:]
 
 
 def guess_escape(text: str, *, is_whole: bool) -> Guessed[str] | None:
@@ -106,6 +198,13 @@ def guess_delimiter(
     text: str, *, quote: str | None = '"', escape: str | None = None, is_whole: bool
 ) -> Guessed[str]:
     """Take what cuts most rows, the first of them too, into the same many cells."""
+    return judge_delimiters(text, quote=quote, escape=escape, is_whole=is_whole)[0]
+
+
+def judge_delimiters(
+    text: str, *, quote: str | None = '"', escape: str | None = None, is_whole: bool
+) -> tuple[Guessed[str], tuple[bool, float, int]]:
+    """Return the best delimiter, and how evenly it cuts into how many columns."""
     candidates = [each for each in DELIMITERS if each not in {quote, escape}]
     best = (False, 0.0, 1)
     told = "one column: no comma, semicolon, tab or bar cuts it evenly"
@@ -123,7 +222,7 @@ def guess_delimiter(
             best = score
             told = f"gives {width} columns in {times} of the first {len(rows)} lines"
             guess = Guessed(delimiter, told)
-    return guess
+    return guess, best
 
 
 def first_rows(
@@ -158,17 +257,84 @@ def guess_header(first: Sequence[str], rows: Sequence[Sequence[str]]) -> Guessed
     cells = [(cell.strip(), below[place]) for place, cell in enumerate(first)]
     if not others:
         return Guessed(value=True, reason="there is no other line")
+    return (
+        proven_header(cells)
+        or missing_header(cells)
+        or Guessed(
+            value=True,
+            reason="the first line holds what stands nowhere below",
+            doubt=(
+                "the first line is taken for the header, though nothing proves it: if "
+                "it is a row, declare header = false and columns = [...]"
+            ),
+        )
+    )
+
+
+def proven_header(cells: Sequence[Headed]) -> Guessed[bool] | None:
     for cell, under in cells:
         if cell and not is_value(cell) and are_values(under):
             told = f"{shorten(cell, 30)} is no value, and all below are"
             return Guessed(value=True, reason=told)
+    return None
+
+
+def missing_header(cells: Sequence[Headed]) -> Guessed[bool] | None:
     for place, (cell, under) in enumerate(cells, start=1):
         told = f"column {place} of the first line holds"
         if cell and is_value(cell) and are_values(under):
-            return Guessed(value=False, reason=f"{told} a value, no name")
+            return headless(f"{told} a value, no name")
         if cell and cell in under:
-            return Guessed(value=False, reason=f"{told} what stands below, too")
-    return Guessed(value=True, reason="the first line holds what stands nowhere below")
+            return headless(f"{told} what stands below, too")
+        if is_formed_alike(cell, under):
+            return headless(f"{told} what is formed as all below")
+    named = [cell for cell, _ in cells if NAME.search(cell)]
+    if named:
+        reason = f"{shorten(named[0], 30)} is what columns are called"
+        return Guessed(value=True, reason=reason)
+    if is_written_alike(cells):
+        return headless("the first line is written as those below")
+    return None
+
+
+def headless(reason: str) -> Guessed[bool]:
+    doubt = (
+        "there seems to be no header: the columns are called column_1, column_2 and so "
+        "on; rename them, or declare header = true without columns"
+    )
+    return Guessed(value=False, reason=reason, doubt=doubt)
+
+
+def is_formed_alike(cell: str, under: Sequence[str]) -> bool:
+    """Say whether a cell has the form of all below, one that names do not have."""
+    form = form_of(cell)
+    filled = [each for each in under if each]
+    return (
+        len(filled) > 1
+        and UNLIKE_NAMES.search(form) is not None
+        and len(cell) in set(map(len, filled))
+        and all(form_of(each) == form for each in filled)
+    )
+
+
+def is_written_alike(cells: Sequence[Headed]) -> bool:
+    """Say whether each cell has the capitals of all below, and some have others."""
+    styles = {style_of(cell) for cell, _ in cells if cell}
+    return len(styles) > 1 and all(
+        {style_of(cell)} == {style_of(each) for each in under if each}
+        for cell, under in cells
+        if cell
+    )
+
+
+def style_of(cell: str) -> str:
+    is_styled = (cell.islower(), cell.isupper(), cell.istitle())
+    return "".join(map(str, map(int, is_styled)))
+
+
+def form_of(cell: str) -> str:
+    """Write letters as one a and digits as one 9: +49 30 12 is +9 9 9."""
+    return DIGITS.sub("9", LETTERS.sub("a", cell))
 
 
 def are_values(cells: Iterable[str]) -> bool:
@@ -190,8 +356,10 @@ def read_table(pieces: Sequence[str], layout: Layout, *, is_whole: bool) -> Tabl
     """
     delimiter = layout.delimiter.value
     escape = None if layout.escape is None else layout.escape.value
+    first, *rest = pieces
+    known = (without_lines(first, layout.skip.value), *rest)
     begin, *others = (
-        [*islice(cut(each, delimiter, escape=escape), MOST_ROWS)] for each in pieces
+        [*islice(cut(each, delimiter, escape=escape), MOST_ROWS)] for each in known
     )
     if layout.header.value:
         columns, begin = tuple(map(str.strip, begin[0])), begin[1:]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
-from penstock.domain.dataset import FieldType
+from penstock.domain.dataset import LONGEST_INDEXED, FieldType
 from penstock.domain.guess.columns import Column
 from penstock.domain.guess.guessed import Guessed
 
@@ -24,8 +24,6 @@ KEY_TYPES = frozenset(
     {FieldType.TEXT, FieldType.INT, FieldType.DATE, FieldType.TIMESTAMP}
 )
 TIMES = frozenset({FieldType.DATE, FieldType.TIMESTAMP})
-# what an index holds of a text
-LONGEST_INDEXED = 600
 # columns that are tried in pairs
 MOST_PAIRED = 20
 MOST_SEARCHED = 4
@@ -50,15 +48,30 @@ def guess_key(columns: Sequence[Column]) -> Guessed[tuple[str, ...]]:
             named = "; its name says so" if ID.search(column.name) else ""
             return Guessed((column.name,), told + named)
     for one, other in combinations(ranked[:MOST_PAIRED], 2):
+        if not share_an_index(one, other):
+            continue
         if len(set(zip(one.values, other.values, strict=True))) == rows:
             told = f"no column alone, but both together are never twice {seen}"
             return Guessed((one.name, other.name), told)
-    doubtful = (ranked or columns)[0]
+    indexed = [each for each in columns if each.longest <= LONGEST_INDEXED]
+    doubtful = (ranked or indexed or columns)[0]
     told = f"WRONG AS IT IS: {doubtful.distinct:,} different values {seen}, and nothing"
+    doubt = (
+        f"no column tells the rows apart: {rows:,} rows have {doubtful.distinct:,} "
+        f"different values of {doubtful.name}, and rows with the same key replace each "
+        "other; choose another key before you run an import"
+    )
     return Guessed(
         (doubtful.name,),
         f"{told} better was found; rows with the same key replace each other",
+        doubt,
     )
+
+
+def share_an_index(*columns: Column) -> bool:
+    """Say whether the texts of a key fit into one index together."""
+    texts = [each for each in columns if each.kind.type is FieldType.TEXT]
+    return all(each.longest * len(texts) <= LONGEST_INDEXED for each in texts)
 
 
 def can_be_key(column: Column) -> bool:
@@ -81,7 +94,11 @@ def unlikeliness(column: Column) -> tuple[bool, bool, bool]:
 def guess_geo(columns: Iterable[Column]) -> Guessed[tuple[str, str]] | None:
     """Find latitude and longitude."""
     numbers = {FieldType.FLOAT, FieldType.INT}
-    found = [column for column in columns if column.kind.type in numbers]
+    found = [
+        column
+        for column in columns
+        if column.kind.type in numbers or column.kind.point is not None
+    ]
     lats = [c.name for c in found if LATITUDE.search(c.name) and is_within(c, 90)]
     lons = [c.name for c in found if LONGITUDE.search(c.name) and is_within(c, 180)]
     if not lats or not lons:
@@ -90,7 +107,7 @@ def guess_geo(columns: Iterable[Column]) -> Guessed[tuple[str, str]] | None:
 
 
 def is_within(column: Column, most: float) -> bool:
-    point = column.kind.decimal or "."
+    point = column.kind.decimal or column.kind.point or "."
     numbers = (float(value.replace(point, ".")) for value in column.values)
     return all(-most <= number <= most for number in numbers)
 

@@ -3,14 +3,18 @@
 import glob
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from penstock.domain.guess.draft import guess_dataset
+from penstock.domain.guess.encoding import EAST_ASIAN
+from penstock.domain.guess.guessed import Guessed
 from penstock.domain.guess.layout import NotATable, Table, guess_layout, read_table
 from penstock.domain.guess.names import plain_name
+from penstock.entrypoints.cli.out import whole_file
 from penstock.entrypoints.cli.peek import Peek, peek
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
@@ -22,6 +26,9 @@ from penstock.entrypoints.cli.shared import (
 from penstock.errors import Misconfigured
 from penstock.settings import STARTER
 from penstock.settings.drafted import Drafted, write_draft
+
+# more are in the comments of the draft
+MOST_DOUBTS = 20
 
 
 def init(
@@ -41,16 +48,16 @@ def init(
     if config.exists() and not force:
         raise Misconfigured(f"{config} exists; use --force to overwrite it")
     told: dict[str, object] = {"written": str(config)}
+    doubts: list[str] = []
     if source is None:
         content = STARTER
     else:
         drafted = look_at(source, beside=config)
         content = write_draft(drafted)
-        told["dataset"] = drafted.name
-    try:
-        config.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise Misconfigured(f"{config}: {error.strerror}") from error
+        doubts = [*drafted.doubts]
+        told |= {"dataset": drafted.name, "doubts": doubts}
+    with whole_file(config, "--config") as file:
+        file.write(content.encode())
     if as_json:
         print_json(told)
     else:
@@ -58,11 +65,22 @@ def init(
             "" if config == DEFAULT_CONFIG else f" --config {shlex.quote(str(config))}"
         )
         typer.echo(f"Wrote {config}. Edit it, then: penstock check{named}")
+        show_doubts(doubts)
+
+
+def show_doubts(doubts: Sequence[str]) -> None:
+    """Say what may well be wrong, in a bounded number of lines."""
+    for doubt in doubts[:MOST_DOUBTS]:
+        typer.echo(f"Doubt: {doubt}.")
+    if len(doubts) > MOST_DOUBTS:
+        more = counted(len(doubts) - MOST_DOUBTS, "more doubt")
+        typer.echo(f"Doubt: {more}; see the comments of the file.")
 
 
 def look_at(path: Path, *, beside: Path) -> Drafted:
     """Guess a dataset from a file; raises `Misconfigured` if it holds no table."""
     seen = peek(path)
+    refuse_unreadable(path, seen.encoding)
     try:
         layout = guess_layout(seen.pieces[0], is_whole=seen.is_whole)
         table = read_table(seen.pieces, layout, is_whole=seen.is_whole)
@@ -80,6 +98,17 @@ def look_at(path: Path, *, beside: Path) -> Drafted:
         layout=layout,
         draft=draft,
     )
+
+
+def refuse_unreadable(path: Path, encoding: Guessed[str]) -> None:
+    """Refuse what no import could read, with the command that converts it."""
+    if encoding.value in EAST_ASIAN:
+        name = shlex.quote(str(path))
+        raise Misconfigured(
+            f"{path}: {encoding.reason}: encoding {encoding.value!r}, by a guess, "
+            "cannot be imported; convert the file first: "
+            f"iconv -f {encoding.value} -t UTF-8 {name} > utf-8.csv"
+        )
 
 
 def place_of(path: Path, config: Path) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from penstock.domain.guess.encoding import find_mark, guess_encoding
+from penstock.domain.guess.encoding import find_mark, guess_encoding, guess_wide
 from penstock.domain.guess.guessed import Guessed
 from penstock.errors import Misconfigured
 
@@ -52,7 +52,7 @@ def peek_into(file: IO[bytes], path: Path) -> Peek:
     refuse_what_is_no_text(beginning, path)
     # only the beginning of packed files can be reached, and only bytes that are one
     # character each tell where a line ends
-    can_jump = not (is_whole or is_packed or beginning.startswith(UTF_16))
+    can_jump = not (is_whole or is_packed or is_wide(beginning))
     places = [size // 2, size - ELSEWHERE] if can_jump else []
     raw = [beginning if is_whole else without_last_line(beginning, path)]
     raw += [lines_at(file, place) for place in places if place > BEGINNING]
@@ -67,14 +67,19 @@ def refuse_what_is_no_text(beginning: bytes, path: Path) -> None:
     if beginning.startswith(ZIP):
         told = "is a ZIP archive, as spreadsheets are; save the sheet as CSV first"
         raise Misconfigured(f"{path}: {told}")
-    if not beginning.startswith(UTF_16) and b"\0" in beginning:
+    if not is_wide(beginning) and b"\0" in beginning:
         told = "is no text: it holds NUL bytes; convert it to UTF-8 CSV first"
         raise Misconfigured(f"{path}: {told}")
 
 
+def is_wide(beginning: bytes) -> bool:
+    """Say whether characters have two bytes or more: UTF-16, with its mark or not."""
+    return beginning.startswith(UTF_16) or guess_wide(beginning) is not None
+
+
 def without_last_line(beginning: bytes, path: Path) -> bytes:
     """Drop what may go on behind the part that was read."""
-    wide = 2 if beginning.startswith(UTF_16) else 1
+    wide = 2 if is_wide(beginning) else 1
     kept = beginning[:BEGINNING]
     end = max(kept.rfind(b"\n"), kept.rfind(b"\r"))
     if end < 0:
