@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from penstock.sandbox import peak_over
@@ -233,3 +234,23 @@ def test_a_run_that_needs_a_budget_says_that_redis_is_away(tmp_path, open_worksh
     assert ran.err.count(sentence) == 1
     assert "check that it runs and that penstock.redis is its address" in ran.err
     assert workshop.sandbox.requests == []
+
+
+def test_a_run_says_that_a_page_is_tried_again_because_the_database_is_slow(
+    postgres_database, open_workshop
+):
+    workshop = open_workshop(kept_in=PostgresStore(postgres_database))
+    write(workshop.folder / "a.csv", lines(some_shops(2)))
+    write(workshop.folder / "b.csv", lines(some_shops(2, first=11)))
+    workshop.declare(shops())
+    output = workshop.folder / "0.err"
+
+    with psycopg.connect(postgres_database) as other:
+        other.execute("lock table penstock.shops in exclusive mode")
+        running = workshop.start("run", "shops", "--workers", "2")
+        wait_until(lambda: "trying again (attempt 2)" in output.read_text())
+
+    ran = workshop.output_of(running)
+    assert ran.code == 0, ran.err
+    assert "a page of job " in ran.err
+    assert stored(workshop) == {**some_shops(2), **some_shops(2, first=11)}

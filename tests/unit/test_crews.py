@@ -1,8 +1,12 @@
 """Workers in this process and beside it, as one crew."""
 
+import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import IO
 
-from penstock.entrypoints.crews import Crew, MixedCrew, spread
+from penstock.entrypoints.crews import Crew, MixedCrew, ProcessCrew, spread
+from tests.builders import dataset
 
 
 @dataclass
@@ -66,3 +70,27 @@ def test_as_many_jobs_are_worked_at_a_time_by_however_many_processes():
 
 def test_jobs_that_cannot_be_shared_evenly_have_fewer_processes():
     assert spread(4, cores=3) == (2, 2)
+
+
+def test_what_processes_log_is_returned_once_and_by_whole_lines(tmp_path):
+    def begin(_: Sequence[str], logs: IO[str]) -> subprocess.Popen[str]:
+        script = "printf 'one\\ntw' >&2; read go; printf 'o\\n' >&2"
+        return subprocess.Popen(
+            ["/bin/sh", "-c", script], stdin=subprocess.PIPE, stderr=logs, text=True
+        )
+
+    crew = ProcessCrew(tmp_path, dataset(), workers=1, threads=1, begin=begin)
+    crew.call()
+    lines: list[str] = []
+
+    def hear(count: int) -> None:
+        while len(lines) < count:
+            lines.extend(crew.new_lines())
+
+    hear(1)
+    crew.start()
+    hear(2)
+    crew.stop()
+
+    assert lines == ["one", "two"]
+    assert crew.new_lines() == []

@@ -3,10 +3,17 @@
 import threading
 import time
 from dataclasses import dataclass, field
+from datetime import timedelta
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.domain.job import ImportId, ImportStatus
+import pytest
+
+from penstock.adapters.telemetry.log import log_events
+from penstock.domain.events import JobPostponed
+from penstock.domain.job import ImportId, ImportStatus, JobId
+from penstock.entrypoints.cli.progress import PageRetries
 from penstock.entrypoints.cli.run import rest_until_end, tell_lost
 from tests.unit.test_crews import Hand
 
@@ -91,3 +98,42 @@ def test_what_stopped_a_run_is_told_once(capsys):
     tell_lost(Hand(told="too many clients"), stopped="too many clients")
 
     assert capsys.readouterr().err == ""
+
+
+def postponed(code: str, *, snoozes: int = 1) -> JobPostponed:
+    return JobPostponed(
+        job=JobId(7),
+        dataset="poi",
+        shard="country:DE",
+        code=code,
+        message="canceling statement due to statement timeout",
+        delay=timedelta(),
+        attempts=0,
+        snoozes=snoozes,
+    )
+
+
+@pytest.mark.parametrize("code", ["store_too_slow", "store_unavailable"])
+def test_a_page_that_a_store_was_too_slow_for_is_said_to_be_tried_again(code):
+    log = StringIO()
+    write = log_events(redact=str, as_json=True, stream=log)
+    retries = PageRetries()
+
+    retries.listen(postponed(code))
+    write(postponed(code, snoozes=2))
+    retries.read_log(["no event", *log.getvalue().splitlines()])
+
+    sentence = (
+        "a page of job 7, shard country:DE, was not stored: canceling statement due "
+        "to statement timeout; trying again (attempt {})"
+    )
+    assert [*retries.take()] == [sentence.format(2), sentence.format(3)]
+    assert [*retries.take()] == []
+
+
+def test_a_job_that_waits_for_its_provider_is_no_matter_of_the_store():
+    retries = PageRetries()
+
+    retries.listen(postponed("source_unavailable"))
+
+    assert [*retries.take()] == []

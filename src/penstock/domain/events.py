@@ -64,6 +64,8 @@ class JobPostponed(Event):
     message: str
     delay: timedelta
     attempts: int
+    # how often in a row, since its last page, it waited without being to blame
+    snoozes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Protocol, TypeAlias
 
+from typing_extensions import override
+
 from penstock.domain.dataset import Dataset
 from penstock.domain.source import CsvSource
 from penstock.entrypoints.processes import Process, spawned
@@ -70,6 +72,10 @@ class Crew(Protocol):
     def stop(self) -> None:
         """Let each finish its page and release its job, then wait for it."""
         ...
+
+    def new_lines(self) -> Sequence[str]:
+        """Return what workers that log elsewhere have logged since the last call."""
+        return []
 
     def complaint(self) -> str | None:
         """Return what went wrong, if the workers ended by themselves."""
@@ -134,6 +140,10 @@ class MixedCrew(Crew):
         for crew in self._crews:
             crew.stop()
 
+    @override
+    def new_lines(self) -> Sequence[str]:
+        return [line for crew in self._crews for line in crew.new_lines()]
+
     def complaint(self) -> str | None:
         told = (crew.complaint() for crew in self._crews)
         return next(filter(None, told), None)
@@ -162,6 +172,8 @@ class ProcessCrew(Crew):
         self._begin = begin
         # what they say, as long as there are any
         self._logs: IO[str] | None = None
+        # how much of it was read by `new_lines`, in bytes
+        self._read = 0
         # what was wrong when they were stopped
         self._told: str | None = None
         self.processes: list[Process] = []
@@ -203,6 +215,18 @@ class ProcessCrew(Crew):
                     process.stdin.close()
         self._logs.close()
         self._logs = None
+
+    @override
+    def new_lines(self) -> Sequence[str]:
+        if self._logs is None:
+            return []
+        descriptor = self._logs.fileno()
+        # by position: the processes write where the file is read up to
+        added = os.fstat(descriptor).st_size - self._read
+        text = os.pread(descriptor, added, self._read)
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return whole.decode(errors="replace").splitlines()
 
     def complaint(self) -> str | None:
         if self._logs is None:

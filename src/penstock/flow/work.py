@@ -274,6 +274,7 @@ class Work:
                 message="waiting for the budget" if fault is None else fault.message,
                 delay=delay,
                 attempts=lease.attempts + blame,
+                snoozes=lease.snoozes + (not blame),
             )
         )
 

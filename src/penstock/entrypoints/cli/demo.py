@@ -14,7 +14,7 @@ from penstock.domain.job import Import, Mode, Shards
 from penstock.domain.scope import Scope
 from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.mishap import Mishap
-from penstock.entrypoints.cli.progress import progress
+from penstock.entrypoints.cli.progress import PageRetries, progress
 from penstock.entrypoints.cli.run import work
 from penstock.entrypoints.cli.shared import (
     AsJson,
@@ -206,7 +206,7 @@ def import_all(
             after=KILL_AFTER * len(expected),
         ),
     ):
-        work(penstock, dataset, import_id, crew, halt, show)
+        work(penstock, dataset, import_id, crew, halt, show, PageRetries())
     known, shards = penstock.stores.imports.get(import_id)
     requests = provider.requests
     stored = {row[0]: row for row in penstock.stores.records.rows(dataset)}

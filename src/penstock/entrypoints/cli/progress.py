@@ -1,18 +1,26 @@
 """Show how an import goes on: bars on a terminal, plain lines elsewhere."""
 
+import dataclasses
+import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.domain.events import Event, JobPostponed
 from penstock.domain.job import Import, Shards
 from penstock.entrypoints.cli.gauges import Gauge
+from penstock.errors import StoreTooSlow, StoreUnavailable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
 LINE_EVERY = 2.0
+# how a log names the event, and what it says of a store
+POSTPONED = '"event": "job_postponed"'
+STORE_CODES = frozenset({StoreTooSlow.code, StoreUnavailable.code})
 # below this many columns the figures need the place of the bar
 NARROW = 120
 
@@ -50,6 +58,37 @@ def progress(gauge: Gauge, *, quiet: bool) -> Iterator[Show]:
             yield Bar(bars, gauge)
     else:
         yield Lines(console, gauge)
+
+
+class PageRetries:
+    """What is said of pages that are tried again because a store was slow or away."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque()
+
+    def listen(self, event: Event) -> None:
+        if isinstance(event, JobPostponed):
+            self._add(dataclasses.asdict(event))
+
+    def read_log(self, lines: Iterable[str]) -> None:
+        """Take the same events from what other processes have logged."""
+        for line in lines:
+            if POSTPONED in line:
+                with suppress(ValueError):
+                    self._add(json.loads(line))
+
+    def _add(self, postponed: Mapping[str, Any]) -> None:
+        if postponed["code"] in STORE_CODES:
+            self._lines.append(
+                f"a page of job {postponed['job']}, shard {postponed['shard']}, was "
+                f"not stored: {postponed['message']}; trying again "
+                f"(attempt {postponed['snoozes'] + 1})"
+            )
+
+    def take(self) -> Iterator[str]:
+        """Yield what was not said yet."""
+        while self._lines:
+            yield self._lines.popleft()
 
 
 class Silence(Show):

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.events import Event
 from penstock.domain.job import ImportId, ImportStatus, Mode
 from penstock.entrypoints.cli.duplicates import refuse_duplicates, write_duplicates
 from penstock.entrypoints.cli.gauges import gauge_for
@@ -24,7 +25,7 @@ from penstock.entrypoints.cli.plan import (
     read_scope,
     with_named,
 )
-from penstock.entrypoints.cli.progress import Show, progress
+from penstock.entrypoints.cli.progress import PageRetries, Show, progress
 from penstock.entrypoints.cli.remarks import Remarks
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
@@ -47,6 +48,7 @@ from penstock.entrypoints.forms.bad_rows import page_by_page, write_bad_rows
 from penstock.entrypoints.processes import copied
 from penstock.entrypoints.threads import sleep, stop_on_signals
 from penstock.errors import StoreRefused, StoreUnavailable
+from penstock.ports import Emit
 from penstock.wiring import Penstock
 
 # how often the state of an import is looked at, in seconds
@@ -103,7 +105,7 @@ def run(
     scope = read_scope(mode, since, until)
     if errors is not None:
         refuse_unwritable(errors, "--errors")
-    halt, remarks = threading.Event(), Remarks()
+    halt, remarks, retries = threading.Event(), Remarks(), PageRetries()
     settings = read_settings(config)
     declared = settings.dataset(dataset)
     if duplicates is not None:
@@ -117,7 +119,11 @@ def run(
     with (
         stop_on_signals(halt),
         dismissed(beside),
-        session(config, remarks.listen, threads=threads) as penstock,
+        session(
+            config,
+            lambda settings: to_all(remarks.listen(settings), retries.listen),
+            threads=threads,
+        ) as penstock,
     ):
         declared = penstock.settings.dataset(dataset)
         # what cannot work is told before anything is planned
@@ -135,7 +141,7 @@ def run(
         gauge = gauge_for(penstock, declared, import_id)
         crew = MixedCrew(beside, ThreadCrew(penstock, declared, threads=threads))
         with progress(gauge, quiet=as_json) as show:
-            why = work(penstock, declared, import_id, crew, halt, show)
+            why = work(penstock, declared, import_id, crew, halt, show, retries)
         tell_lost(crew, stopped=why)
         tend(penstock, declared)
         ended = outcome_of(penstock, declared, import_id, stopped=why)
@@ -167,6 +173,16 @@ def tend(penstock: Penstock, dataset: Dataset) -> None:
         )
 
 
+def to_all(*listeners: Emit) -> Emit:
+    """Return what hands an event to each of these."""
+
+    def emit(event: Event) -> None:
+        for listener in listeners:
+            listener(event)
+
+    return emit
+
+
 @contextmanager
 def dismissed(crew: Crew) -> Iterator[None]:
     """Send a crew away at last, whatever happens."""
@@ -183,6 +199,7 @@ def work(
     crew: Crew,
     halt: threading.Event,
     show: Show,
+    retries: PageRetries,
 ) -> str | None:
     """Watch a crew work; say why it stopped before the end, if it did."""
     crew.start()
@@ -199,6 +216,9 @@ def work(
                 penstock.sweep()
                 known, shards = penstock.stores.imports.get(import_id)
                 show(known, shards)
+                retries.read_log(crew.new_lines())
+                for line in retries.take():
+                    show.say(line)
                 if known.status is not ImportStatus.RUNNING:
                     return None
                 reason = stopped(penstock, dataset, crew)
