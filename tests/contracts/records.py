@@ -8,6 +8,7 @@ import pytest
 from penstock.domain.dataset import FieldType, Missing, Reference, WhenMissing
 from penstock.domain.job import Mode
 from penstock.domain.page import Place, Reason, Rejection
+from penstock.domain.queries.query import MOST_PAGE_BYTES
 from penstock.domain.source import CsvSource
 from penstock.ports import ReasonCount, Replay, Stores
 from tests.builders import (
@@ -277,6 +278,19 @@ class RecordsContract:
 
         assert [row.rejection.position for row in (*first, *second)] == [0, 1, 2]
         assert stores.records.rejected(ended.id, after=second[-1].id, limit=2) == []
+
+    def test_fewer_bad_rows_are_read_at_once_where_they_are_large(self, stores: Stores):
+        sizes = [3_000_000] * 3 + [9_000_000, 10]
+        bad = [replace(rejection(n), raw=b"x" * size) for n, size in enumerate(sizes)]
+        ended = run(stores, POI, last(rejections=bad))
+        found, after = [], 0
+        while some := stores.records.rejected(ended.id, after=after, limit=500):
+            raw = sum(len(row.rejection.raw) for row in some)
+            assert len(some) == 1 or raw <= MOST_PAGE_BYTES
+            found += [row.rejection.position for row in some]
+            after = some[-1].id
+
+        assert found == [*range(len(sizes))]
 
     def test_the_place_of_a_bad_row_is_kept(self, stores: Stores):
         bad = replace(rejection(), place=Place(line=2**33, offset=2**40))

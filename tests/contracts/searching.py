@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.domain.dataset import Dataset, FieldType, Missing, WhenMissing
 from penstock.domain.page import Record
+from penstock.domain.queries.query import MOST_PAGE_BYTES
 from penstock.domain.queries.ranking import score
 from penstock.domain.queries.search import MOST_CANDIDATES, MOST_SAMPLED, SearchQuery
 from penstock.domain.queries.search_parameters import (
@@ -648,6 +649,30 @@ class SearchContract:
             query = replace(query, offset=query.offset + query.limit)
 
         assert sorted(found) == [row.key[0] for row in rows]
+
+    def test_fewer_rows_are_found_at_once_where_they_are_large(
+        self, stores: Stores, served: Served
+    ):
+        fields = (*FIELDS, text_field("note"))
+        of = replace(PLACES, fields=fields)
+        sizes = [3_000_000] * 3 + [9_000_000, 10]
+        rows = [
+            record(n, f"Berlin {n}", None, 1, n, n, NOON, n % 2 == 0, "x" * size, of=of)
+            for n, size in enumerate(sizes)
+        ]
+        store(stores, rows, of)
+
+        for parameters in ({"q": "berlin"}, {"near": "0,0"}):
+            query, found = asked(of, **parameters, limit="50"), []
+            while True:
+                page = served.search.search(query)
+                size = sum(len(row.body) for row in page.rows)
+                assert len(page.rows) == 1 or size <= MOST_PAGE_BYTES
+                found += ids(page)
+                if not page.has_more:
+                    break
+                query = replace(query, offset=query.offset + len(page.rows))
+            assert sorted(found) == [*range(len(sizes))]
 
     def test_words_are_completed_the_frequent_ones_first(
         self, stores: Stores, served: Served

@@ -1,6 +1,7 @@
 """What every store promises the clients of the API."""
 
 import json
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -12,7 +13,7 @@ from penstock.domain.dataset import Dataset, Field, FieldType
 from penstock.domain.page import Record
 from penstock.domain.queries.cursor import Seal
 from penstock.domain.queries.parameters import read_query
-from penstock.domain.queries.query import Query
+from penstock.domain.queries.query import MOST_PAGE_BYTES, Query
 from penstock.errors import NoSuchRecord
 from penstock.ports import Stores
 from penstock.ports.serving import (
@@ -106,8 +107,59 @@ def change(served: Served, of: Dataset, *wanted: Write | Removal) -> Any:
     return served.edits.change(of, keys, lambda _: wanted)
 
 
+MB = 1_000_000
+
+
 class ServingContract:
     """Subclasses bring `stores` and `served`, of the same database."""
+
+    def test_a_page_has_fewer_rows_where_they_are_large(
+        self, stores: Stores, served: Served
+    ):
+        sizes = [3 * MB, 3 * MB, 3 * MB, 9 * MB, 10, 3 * MB, 10]
+        rows = [
+            record(number, "é" * (size // 2), number % 2 or None, NOON, of=POINTS)
+            for number, size in enumerate(sizes, start=1)
+        ]
+        run(stores, POINTS, last(*rows))
+
+        for sort, place in {"id": 0, "-id": 0, "points": 2}.items():
+            query = asked(POINTS, sort=sort, limit="50")
+            pages = [*walk(served, query)]
+            found = [number for page in pages for number in ids_of(page)]
+            assert found == ordered(rows, place=place, descending=sort[0] == "-")
+            assert len(pages) > 2
+            for page in pages:
+                size = sum(map(len, page.rows))
+                assert len(page.rows) == 1 or size <= MOST_PAGE_BYTES
+            # and the other way round
+            listing, back = pages[-1], [*ids_of(pages[-1])]
+            while listing.first is not None and back[0] != found[0]:
+                towards = SEAL.write(query, listing.first, backward=True)
+                listing = served.reads.page(SEAL.read(query, towards))
+                back = [*ids_of(listing), *back]
+            assert back == found
+
+    def test_no_more_of_large_rows_is_read_than_is_told(
+        self, stores: Stores, served: Served
+    ):
+        text = "x" * (3 * MB)
+        run(
+            stores,
+            POINTS,
+            last(*(record(n, text, 1, NOON, of=POINTS) for n in range(14))),
+        )
+        tracemalloc.start()
+        try:
+            listing = served.reads.page(asked(POINTS, limit="50"))
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+        assert len(listing.rows) == 2
+        assert listing.has_more
+        # of 42 MB; each row is there as it came, as text and as bytes
+        assert most < 30 * MB
 
     @pytest.mark.parametrize("limit", ["1", "3", "50"])
     @pytest.mark.parametrize("sort", ["points", "-points", "town", "-seen"])

@@ -103,8 +103,9 @@ class Records(Protocol):
     ) -> Sequence[Quarantined]:
         """Return the bad rows of an import, also those that are settled since.
 
-        They come in the order of their ids, beginning after one. Those of an import
-        that repeats another are the other's.
+        They come in the order of their ids, beginning after one; fewer than the limit
+        where they are large, but one at least if there is any. Those of an import that
+        repeats another are the other's.
         """
         ...
 

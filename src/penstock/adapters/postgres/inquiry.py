@@ -15,14 +15,15 @@ from penstock.adapters.postgres.searched import (
     score_of,
     text_name,
 )
-from penstock.adapters.postgres.served import DIALECT, shown
+from penstock.adapters.postgres.served import DIALECT, shown, size_of
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.postgres.ways import FEW_WORDS, Begun, Ways, ways_to
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.searched import Found
 from penstock.adapters.sql.selects import Where, after_prefix
+from penstock.adapters.sql.served import Room
 from penstock.domain.dataset import Field
-from penstock.domain.queries.query import Condition, field_named
+from penstock.domain.queries.query import MOST_PAGE_BYTES, Condition, field_named
 from penstock.domain.queries.search import (
     MOST_CANDIDATES,
     MOST_SAMPLED,
@@ -190,22 +191,26 @@ class Inquiry:
         limit = max(min(asked.limit, MOST_CANDIDATES - asked.offset), 0)
         found = self.ask(
             f"{pool}, _rated as materialized ({rated}), "
-            "_best as materialized (select *, row_number() over () as _place from "
-            f"(select * from _rated order by {order} "
+            "_best as materialized (select *, row_number() over () as _place, "
+            f"sum({size_of(asked.fields)}) over (rows unbounded preceding) as _bytes "
+            f"from (select * from _rated order by {order} "
             f"limit {limit:d} offset {asked.offset:d}) as _sorted) "
             f"select {counted('_rated')}, {pool.capped}, _told.* from (select) as _one "
             f"left join (select _place, {shown(asked.fields)}, {score}, _km "
-            f"from _best {folded}) as _told on true order by _place",
+            f"from _best {folded} where _bytes <= {MOST_PAGE_BYTES:d} or _place = 1"
+            ") as _told on true order by _place",
             where.given,
             settings=settings or (BY_WORDS if terms else ONE_BY_ONE),
         )
         rows, is_capped, *_ = found[0]
+        matches = [
+            Match(body=body.encode(), score=worth, km=km)
+            for _, _, place, body, worth, km in found
+            if place is not None
+        ]
+        room = Room()
         return Found(
-            rows=[
-                Match(body=body.encode(), score=worth, km=km)
-                for _, _, place, body, worth, km in found
-                if place is not None
-            ],
+            rows=[each for each in matches if room.take(len(each.body))],
             candidates=rows,
             is_capped=is_capped,
         )

@@ -37,6 +37,11 @@ def text_of(dataset: Dataset) -> str:
     )
 
 
+def short_text_of(dataset: Dataset) -> str:
+    """Compose the same as far as its words are known; see `penstock_words`."""
+    return f"left({text_of(dataset)}, 10000)"
+
+
 def fields_of(dataset: Dataset) -> str:
     """Write by which fields the known words are those of a dataset."""
     return ",".join(dataset.search)

@@ -10,7 +10,12 @@ from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.counting import tallies
 from penstock.adapters.postgres.inquiry import Inquiry, Limits
 from penstock.adapters.postgres.nearest import Outwards
-from penstock.adapters.postgres.searched import in_sample, lexeme, text_of, words_of
+from penstock.adapters.postgres.searched import (
+    in_sample,
+    lexeme,
+    short_text_of,
+    words_of,
+)
 from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql import searched as sql
 from penstock.adapters.sql.searched import Found, Tallies
@@ -58,7 +63,8 @@ class SearchedTable(sql.SearchedTable):
         self._insist_on_indexes(has_words=True, near=False)
         pool = self._inquiry.text_pool(terms, most=limit)
         found = self._inquiry.ask(
-            f"{pool} select {text_of(self.of.dataset)} from _pool limit {limit:d}",
+            f"{pool} select {short_text_of(self.of.dataset)} "
+            f"from _pool limit {limit:d}",
             pool.where.given,
             settings=BY_WORDS,
         )
@@ -90,8 +96,8 @@ class SearchedTable(sql.SearchedTable):
             },
         )
         row = (
-            f"select {text_of(dataset)} from {self.of.name} where _deleted_at is null "
-            f"and {words_of(dataset)} @@ _known._word::tsquery"
+            f"select {short_text_of(dataset)} from {self.of.name} where "
+            f"_deleted_at is null and {words_of(dataset)} @@ _known._word::tsquery"
         )
         found = self._inquiry.ask(
             "select _place, _text from unnest(%(words)s::text[]) with ordinality "

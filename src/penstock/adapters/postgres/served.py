@@ -19,6 +19,7 @@ from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.selects import Dialect, Where, run_of
 from penstock.adapters.sql.served import (
     Held,
+    Room,
     ShownRow,
     TookTooLong,
     by_local_fields,
@@ -32,6 +33,9 @@ from penstock.domain.sheet import Sheet
 from penstock.domain.times import EPOCH, MICROSECOND
 from penstock.ports.serving import Count, CountKind, Found, Write
 
+# fields whose values may be long, and bytes that any other has in JSON at most
+LONG_TYPES = (FieldType.TEXT, FieldType.JSON)
+SHORT_VALUE = 32
 # how long an exact count may take before an estimate is told instead
 LONGEST_COUNT = "500ms"
 
@@ -67,15 +71,26 @@ class ServedTable(sql.ServedTable):
     connection: Connection
 
     @override
-    def rows(self, query: Query, part: Part, *, limit: int) -> Sequence[ShownRow]:
+    def rows(
+        self, query: Query, part: Part, *, limit: int, room: Room
+    ) -> Sequence[ShownRow]:
         run = run_of(query, part, DIALECT)
+        columns = dict.fromkeys([*(quoted(f.name) for f in query.fields), *run.placed])
+        # the sizes of rows are known before any of them is read whole
         found = self._tuples(
-            f"select {shown(query.fields)}, {', '.join(run.placed)} "
+            f"select _all, {shown(query.fields)}, {', '.join(run.placed)} from ("
+            "select *, row_number() over () as _number, count(*) over () as _all, "
+            "sum(_size) over (rows unbounded preceding) as _bytes from ("
+            f"select {', '.join(columns)}, {size_of(query.fields)} as _size "
             f"from {self.of.name} where {run.where} "
-            f"order by {run.order} limit {limit:d}",
+            f"order by {run.order} limit {limit:d}) as _page) as _sized "
+            f"where _bytes <= {room.left:d} or _number = 1 order by _number",
             run.given,
         )
-        return [ShownRow(row[0].encode(), row[1:]) for row in found]
+        rows = [ShownRow(row[1].encode(), row[2:]) for row in found]
+        rows = [row for row in rows if room.take(len(row.body))]
+        room.is_full |= bool(found) and len(rows) < found[0][0]
+        return rows
 
     @override
     def one(self, key: Key, fields: Sequence[Field]) -> Found | None:
@@ -185,6 +200,17 @@ class ServedTable(sql.ServedTable):
 
     def _execute(self, statement: str, given: Mapping[str, Any]) -> None:
         self.connection.execute(statement.encode(), given)
+
+
+def size_of(fields: Sequence[Field]) -> str:
+    """Compose about how long a row is as JSON; of a text, without reading it."""
+    sizes = [
+        f"coalesce(octet_length({quoted(field.name)}::text), 0)"
+        for field in fields
+        if field.type in LONG_TYPES
+    ]
+    names = sum(len(field.name.encode()) + SHORT_VALUE for field in fields)
+    return f"({' + '.join([f'{names}::bigint', *sizes])})"
 
 
 def shown(fields: Sequence[Field]) -> str:

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from penstock.adapters.sql.database import Database, Transaction
 from penstock.adapters.sql.rows import Rows
-from penstock.adapters.sql.served import ShownRow, TookTooLong
+from penstock.adapters.sql.served import Room, ShownRow, TookTooLong
 from penstock.domain.dataset import Dataset, Field
 from penstock.domain.page import Key
 from penstock.domain.queries.query import Query
@@ -119,13 +119,13 @@ class SqlReads(Reads):
 def read_page(look: Transaction, query: Query) -> Listing:
     """Read one row more than is wanted: it tells whether there are more."""
     found: list[ShownRow] = []
-    table = look.served(query.dataset)
+    table, room = look.served(query.dataset), Room()
     for part in query.parts():
         wanted = query.limit + 1 - len(found)
-        found += table.rows(query, part, limit=wanted)
-        if len(found) > query.limit:
+        found += table.rows(query, part, limit=wanted, room=room)
+        if len(found) > query.limit or room.is_full:
             break
-    has_more = len(found) > query.limit
+    has_more = len(found) > query.limit or room.is_full
     rows = found[: query.limit]
     if query.backward:
         rows.reverse()

@@ -14,6 +14,7 @@ from penstock.adapters.sql.rows import Rows
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.job import ImportId
 from penstock.domain.page import Reason, Record, Rejection
+from penstock.domain.queries.query import MOST_PAGE_BYTES
 from penstock.ports import Quarantined, ReasonCount, Records, Replay
 
 Tried: TypeAlias = tuple[Quarantined, Record | Rejection]
@@ -101,6 +102,7 @@ class SqlRecords(Records):
                 import_id=read_by(look, import_id),
                 after=after,
                 limit=limit,
+                bytes=MOST_PAGE_BYTES,
             )
         )
         return [self._rows.read_quarantined(row) for row in found]

@@ -90,7 +90,8 @@ def search(table: SearchedTable, asked: SearchQuery) -> Matches:
     told = min(found.candidates, MOST_CANDIDATES)
     return Matches(
         rows=found.rows,
-        has_more=asked.offset + asked.limit < told,
+        # fewer may be told than are asked for, where they are large
+        has_more=asked.offset + len(found.rows) < told,
         is_capped=found.is_capped,
         forgiven={each.word: each.variants for each in terms if each.variants},
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.domain.dataset import Dataset, Field
 from penstock.domain.page import Key
-from penstock.domain.queries.query import Part, Place, Query
+from penstock.domain.queries.query import MOST_PAGE_BYTES, Part, Place, Query
 from penstock.ports.serving import Count, Found, Write
 
 # enough of the content's hash to tell two versions of one microsecond apart
@@ -25,6 +25,26 @@ class ShownRow(NamedTuple):
     place: Place
 
 
+@dataclass(slots=True)
+class Room:
+    """The bytes that rows of one page may still have."""
+
+    left: int = MOST_PAGE_BYTES
+    # whether nothing is in it yet, so that the first row fits whatever its size
+    is_empty: bool = True
+    # whether a row was left out
+    is_full: bool = False
+
+    def take(self, size: int) -> bool:
+        """Take the place of one more row; False where it has none."""
+        if self.is_full or (size > self.left and not self.is_empty):
+            self.is_full = True
+            return False
+        self.left -= size
+        self.is_empty = False
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """A stored row, deleted or not, that nobody else changes meanwhile."""
@@ -37,7 +57,11 @@ class Held:
 
 class ServedTable(Protocol):
     @abstractmethod
-    def rows(self, query: Query, part: Part, *, limit: int) -> Sequence[ShownRow]: ...
+    def rows(
+        self, query: Query, part: Part, *, limit: int, room: Room
+    ) -> Sequence[ShownRow]:
+        """Return rows as long as there is room; others are not read into memory."""
+        ...
 
     @abstractmethod
     def one(self, key: Key, fields: Sequence[Field]) -> Found | None: ...

@@ -13,7 +13,9 @@ from penstock.adapters.sql import searched as sql
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.searched import Found, Tallies, Tally
 from penstock.adapters.sql.selects import Where, after_prefix
+from penstock.adapters.sql.served import Room
 from penstock.adapters.sqlite.entries import (
+    LONGEST_TEXT,
     Entries,
     entries_name,
     key_columns,
@@ -46,7 +48,7 @@ FIRST_REACH = 1.0
 class Candidate:
     """A row that fits."""
 
-    # all fields as they are stored
+    # all fields; those that nobody compares are None
     values: Sequence[Any]
     key: tuple[Any, ...]
     km: float | None = None
@@ -89,20 +91,30 @@ class SearchedTable(sql.SearchedTable):
             found.sort(key=lambda each: (each.km, each.key))
             nearest = found[asked.offset : end]
             told = [(self._score(asked, terms, each)[0], each) for each in nearest]
-        show = shower(asked.fields)
-        places = self._places(field.name for field in asked.fields)
         return Found(
-            rows=[
-                Match(
-                    body=show([each.values[at] for at in places]),
-                    score=worth,
-                    km=each.km,
-                )
-                for worth, each in told
-            ],
+            rows=[*self._shown(asked, told)],
             candidates=len(found),
             is_capped=is_capped,
         )
+
+    def _shown(
+        self, asked: SearchQuery, told: Iterable[tuple[float, Candidate]]
+    ) -> Iterator[Match]:
+        """Read rows whole, one by one, as long as there is room for them."""
+        show, room = shower(asked.fields), Room()
+        columns = ", ".join(quoted(field.name) for field in asked.fields)
+        same = " and ".join(f"{quoted(name)} = ?" for name in self.of.dataset.key)
+        table = quoted(self.of.dataset.name)
+        for worth, each in told:
+            row = self.connection.execute(
+                f"select {columns} from {table} where {same}", each.key
+            ).fetchone()
+            # one may be gone since it was found
+            body = b"" if row is None else show(tuple(row))
+            if not room.take(len(body)):
+                return
+            if body:
+                yield Match(body=body, score=worth, km=each.km)
 
     def _score(
         self, asked: SearchQuery, terms: Sequence[Term], of: Candidate
@@ -166,7 +178,9 @@ class SearchedTable(sql.SearchedTable):
 
     @override
     def tallies(self, asked: FacetQuery, terms: Sequence[Term]) -> Tallies:
-        rows = self._matched(self._where(asked), terms, MOST_SAMPLED)
+        counted = [field.name for field in asked.by]
+        where = self._where(asked)
+        rows = self._matched(where, terms, MOST_SAMPLED, whole=counted)
         found = [*self._judged(rows[:MOST_SAMPLED], terms)]
         return Tallies(
             fields=[self._tally(field, found) for field in asked.by],
@@ -260,19 +274,24 @@ class SearchedTable(sql.SearchedTable):
         return quoted(geo[0]), quoted(geo[1])
 
     def _matched(
-        self, where: Where, terms: Sequence[Term], most: int
+        self,
+        where: Where,
+        terms: Sequence[Term],
+        most: int,
+        *,
+        whole: Sequence[str] = (),
     ) -> list[tuple[Any, ...]]:
         """Find rows by the index of words; one more than are wanted."""
         table = quoted(self.of.dataset.name)
         if not terms:
-            return self._rows(f"{table} where {where}", where, most)
+            return self._rows(f"{table} where {where}", where, most, whole=whole)
         self._insist_on_index()
         same = " and ".join(
             f"{quoted(name)} = _key_{at}" for at, name in enumerate(self.of.dataset.key)
         )
         # in this order: the index gives rows one by one, until there are enough
         found = f"({self._keys(where, terms)}) cross join {table} on {same}"
-        return self._rows(f"{found} where {where}", where, most)
+        return self._rows(f"{found} where {where}", where, most, whole=whole)
 
     def _keys(self, where: Where, terms: Sequence[Term]) -> str:
         """Compose the keys of the rows that have all words, as the index knows them."""
@@ -287,8 +306,20 @@ class SearchedTable(sql.SearchedTable):
             f"where {words} match {where.mark(match_of(terms))}"
         )
 
-    def _rows(self, source: str, where: Where, most: int) -> list[tuple[Any, ...]]:
-        columns = ", ".join(quoted(field.name) for field in self.of.dataset.fields)
+    def _rows(
+        self, source: str, where: Where, most: int, *, whole: Sequence[str] = ()
+    ) -> list[tuple[Any, ...]]:
+        """Read of many rows what is compared, and no more of them into memory."""
+        dataset = self.of.dataset
+        compared = {*dataset.key, *(dataset.geo or ()), *whole}
+        columns = ", ".join(
+            quoted(field.name)
+            if field.name in compared
+            else f"substr({quoted(field.name)}, 1, {LONGEST_TEXT})"
+            if field.name in dataset.search
+            else "null"
+            for field in dataset.fields
+        )
         found = self.connection.execute(
             f"select {columns} from {source} limit {most + 1:d}", where.given
         )

@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import msgspec
@@ -13,6 +14,7 @@ from penstock.adapters.sql.keys import plain_value, quoted
 from penstock.adapters.sql.selects import Dialect, Where, run_of
 from penstock.adapters.sql.served import (
     Held,
+    Room,
     ShownRow,
     by_local_fields,
     key_of,
@@ -62,7 +64,9 @@ class ServedTable(sql.ServedTable):
     now: int
 
     @override
-    def rows(self, query: Query, part: Part, *, limit: int) -> Sequence[ShownRow]:
+    def rows(
+        self, query: Query, part: Part, *, limit: int, room: Room
+    ) -> Sequence[ShownRow]:
         run = run_of(query, part, DIALECT)
         columns = ", ".join(quoted(field.name) for field in query.fields)
         found = self.connection.execute(
@@ -73,10 +77,14 @@ class ServedTable(sql.ServedTable):
         placed = len(run.placed)
         show = shower(query.fields)
         place = typed(query.order)
-        return [
-            ShownRow(show(row[placed:]), place(row[:placed]))
-            for row in map(tuple, found)
-        ]
+        rows = []
+        with closing(found):
+            for row in map(tuple, found):
+                body = show(row[placed:])
+                if not room.take(len(body)):
+                    break
+                rows.append(ShownRow(body, place(row[:placed])))
+        return rows
 
     @override
     def one(self, key: Key, fields: Sequence[Field]) -> Found | None:

@@ -8,6 +8,10 @@ from typing import TypeAlias
 
 from penstock.domain.dataset import Dataset, Field
 
+# bytes of the rows of one page: what would be more is on the next; one row that alone
+# is more has a page of its own
+MOST_PAGE_BYTES = 8 * 1024 * 1024
+
 # the values of a row by which a list is ordered: the sorted field, then the key
 Place: TypeAlias = tuple[object, ...]
 

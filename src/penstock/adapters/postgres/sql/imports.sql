@@ -259,13 +259,22 @@ from penstock_import
 where dataset = %(dataset)s;
 
 -- name: import_rejections
-select penstock_quarantine.*, penstock_job.shard_key
-from penstock_quarantine
-join penstock_job on penstock_job.id = penstock_quarantine.job_id
-where penstock_quarantine.import_id = %(import_id)s
-    and penstock_quarantine.id > %(after)s
-order by penstock_quarantine.id
-limit %(limit)s;
+-- As many as have so many bytes together, and one at least.
+select * from (
+    select bad.*, row_number() over (order by bad.id) as number,
+        sum(octet_length(raw)) over (order by bad.id) as bytes
+    from (
+        select penstock_quarantine.*, penstock_job.shard_key
+        from penstock_quarantine
+        join penstock_job on penstock_job.id = penstock_quarantine.job_id
+        where penstock_quarantine.import_id = %(import_id)s
+            and penstock_quarantine.id > %(after)s
+        order by penstock_quarantine.id
+        limit %(limit)s
+    ) as bad
+) as sized
+where bytes <= %(bytes)s or number = 1
+order by id;
 
 -- name: count_rejections
 select reason, field, count(*) as counted from penstock_quarantine

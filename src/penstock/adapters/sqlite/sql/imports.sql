@@ -216,12 +216,25 @@ set field = :field, reason = :reason, detail = :detail
 where id = :id and resolved is null;
 
 -- name: import_rejections
+-- As many as have so many bytes together, and one at least.
+with bad as (
+    select penstock_quarantine.id, length(raw) as size
+    from penstock_quarantine
+    where penstock_quarantine.import_id = :import_id and penstock_quarantine.id > :after
+    order by penstock_quarantine.id
+    limit :limit
+),
+sized as (
+    select id, row_number() over (order by id) as number,
+        sum(size) over (order by id) as bytes
+    from bad
+)
 select penstock_quarantine.*, penstock_job.shard_key
-from penstock_quarantine
+from sized
+join penstock_quarantine on penstock_quarantine.id = sized.id
 join penstock_job on penstock_job.id = penstock_quarantine.job_id
-where penstock_quarantine.import_id = :import_id and penstock_quarantine.id > :after
-order by penstock_quarantine.id
-limit :limit;
+where bytes <= :bytes or number = 1
+order by penstock_quarantine.id;
 
 -- name: count_rejections
 select reason, field, count(*) as counted from penstock_quarantine
