@@ -27,6 +27,7 @@ PenstockError
 │   ├── BadRequest            what was asked has flaws, each with its place
 │   ├── NoSuchRecord          there is no such row, or it was deleted
 │   ├── VersionChanged        somebody has changed the row since it was read
+│   ├── PositionGone          the history of the dataset has no such change (any more)
 │   ├── Conflict              it is in another state than the client thinks
 │   │   └── StillAtWork           the same request is being worked on
 │   ├── KeyReused             the key of a request was used for something else
@@ -288,6 +289,26 @@ class VersionChanged(Unanswerable):
     """Somebody has changed the row since it was read."""
 
     code = "version_changed"
+
+
+class PositionGone(Unanswerable):
+    """The history of a dataset has no such change, or not any more.
+
+    The database was put back to an older state, the dataset was dropped, or the entry
+    was removed from the feed.
+    """
+
+    code = "position_gone"
+
+    def __init__(self, dataset: str, position: str) -> None:
+        super().__init__(
+            f"change {position} is not known in the history of {dataset!r}: "
+            "the database was put back, the dataset was dropped, "
+            "or the entry is older than the feed; read all records again with the "
+            "X-Consistency-Token of this answer, then follow changes after its 'next'"
+        )
+        # from where to go on, once it is known
+        self.next: str | None = None
 
 
 class Conflict(Unanswerable):

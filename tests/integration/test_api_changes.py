@@ -114,6 +114,10 @@ def test_a_list_is_kept_while_an_import_runs_for_who_knows_of_nothing(
 ):
     client = running.client
     bringing.bring((5, "before"))
+    api = running.api
+    # the end of an earlier import has published something, too
+    published = api.served.reads.states()["poi"].published
+    wait_until(lambda: api.watch.known("poi").published == published)
     client.get(RECORDS, {"id": "eq.5"})
     tally = running.api.answers.tally
     for number in range(3):

@@ -652,7 +652,7 @@ class TestLanes:
         assert {each.headers["retry-after"] for each in refused} == {"1"}
 
     def test_those_who_wait_for_news_hold_no_thread(self, folder: Folder):
-        target = "/api/v1/datasets/poi/changes?after=999&wait=5"
+        target = "/api/v1/datasets/poi/changes?after=0&wait=5"
         with folder.serve("--threads", "4") as client, ThreadPoolExecutor(40) as many:
             waiting = [many.submit(client.get, target) for _ in range(40)]
             wait_until(lambda: client.metric("penstock_http_feeds") == 40)

@@ -198,7 +198,7 @@ class TestStopping:
         assert folder.errors == ""
 
     def test_those_who_wait_for_news_are_sent_away(self, folder: Folder):
-        target = "/api/v1/datasets/poi/changes?after=99&wait=30"
+        target = "/api/v1/datasets/poi/changes?after=0&wait=30"
         with ThreadPoolExecutor(5) as many:
             with folder.serve() as client:
                 waiting = [many.submit(client.get, target) for _ in range(5)]

@@ -34,6 +34,8 @@ NOW = State(generation=1, change_seq=5)
 # as a page of a running import leaves it
 CHANGED = State(generation=1, change_seq=6)
 NEXT = State(generation=2, change_seq=9)
+# the same numbers, after the database was put back
+OTHER = State(generation=1, change_seq=5, generation_tag=7, change_tag=7)
 
 
 class Clock:

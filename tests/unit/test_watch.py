@@ -1,16 +1,18 @@
 """A process knows of what others write within a second, and says when it cannot."""
 
 import asyncio
+import itertools
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from penstock.domain.history import Position
 from penstock.entrypoints.api import watch as module
 from penstock.entrypoints.api.watch import UNKNOWN, Watch
-from penstock.errors import StoreUnavailable
+from penstock.errors import PositionGone, StoreUnavailable
 from penstock.ports.serving import Reads, State
 
 
@@ -20,6 +22,9 @@ class Database(Reads):
     def __init__(self) -> None:
         self.generation = 1
         self.change_seq = 7
+        # of each change
+        self.tags = {7: 100}
+        self._fresh = itertools.count(101)
         self.asked = 0
         self.is_open = threading.Event()
         self.is_open.set()
@@ -29,7 +34,11 @@ class Database(Reads):
     def states(self) -> Mapping[str, State]:
         self.asked += 1
         # as a transaction sees it: what comes later is not in it
-        seen = State(generation=self.generation, change_seq=self.change_seq)
+        seen = State(
+            generation=self.generation,
+            change_seq=self.change_seq,
+            change_tag=self.tags[self.change_seq],
+        )
         self.is_asked.set()
         assert self.is_open.wait(10)
         if self.error is not None:
@@ -39,6 +48,19 @@ class Database(Reads):
     def change(self) -> None:
         """Change as a page of a running import does."""
         self.change_seq += 1
+        self.tags[self.change_seq] = next(self._fresh)
+
+    def go_back(self, seq: int) -> None:
+        """Be put back to a state that was before."""
+        self.change_seq = seq
+        self.tags = {each: tag for each, tag in self.tags.items() if each <= seq}
+
+    def knows(self, dataset: str, positions: Collection[Position]) -> bool:
+        return all(self.tags.get(each.seq) == each.tag for each in positions)
+
+    @property
+    def position(self) -> Position:
+        return Position(self.change_seq, self.tags[self.change_seq])
 
     def page(self, query: Any) -> Any: ...
     def one(self, dataset: Any, key: Any, fields: Any) -> Any: ...
@@ -155,9 +177,14 @@ def test_all_who_want_to_know_wait_for_one_look(watch, database):
 def test_a_write_of_our_own_is_known_at_once_and_not_forgotten(watch, database):
     async def ask() -> Any:
         await watch.state("poi")
+        database.is_open.clear()
+        database.is_asked.clear()
+        under_way = asyncio.ensure_future(watch.look())
+        await asyncio.to_thread(database.is_asked.wait, 10)
         watch.note("poi", State(generation=5, change_seq=9))
         # a look that began before the write must not take it back
-        await watch.look()
+        database.is_open.set()
+        await under_way
         return await watch.state("poi")
 
     assert go(ask()).generation == 5
@@ -204,6 +231,136 @@ def test_waiting_for_a_change_ends_with_it_or_with_the_time(watch, database):
     async def ask() -> None:
         await asyncio.wait_for(watch.beyond("poi", 6, seconds=30), 5)
         await asyncio.wait_for(watch.beyond("poi", 7, seconds=0.1), 5)
+
+    go(ask())
+
+
+def test_a_change_goes_on_with_the_same_history(watch, database):
+    async def ask() -> Any:
+        before = await watch.state("poi")
+        database.change()
+        await watch.look()
+        return before, await watch.state("poi")
+
+    before, after = go(ask())
+
+    assert (before.change_seq, after.change_seq) == (7, 8)
+    assert before.history == after.history
+
+
+@pytest.mark.parametrize(
+    "later", [0, 1, 2, 3], ids=lambda each: f"{each} changes later"
+)
+def test_a_database_that_went_back_has_another_history(watch, database, later):
+    async def ask() -> Any:
+        database.change()
+        database.change()
+        before = await watch.state("poi")
+        database.go_back(7)
+        for _ in range(later):
+            database.change()
+        await watch.look()
+        return before, await watch.state("poi")
+
+    before, after = go(ask())
+
+    assert after.position == database.position
+    assert after.history != before.history
+
+
+def test_a_generation_that_was_taken_back_is_not_the_same_again(watch, database):
+    async def ask() -> Any:
+        database.generation = 2
+        before = await watch.state("poi")
+        database.generation = 1
+        await watch.look()
+        return before, await watch.state("poi")
+
+    before, after = go(ask())
+
+    assert after.generation == 1
+    assert after.history != before.history
+
+
+def test_what_an_answer_holds_beyond_the_known_state_is_asked_for(watch, database):
+    async def ask() -> Any:
+        before = await watch.state("poi")
+        database.change()
+        # an answer was read that holds this change, which no look has met
+        watch.rely("poi", [database.position])
+        database.go_back(7)
+        await watch.look()
+        return before, await watch.state("poi")
+
+    before, after = go(ask())
+
+    assert before.position == after.position
+    assert before.history != after.history
+
+
+def test_a_change_of_a_lost_history_is_told_as_gone(watch, database):
+    async def ask() -> None:
+        database.change()
+        lost = database.position
+        assert (await watch.state_after("poi", lost)).position == lost
+        database.go_back(7)
+        database.change()
+        await watch.look()
+        with pytest.raises(PositionGone, match="8-65"):
+            await watch.state_after("poi", lost)
+
+    go(ask())
+
+
+def test_a_change_that_is_new_here_is_looked_for_before_it_is_gone(watch, database):
+    async def ask() -> Any:
+        await watch.state("poi")
+        database.change()
+        database.change()
+        earlier = Position(8, database.tags[8])
+        return await watch.state_after("poi", earlier)
+
+    assert go(ask()).change_seq == 9
+
+
+def test_a_change_that_is_known_is_not_asked_for_twice(watch, database):
+    async def ask() -> None:
+        database.change()
+        earlier = database.position
+        database.change()
+        await watch.state_after("poi", earlier)
+        asked = database.asked
+        for _ in range(5):
+            await watch.state_after("poi", earlier)
+        assert database.asked == asked
+
+    go(ask())
+
+
+def test_a_write_of_ours_after_the_database_went_back_is_looked_at(watch, database):
+    async def ask() -> Any:
+        database.generation, database.change_seq = 2, 8
+        database.tags[8] = 1
+        await watch.state("poi")
+        database.tags[8] = 2
+        watch.note(
+            "poi",
+            State(generation=2, generation_tag=9, change_seq=8, change_tag=2),
+        )
+        return await watch.state("poi")
+
+    assert go(ask()).change_tag == 2
+
+
+def test_who_waits_hears_that_the_history_is_another(watch, database):
+    async def ask() -> None:
+        database.change()
+        await watch.look()
+        waiting = follow(watch, 8)
+        await asyncio.sleep(0.05)
+        database.go_back(7)
+        await watch.look()
+        await asyncio.wait_for(waiting, 1)
 
     go(ask())
 

@@ -1,13 +1,16 @@
 """The records as clients of the API see them: bounded reads, and guarded writes."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from penstock.domain.dataset import Dataset, Field
+from penstock.domain.history import Position
 from penstock.domain.page import Key, Record
 from penstock.domain.queries.query import Place, Query
 from penstock.ports.searching import Search
@@ -21,7 +24,45 @@ class State:
     generation: int
     # the number of its last change, in the order of commits
     change_seq: int
+    # random, and stored with the numbers: after a database was put back to an older
+    # state, the numbers are used again, and the tags are not
+    generation_tag: int = 0
+    change_tag: int = 0
     watermark: datetime | None = None
+    # how often a process has seen that the database went back; only it knows of that
+    history: int = 0
+
+    @property
+    def position(self) -> Position:
+        """The last change."""
+        return Position(self.change_seq, self.change_tag)
+
+    @property
+    def published(self) -> tuple[int, int]:
+        """The generation, as no other history has it."""
+        return self.generation, self.generation_tag
+
+
+# how far datasets were right after something was read of them, where anybody asks
+OBSERVED: ContextVar[list[State] | None] = ContextVar("observed", default=None)
+
+
+def note_observed(state: State) -> None:
+    """Note how far a dataset was right after something was read of it."""
+    observed = OBSERVED.get()
+    if observed is not None:
+        observed.append(state)
+
+
+@contextmanager
+def observing() -> Iterator[list[State]]:
+    """Collect how far a dataset was whenever this thread had read something of it."""
+    observed: list[State] = []
+    token = OBSERVED.set(observed)
+    try:
+        yield observed
+    finally:
+        OBSERVED.reset(token)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +106,15 @@ class Change:
     """One entry of the change feed."""
 
     seq: int
+    tag: int
     kind: str
     key: Sequence[object]
     import_id: int | None
     at: datetime
+
+    @property
+    def position(self) -> Position:
+        return Position(self.seq, self.tag)
 
 
 class Reads(Protocol):
@@ -77,6 +123,15 @@ class Reads(Protocol):
     @abstractmethod
     def states(self) -> Mapping[str, State]:
         """Return how far each dataset has come, by its name."""
+        ...
+
+    @abstractmethod
+    def knows(self, dataset: str, positions: Collection[Position]) -> bool:
+        """Say whether the history of a dataset has all of these changes.
+
+        As the primary has it now. A change is not known where the database was put back
+        to a state before it, or where its entry was removed from the feed.
+        """
         ...
 
     @abstractmethod

@@ -24,6 +24,8 @@ from penstock.adapters.sql.served import (
     TookTooLong,
     by_local_fields,
     key_of,
+    local_fields,
+    local_values,
     version_of,
 )
 from penstock.domain.dataset import Field, FieldType
@@ -96,13 +98,14 @@ class ServedTable(sql.ServedTable):
     def one(self, key: Key, fields: Sequence[Field]) -> Found | None:
         where = Where(DIALECT)
         where.is_key(self.of.dataset, key)
+        local = [readable(each) for each in local_fields(self.of.dataset)]
+        columns = ", ".join([shown(fields), "_digest", "_updated_at", *local])
         found = self._tuples(
-            f"select {shown(fields)}, _digest, _updated_at "
-            f"from {self.of.name} where {where}",
-            where.given,
+            f"select {columns} from {self.of.name} where {where}", where.given
         )
-        for body, digest, updated_at in found:
-            return Found(body.encode(), version_of(digest, microseconds(updated_at)))
+        for body, digest, updated_at, *values in found:
+            version = version_of(digest, microseconds(updated_at), values)
+            return Found(body.encode(), version)
         return None
 
     @override
@@ -142,7 +145,13 @@ class ServedTable(sql.ServedTable):
         found = self._tuples(self.of.held(names), key_arrays(self.of.dataset, keys))
         return {
             key_of(self.of.dataset, values): Held(
-                tuple(values), version_of(digest, microseconds(updated_at)), is_deleted
+                tuple(values),
+                version_of(
+                    digest,
+                    microseconds(updated_at),
+                    local_values(self.of.dataset, values),
+                ),
+                is_deleted,
             )
             for digest, updated_at, is_deleted, *values in found
         }

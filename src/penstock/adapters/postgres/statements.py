@@ -8,6 +8,8 @@ from penstock.adapters.sql.statements import load
 NOW = "statement_timestamp()"
 # the time at this very moment, also after waiting for a lock
 CLOCK = "clock_timestamp()"
+# 48 random bits: no number of a change or of a generation gets the same ones twice
+TAG = """('x' || right(gen_random_uuid()::text, 12))::bit(48)::bigint"""
 
 WORKABLE = """running.status = 'running'
     and exists (
@@ -62,6 +64,7 @@ def statements(*, now: str = NOW, clock: str = CLOCK) -> Mapping[str, str]:
         "{added_to_import}": ADDED_TO_IMPORT,
         "{now}": now,
         "{clock}": clock,
+        "{tag}": TAG,
         "{now_in_microseconds}": microseconds,
         "{clock_in_microseconds}": f"(extract(epoch from {clock}) * 1000000)::bigint",
         "{workable}": WORKABLE,

@@ -208,21 +208,26 @@ class StoredTable(sql.Table):
         told = {"import_id": import_id, "started": started}
         gone = int(self._execute(self.of.mark_missing, **told).rowcount)
         if gone:
-            before = self._advance(gone) - gone
-            name = self.of.dataset.name
+            last = self._advance(gone)
             self._execute(
-                self.of.note_missing, dataset=name, before=before, import_id=import_id
+                self.of.note_missing,
+                dataset=self.of.dataset.name,
+                before=last["change_seq"] - gone,
+                tag=last["change_tag"],
+                import_id=import_id,
             )
         return gone
 
-    def _advance(self, changes: int) -> int:
+    def _advance(self, changes: int) -> DictRow:
         self.changes[self.of] = self.changes.get(self.of, 0) + changes
         name = self.of.dataset.name
         told = {"dataset": name, "changes": changes, "generations": 0}
-        row = self._execute(self.statements["advance_dataset"], **told).fetchone()
+        row: DictRow | None = self._execute(
+            self.statements["advance_dataset"], **told
+        ).fetchone()
         if row is None:
             raise LookupError(f"dataset {name!r} was never prepared")
-        return int(row["change_seq"])
+        return row
 
     def _look_up(self, statement: str, **given: Any) -> Any:
         """Run a statement that looks up rows, with a plan for just these.

@@ -135,10 +135,11 @@ class Table:
         )
         self.note_missing = (
             "insert into penstock_change_page "
-            "(dataset, first_seq, last_seq, created, updated, keys, import_id, at) "
+            "(dataset, first_seq, last_seq, created, updated, keys, import_id, at, "
+            "tag) "
             "select %(dataset)s, %(before)s + min(place), %(before)s + max(place), "
             "0, 0, json_agg(key::json order by place), "
-            f"%(import_id)s, {now} from pg_temp.{self.gone} "
+            f"%(import_id)s, {now}, %(tag)s from pg_temp.{self.gone} "
             "group by (place - 1) / 10000"
         )
 

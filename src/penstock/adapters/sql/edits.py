@@ -7,6 +7,7 @@ from typing_extensions import override
 from penstock.adapters.sql.database import Database, Merged, Transaction
 from penstock.adapters.sql.refused import naming_rows
 from penstock.adapters.sql.served import Held
+from penstock.adapters.sql.states import to_state
 from penstock.domain.dataset import Dataset
 from penstock.domain.page import Key
 from penstock.ports.serving import (
@@ -14,7 +15,6 @@ from penstock.ports.serving import (
     Decide,
     Edits,
     Removal,
-    State,
     Write,
     Written,
 )
@@ -75,5 +75,5 @@ def edit(
         deleted=len(merged.deleted),
         versions={key: versions[key] for key in written},
         one=table.one(written[0], dataset.fields) if len(written) == 1 else None,
-        state=State(generation=row["generation"], change_seq=row["change_seq"]),
+        state=to_state(row),
     )

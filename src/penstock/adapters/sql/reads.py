@@ -2,14 +2,16 @@
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from typing_extensions import override
 
-from penstock.adapters.sql.database import Database, Transaction
+from penstock.adapters.sql.database import Database, Outcome, Transaction
 from penstock.adapters.sql.rows import Rows
 from penstock.adapters.sql.served import Room, ShownRow, TookTooLong
+from penstock.adapters.sql.states import observe, to_state
 from penstock.domain.dataset import Dataset, Field
+from penstock.domain.history import Position
 from penstock.domain.page import Key
 from penstock.domain.queries.query import Query
 from penstock.errors import StoreTooSlow
@@ -50,12 +52,7 @@ class SqlReads(Reads):
     def states(self) -> Mapping[str, State]:
         found = self._primary.read(lambda look: look.all("dataset_states"))
         states = {
-            row["name"]: State(
-                generation=row["generation"],
-                change_seq=row["change_seq"],
-                watermark=self._rows.instant_or_none(row["watermark"]),
-            )
-            for row in found
+            row["name"]: to_state(row, self._rows.instant_or_none) for row in found
         }
         if self._on_news is not None and states != self._known:
             self._on_news()
@@ -63,12 +60,19 @@ class SqlReads(Reads):
         return states
 
     @override
+    def knows(self, dataset: str, positions: Collection[Position]) -> bool:
+        def work(look: Transaction) -> bool:
+            return all(has_change(look, dataset, each) for each in positions)
+
+        return self._primary.read(work)
+
+    @override
     def page(self, query: Query) -> Listing:
-        return self._database.read(lambda look: read_page(look, query))
+        return self._read(query.dataset, lambda look: read_page(look, query))
 
     @override
     def one(self, dataset: Dataset, key: Key, fields: Sequence[Field]) -> Found | None:
-        return self._database.read(lambda look: look.served(dataset).one(key, fields))
+        return self._read(dataset, lambda look: look.served(dataset).one(key, fields))
 
     @override
     def count(self, query: Query, kind: CountKind) -> Count:
@@ -84,7 +88,17 @@ class SqlReads(Reads):
             except TookTooLong as error:
                 raise StoreTooSlow("the rows cannot be counted now") from error
 
-        return self._database.read(work)
+        return self._read(query.dataset, work)
+
+    def _read(
+        self, dataset: Dataset, work: Callable[[Transaction], Outcome]
+    ) -> Outcome:
+        def observed(look: Transaction) -> Outcome:
+            outcome = work(look)
+            observe(look, dataset)
+            return outcome
+
+        return self._database.read(observed)
 
     @override
     def changes(self, dataset: Dataset, *, after: int, limit: int) -> Sequence[Change]:
@@ -96,6 +110,7 @@ class SqlReads(Reads):
         return [
             Change(
                 seq=row["seq"],
+                tag=row["tag"],
                 kind=row["kind"],
                 key=json.loads(row["key"]),
                 import_id=row["import_id"],
@@ -114,6 +129,14 @@ class SqlReads(Reads):
 
         known = self._primary.read(lambda look: look.one("get_secret", name=name))
         return self._primary.write(work) if known is None else bytes(known["value"])
+
+
+def has_change(look: Transaction, dataset: str, position: Position) -> bool:
+    if position.seq <= 0:
+        # the beginning, which every history has
+        return True
+    row = look.one("has_change", dataset=dataset, seq=position.seq, tag=position.tag)
+    return row is not None and bool(row["is_known"])
 
 
 def read_page(look: Transaction, query: Query) -> Listing:

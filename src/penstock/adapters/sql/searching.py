@@ -10,6 +10,7 @@ from typing_extensions import override
 from penstock.adapters.sql.database import Database, Outcome, Transaction
 from penstock.adapters.sql.keys import plain_value
 from penstock.adapters.sql.searched import SearchedTable, Tally
+from penstock.adapters.sql.states import observe
 from penstock.domain.dataset import Dataset, Field
 from penstock.domain.queries.facets import is_ranged, ranges
 from penstock.domain.queries.search import (
@@ -68,7 +69,12 @@ class SqlSearch(Search):
     ) -> Outcome:
         def attempt(look: Transaction) -> Outcome | None:
             table = look.searched(dataset)
-            return None if table.is_behind() else question(table)
+            return None if table.is_behind() else answered(look)
+
+        def answered(look: Transaction) -> Outcome:
+            outcome = question(look.searched(dataset))
+            observe(look, dataset)
+            return outcome
 
         def catch_up(transaction: Transaction) -> None:
             transaction.searched(dataset).catch_up()
@@ -77,7 +83,7 @@ class SqlSearch(Search):
         if answer is not None:
             return answer
         self._database.write(catch_up)
-        return self._database.read(lambda look: question(look.searched(dataset)))
+        return self._database.read(answered)
 
 
 def search(table: SearchedTable, asked: SearchQuery) -> Matches:

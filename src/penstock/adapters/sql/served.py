@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from penstock.domain.dataset import Dataset, Field
+from penstock.domain.mapping import content_digest
 from penstock.domain.page import Key
 from penstock.domain.queries.query import MOST_PAGE_BYTES, Part, Place, Query
 from penstock.ports.serving import Count, Found, Write
@@ -95,9 +96,29 @@ class ServedTable(Protocol):
     def versions(self, keys: Sequence[Key]) -> Mapping[Key, str]: ...
 
 
-def version_of(digest: bytes, updated_at: int) -> str:
-    """Name a version of a row; the time is in microseconds."""
+def local_fields(dataset: Dataset) -> Sequence[Field]:
+    return [field for field in dataset.fields if field.local]
+
+
+def version_of(digest: bytes, updated_at: int, local: Sequence[object] = ()) -> str:
+    """Name a version of a row; the time is in microseconds.
+
+    Also by its local fields, which the digest does not cover: after a database was put
+    back to an older state, a clock that is behind may give the same time to other
+    content.
+    """
+    if local:
+        digest = content_digest((digest, *local))
     return f"{updated_at:x}-{digest[:VERSION_BYTES].hex()}"
+
+
+def local_values(dataset: Dataset, values: Sequence[object]) -> Sequence[object]:
+    """Pick the values of local fields from those of all fields."""
+    return [
+        value
+        for field, value in zip(dataset.fields, values, strict=True)
+        if field.local
+    ]
 
 
 def key_of(dataset: Dataset, values: Sequence[object]) -> Key:

@@ -140,6 +140,8 @@ class Database(sql.Database):
         # the database's own clock, unless a test brings one
         self._clock = clock
         self._local = threading.local()
+        # which file it is, once it was opened; another may be put in its place
+        self._file: tuple[int, int] | None = None
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._statements = load("penstock.adapters.sqlite")
@@ -189,6 +191,7 @@ class Database(sql.Database):
             while self._opened:
                 self._opened.pop().close()
             self._local = threading.local()
+            self._file = None
 
     def _transaction(self, connection: sqlite3.Connection) -> Transaction:
         given = None if self._clock is None else self.moment(self._clock())
@@ -197,8 +200,13 @@ class Database(sql.Database):
 
     def _connection(self) -> sqlite3.Connection:
         known: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        file = self._identify_file()
         if known is not None:
-            return known
+            if file == self._local.file:
+                return known
+            # another file stands in its place: what this one reads is not served any
+            # more, and what it writes would be lost
+            self._drop(known)
         connection = sqlite3.connect(
             self.path,
             timeout=self._busy.total_seconds(),
@@ -213,9 +221,28 @@ class Database(sql.Database):
         connection.execute("pragma synchronous = normal")
         connection.execute("pragma foreign_keys = on")
         self._local.connection = connection
+        self._local.file = self._file = self._identify_file()
         with self._lock:
             self._opened.append(connection)
         return connection
+
+    def _identify_file(self) -> tuple[int, int] | None:
+        """Return by what a file is told from another that has its name later."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            if self._file is not None:
+                # to open it now would make an empty one
+                raise StoreUnavailable(f"{self.path}: the file is gone") from None
+            return None
+        return found.st_dev, found.st_ino
+
+    def _drop(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            if connection in self._opened:
+                self._opened.remove(connection)
+        connection.close()
+        del self._local.connection
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from penstock.adapters.sql.served import (
     ShownRow,
     by_local_fields,
     key_of,
+    local_fields,
+    local_values,
     version_of,
 )
 from penstock.adapters.sqlite.tables import Table, read_all, value_reader
@@ -90,7 +92,8 @@ class ServedTable(sql.ServedTable):
     def one(self, key: Key, fields: Sequence[Field]) -> Found | None:
         where = Where(DIALECT)
         where.is_key(self.of.dataset, key)
-        columns = ", ".join(quoted(field.name) for field in fields)
+        local = local_fields(self.of.dataset)
+        columns = ", ".join(quoted(field.name) for field in (*local, *fields))
         row = self.connection.execute(
             f"select _digest, _updated_at, {columns} from {self._name} where {where}",
             where.given,
@@ -98,7 +101,9 @@ class ServedTable(sql.ServedTable):
         if row is None:
             return None
         digest, updated_at, *values = row
-        return Found(shower(fields)(values), version_of(digest, updated_at))
+        stored = typed(local)(values[: len(local)])
+        version = version_of(digest, updated_at, stored)
+        return Found(shower(fields)(values[len(local) :]), version)
 
     @override
     def count(self, query: Query) -> int:
@@ -126,7 +131,9 @@ class ServedTable(sql.ServedTable):
         found = self.of.whole(self.connection, keys)
         return {
             key_of(self.of.dataset, values): Held(
-                values, version_of(digest, updated_at), is_deleted
+                values,
+                version_of(digest, updated_at, local_values(self.of.dataset, values)),
+                is_deleted,
             )
             for digest, updated_at, is_deleted, values in found
         }

@@ -112,12 +112,12 @@ class StoredTable(sql.Table):
         ]
         if not changes:
             return
-        before = self._reserve_changes(len(changes), publish=publish)
+        before, tag = self._reserve_changes(len(changes), publish=publish)
         name, now = self.of.dataset.name, self.now
         self.connection.executemany(
             self.statements["add_change"],
             [
-                (name, seq, kind, key_text(key), import_id, now)
+                (name, seq, kind, key_text(key), import_id, now, tag)
                 for seq, (kind, key) in enumerate(changes, start=before + 1)
             ],
         )
@@ -172,17 +172,23 @@ class StoredTable(sql.Table):
     @override
     def mark_missing(self, *, import_id: int, started: datetime) -> int:
         missing = self.count_missing(import_id=import_id, started=started)
+        if not missing:
+            return 0
+        before, tag = self._reserve_changes(missing)
         self.of.mark_missing(
             self.connection,
             import_id=import_id,
             started=(started - EPOCH) // MICROSECOND,
-            before=self._reserve_changes(missing),
+            before=before,
+            tag=tag,
             now=self.now,
         )
         return missing
 
-    def _reserve_changes(self, changes: int, *, publish: bool = False) -> int:
-        """Return the number after which so many events of this transaction stand.
+    def _reserve_changes(
+        self, changes: int, *, publish: bool = False
+    ) -> tuple[int, int]:
+        """Return the number after which so many events stand, and the tag of them.
 
         The sequence has no gaps: it is kept in a row that the transaction holds.
         """
@@ -192,7 +198,7 @@ class StoredTable(sql.Table):
         rows = found.fetchall()
         if not rows:
             raise LookupError(f"dataset {name!r} was never prepared")
-        return int(rows[0]["change_seq"]) - changes
+        return int(rows[0]["change_seq"]) - changes, int(rows[0]["change_tag"])
 
 
 @dataclass(slots=True)

@@ -154,9 +154,10 @@ class Table:
         )
         self._count_missing = f"select count(*) from {table} {missing}"
         self._note_missing = (
-            "insert into penstock_change (dataset, seq, kind, key, import_id, at) "
+            "insert into penstock_change (dataset, seq, kind, key, import_id, at, tag) "
             "select :dataset, :before + row_number() over (), 'deleted', "
-            f"json_array({', '.join(key)}), :import_id, :now from {table} {missing}"
+            f"json_array({', '.join(key)}), :import_id, :now, :tag "
+            f"from {table} {missing}"
         )
         self._mark_missing = (
             f"update {table} set _deleted_at = :now, _updated_at = :now {missing}"
@@ -294,6 +295,7 @@ class Table:
         import_id: int,
         started: int,
         before: int,
+        tag: int,
         now: int,
     ) -> None:
         """Mark those rows as deleted, with their events, without reading them here."""
@@ -302,6 +304,7 @@ class Table:
             "import_id": import_id,
             "started": started,
             "before": before,
+            "tag": tag,
             "now": now,
         }
         connection.execute(self._note_missing, told)

@@ -9,6 +9,7 @@ from datetime import date, datetime
 from hashlib import blake2b, sha256
 
 from penstock.domain.dataset import Field, FieldType
+from penstock.domain.history import Position, parse_position
 from penstock.domain.queries.query import Place, Query
 from penstock.domain.text import format_instant, parse_instant
 from penstock.errors import BadRequest, Flaw
@@ -18,7 +19,7 @@ SEAL_BYTES = 16
 # two texts of 300 characters, the longest that an index holds, and their escapes
 LONGEST = 6_000
 # what begins so is no place in a list
-NUMBER = "number:"
+NUMBER, CHANGE = "number:", "change:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Seal:
     def read(self, query: Query, text: str) -> Query:
         """Return the query from a place on; refuse what we did not write for it."""
         body = self._opened(text)
-        if body is None or body.startswith(NUMBER.encode()):
+        if body is None or body.startswith((NUMBER.encode(), CHANGE.encode())):
             raise refusal("cursor", "is not one that was given out here")
         version, known, backward, values = json.loads(body)
         if version != VERSION or known != digest(query):
@@ -60,6 +61,22 @@ class Seal:
         if body is None or not body.startswith(begin):
             return None
         return int(body.removeprefix(begin))
+
+    def write_position(self, name: str, position: Position) -> str:
+        """Return a change of a dataset as a client carries it."""
+        return self._sealed(f"{CHANGE}{name}:{position}".encode())
+
+    def read_position(self, name: str, text: str) -> Position | None:
+        """Return such a change; None for what we did not write.
+
+        Earlier versions wrote numbers alone.
+        """
+        body = self._opened(text)
+        begin = f"{CHANGE}{name}:".encode()
+        if body is not None and body.startswith(begin):
+            return parse_position(body.removeprefix(begin).decode())
+        number = self.read_number(name, text)
+        return None if number is None else Position(number)
 
     def _sealed(self, body: bytes) -> str:
         return urlsafe_b64encode(self._sign(body) + body).decode().rstrip("=")

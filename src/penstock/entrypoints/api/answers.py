@@ -5,6 +5,9 @@ what is read meanwhile can only be newer than it says. A new generation leaves a
 answers behind, and a change those of single records; nothing has to be deleted. Each
 process keeps its own for some seconds, and all of them share a store, if there is one,
 for as long as the dataset allows.
+
+How far the dataset was *after* the read is kept as well: if the database is put back to
+an older state, an answer that may hold what was lost counts for nothing.
 """
 
 import asyncio
@@ -12,8 +15,7 @@ import random
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -23,14 +25,17 @@ from typing import TypeAlias
 import msgspec
 
 from penstock.domain.freshness import is_due_early, lifetime
+from penstock.domain.history import Position
 from penstock.domain.lanes import Lane
 from penstock.entrypoints.api.heads import Head
 from penstock.entrypoints.api.lanes import Lanes
 from penstock.errors import NoSuchRecord, PenstockError
 from penstock.ports.answers import SharedAnswers
-from penstock.ports.serving import State
+from penstock.ports.serving import State, observing
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
+# of an answer that is being worked out: the question, and the state it is kept under
+Name: TypeAlias = tuple[bytes, int, tuple[int, int]]
 
 # seconds for which a process keeps an answer; the dataset may say less
 LONGEST_HERE = 10.0
@@ -105,7 +110,8 @@ class Kept:
 
     question: Question
     # how far the dataset was known to be before it was read
-    generation: int
+    state: State
+    # the last change that it knows of at least
     change_seq: int
     etag: bytes
     answer: Answer | None
@@ -123,10 +129,29 @@ class Kept:
 class Shared(msgspec.Struct, array_like=True):
     """An answer as processes give it to each other."""
 
-    change_seq: int
+    # the change that was known before it was read, and those that it may hold
+    change: tuple[int, int]
+    observed: list[tuple[int, int]]
     etag: bytes
     body: bytes
     headers: list[tuple[bytes, bytes]]
+
+    @property
+    def positions(self) -> set[Position]:
+        """All changes without which the database has another history."""
+        return {Position(*each) for each in (self.change, *self.observed)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What was found where answers are shared, or in the database."""
+
+    # seconds for which it is good
+    seconds: float
+    told: Shared | None = None
+    # why there is none
+    refusal: str | None = None
+    positions: Collection[Position] = ()
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -162,13 +187,17 @@ class Answers:
 
     lanes: Lanes
     shared: SharedAnswers | None = None
+    # says whether the history of a dataset has all of these changes; asks the database
+    knows: Callable[[str, Collection[Position]], bool] = lambda *_: True
+    # is told which changes an answer may hold that is kept here
+    rely: Callable[[str, Collection[Position]], None] = lambda *_: None
     most_bytes: int = MOST_BYTES
     clock: Callable[[], float] = time.monotonic
     roll: Callable[[], float] = random.random
     tally: Tally = field(default_factory=Tally)
     bytes_kept: int = 0
     _kept: OrderedDict[bytes, Kept] = field(default_factory=OrderedDict)
-    _under_way: dict[tuple[bytes, int], UnderWay] = field(default_factory=dict)
+    _under_way: dict[Name, UnderWay] = field(default_factory=dict)
     # the newest state of each dataset whose answers are being warmed
     _warming: dict[str, State] = field(default_factory=dict)
 
@@ -178,7 +207,7 @@ class Answers:
         if kept is None:
             return None
         left = kept.expires - self.clock()
-        if kept.generation != state.generation or left <= 0:
+        if left <= 0 or not is_of_same(kept.state, state):
             return None
         if kept.change_seq < kept.question.least(state, at_least):
             return None
@@ -208,7 +237,7 @@ class Answers:
             under_way.waiting -= 1
             if not under_way.waiting and not under_way.task.done():
                 # whoever comes now begins anew
-                self._forget((question.key, state.generation), under_way)
+                self._forget(name_of(question, state), under_way)
                 under_way.task.cancel()
 
     async def warm(self, dataset: str, state: State) -> None:
@@ -237,7 +266,7 @@ class Answers:
             for kept in self._kept.values()
             if kept.question.dataset == dataset
             and kept.hits
-            and kept.generation < state.generation
+            and not is_of_same(kept.state, state)
         ]
         asked.sort(key=lambda kept: kept.hits, reverse=True)
         places = asyncio.Semaphore(WARMED_AT_ONCE)
@@ -258,7 +287,7 @@ class Answers:
 
     def _begin(self, question: Question, state: State, at_least: int) -> UnderWay:
         """Read an answer, unless one that is good enough is being read already."""
-        name = (question.key, state.generation)
+        name = name_of(question, state)
         least = question.least(state, at_least)
         known = self._under_way.get(name)
         if known is not None and known.change_seq >= least:
@@ -269,77 +298,95 @@ class Answers:
         under_way.task.add_done_callback(lambda done: self._end(name, under_way, done))
         return under_way
 
-    def _end(
-        self, name: tuple[bytes, int], ended: UnderWay, done: asyncio.Task[Kept]
-    ) -> None:
+    def _end(self, name: Name, ended: UnderWay, done: asyncio.Task[Kept]) -> None:
         self._forget(name, ended)
         if not done.cancelled():
             # those who wait have it too; of an early one nobody asks
             done.exception()
 
-    def _forget(self, name: tuple[bytes, int], ended: UnderWay) -> None:
+    def _forget(self, name: Name, ended: UnderWay) -> None:
         if self._under_way.get(name) is ended:
             del self._under_way[name]
 
     async def _read(self, question: Question, state: State, least: int) -> Kept:
         begun = self.clock()
-        told, refusal, longest = None, None, question.longest
-        try:
-            told, longest = await self.lanes.run(
-                question.lane,
-                partial(self._look_up, question, state, least),
-                dataset=question.dataset,
-            )
-        except NoSuchRecord as nothing:
-            # not the error itself, which holds on to all that led to it
-            refusal, longest = str(nothing), min(longest, LONGEST_NOTHING)
+        result = await self.lanes.run(
+            question.lane,
+            partial(self._look_up, question, state, least),
+            dataset=question.dataset,
+        )
+        told = result.told
         answer = None if told is None else Answer(body=told.body, headers=told.headers)
         kept = Kept(
             question=question,
-            generation=state.generation,
-            change_seq=state.change_seq if told is None else told.change_seq,
+            state=state,
+            change_seq=state.change_seq if told is None else told.change[0],
             etag=b"" if told is None else told.etag,
             answer=answer,
-            refusal=refusal,
-            expires=begun + lifetime(min(longest, LONGEST_HERE), self.roll()),
+            refusal=result.refusal,
+            expires=begun + lifetime(min(result.seconds, LONGEST_HERE), self.roll()),
             cost=self.clock() - begun,
             size=size_of(question, answer),
         )
+        if result.positions:
+            self.rely(question.dataset, result.positions)
         self._keep(kept)
         return kept
 
-    def _look_up(
-        self, question: Question, state: State, least: int
-    ) -> tuple[Shared, float]:
-        """Look where all processes keep answers, then in the database.
-
-        Returns the answer, and for how many seconds it is good.
-        """
+    def _look_up(self, question: Question, state: State, least: int) -> Result:
+        """Look where all processes keep answers, then in the database."""
         name = shared_name(question, state)
-        found = self._find_shared(name)
-        if found is not None and found[0].change_seq >= least:
+        found = self._find_shared(name, question.dataset, state)
+        if found is not None and found[0].change[0] >= least:
             self.tally.shared_hits += 1
-            return found
+            told, seconds = found
+            return Result(told=told, seconds=seconds, positions=told.positions)
         self.tally.misses += 1
-        answer = question.read()
+        refusal, answer = None, None
+        with observing() as observed:
+            try:
+                answer = question.read()
+            except NoSuchRecord as nothing:
+                # not the error itself, which holds on to all that led to it
+                refusal = str(nothing)
+        # what the dataset had become while it was read
+        positions = {each.position for each in observed} - {state.position}
+        if answer is None:
+            seconds = min(question.longest, LONGEST_NOTHING)
+            return Result(refusal=refusal, seconds=seconds, positions=positions)
         etag = (
-            etag_of(question.key, question.edition, state)
+            etag_of(question.key, question.edition, state, positions)
             if answer.etag is None
             else record_tag(answer.etag, question.edition).encode()
         )
-        told = Shared(state.change_seq, etag, answer.body, list(answer.headers))
+        told = Shared(
+            (state.change_seq, state.change_tag),
+            [(each.seq, each.tag or 0) for each in positions],
+            etag,
+            answer.body,
+            list(answer.headers),
+        )
         is_shared = question.longest > 0 and len(answer.body) <= LARGEST
         if self.shared is not None and is_shared:
             seconds = lifetime(question.longest, self.roll())
             self.shared.keep(name, encode(told), seconds=seconds)
-        return told, question.longest
+        return Result(told=told, seconds=question.longest, positions=positions)
 
-    def _find_shared(self, name: str) -> tuple[Shared, float] | None:
+    def _find_shared(
+        self, name: str, dataset: str, state: State
+    ) -> tuple[Shared, float] | None:
         found = None if self.shared is None else self.shared.find(name)
-        # what cannot be read was not written by us
-        with suppress(msgspec.DecodeError):
-            return None if found is None else (decode(found[0]), found[1])
-        return None
+        if found is None:
+            return None
+        try:
+            told = decode(found[0])
+        except msgspec.DecodeError:
+            # what cannot be read was not written by us
+            return None
+        doubtful = told.positions - {state.position}
+        return (
+            None if doubtful and not self.knows(dataset, doubtful) else (told, found[1])
+        )
 
     def _keep(self, kept: Kept) -> None:
         before = self._kept.get(kept.question.key)
@@ -363,7 +410,8 @@ class Answers:
 
 def shared_name(question: Question, state: State) -> str:
     asked = blake2b(question.key, digest_size=16).hexdigest()
-    return f"{question.dataset}:{question.edition}:{state.generation:x}:{asked}"
+    number, tag = state.published
+    return f"{question.dataset}:{question.edition}:{number:x}-{tag:x}:{asked}"
 
 
 def size_of(question: Question, answer: Answer | None) -> int:
@@ -376,17 +424,37 @@ def size_of(question: Question, answer: Answer | None) -> int:
     return held + len(answer.body) + headers
 
 
+def is_of_same(one: State, other: State) -> bool:
+    """Say whether two states are of one generation in one history."""
+    return (one.history, one.published) == (other.history, other.published)
+
+
+def name_of(question: Question, state: State) -> Name:
+    return question.key, state.history, state.published
+
+
 def is_newer(one: Kept, other: Kept) -> bool:
-    return (one.generation, one.change_seq) > (other.generation, other.change_seq)
+    return age_of(one) > age_of(other)
 
 
-def etag_of(key: bytes, edition: str, state: State) -> bytes:
+def age_of(kept: Kept) -> tuple[int, int, int]:
+    return kept.state.history, kept.state.generation, kept.change_seq
+
+
+def etag_of(
+    key: bytes, edition: str, state: State, observed: Collection[Position] = ()
+) -> bytes:
     """Name what a question is answered with as long as the dataset does not change.
 
-    Neither its rows nor its declaration, which decides how they are told.
+    Neither its rows nor its declaration, which decides how they are told. Where it has
+    changed while it was read, no state has that name: if the database is put back, the
+    answer may hold what was lost.
     """
     asked = blake2b(key, digest_size=8, key=edition.encode()).hexdigest()
-    return f'W/"{state.change_seq:x}.{state.generation:x}.{asked}"'.encode()
+    parts = [f"{state.change_seq:x}-{state.change_tag:x}"]
+    parts += sorted(f"{each.seq:x}-{each.tag or 0:x}" for each in observed)
+    number, tag = state.published
+    return f'W/"{"..".join(parts)}.{number:x}-{tag:x}.{asked}"'.encode()
 
 
 def record_tag(version: str, edition: str) -> str:

@@ -80,12 +80,13 @@ def api_of(
     rates: SharedRates | None = None,
 ) -> Api:
     lanes = Lanes(threads, datasets=len(penstock.settings.datasets))
-    answers = Answers(lanes=lanes, shared=shared)
+    answers = Answers(lanes=lanes, shared=shared, knows=served.reads.knows)
     serve = ServeRecords(penstock.settings.datasets, served.reads)
     # what keeps an eye on the database must not wait for those who ask it
     looking = ThreadPoolExecutor(LOOKING, thread_name_prefix="look")
     metrics = Metrics()
     watch = Watch(served.reads, looking, on_new=answers.warm)
+    answers.rely = watch.rely
     stores = [each for each in (shared, rates) if each is not None]
     return Api(
         penstock=penstock,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.history import LARGEST_NUMBER, PATTERN
 from penstock.domain.queries.parameters import DEFAULT_LIMIT
 from penstock.domain.queries.query import field_named
 from penstock.entrypoints.api.endpoints import Described
@@ -120,14 +121,32 @@ def described_changes(dataset: Dataset) -> Described:
             "after": {
                 "type": "integer",
                 "minimum": 0,
-                "description": "Ask for what comes after this one next.",
+                "description": "The number of the last change that was told.",
+            },
+            "next": {
+                "type": "string",
+                "pattern": f"^{PATTERN}$",
+                "description": "Ask for what comes after this one next: its number, "
+                "and a tag by which it is known whether the database was put back.",
             },
             "has_more": {"type": "boolean"},
         }
     )
     return Described(
         parameters=[
-            number("after", "The number of the last change that is known.", 0),
+            {
+                "name": "after",
+                "in": "query",
+                "description": "The last change that is known: 'next' of an answer, "
+                "or a number alone.",
+                "schema": {
+                    "anyOf": [
+                        {"type": "integer", "minimum": 0, "maximum": LARGEST_NUMBER},
+                        {"type": "string", "pattern": f"^{PATTERN}$"},
+                    ],
+                    "default": 0,
+                },
+            },
             number(
                 "limit", "How many changes to tell.", 1, MOST_CHANGES, DEFAULT_LIMIT
             ),
@@ -142,7 +161,7 @@ def described_changes(dataset: Dataset) -> Described:
             200: answer(
                 "What changed, in the order of commits.",
                 page,
-                headers={"X-Consistency-Token": header("Token")},
+                headers={"X-Consistency-Token": header("Token", required=True)},
             )
         },
     )

@@ -1,6 +1,7 @@
 """What is served: the datasets, their fields, how fresh and how large they are."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,6 +11,7 @@ from starlette.responses import Response
 
 from penstock.domain.access import Scope
 from penstock.domain.dataset import Dataset
+from penstock.domain.history import START, Position, parse_position
 from penstock.domain.queries.parameters import (
     Reading,
     only,
@@ -31,7 +33,11 @@ from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.responses import json_response
 from penstock.entrypoints.api.schemas import ref
 from penstock.entrypoints.api.service import Api
-from penstock.ports.serving import Change, Count, CountKind, State
+from penstock.errors import PositionGone, StoreUnavailable
+from penstock.ports.serving import Change, Count, CountKind, State, note_observed
+
+# how often changes are read again that came between two questions
+ATTEMPTS = 3
 
 encode = msgspec.json.Encoder().encode
 
@@ -54,6 +60,8 @@ def get_dataset(api: Api, asked: Asked) -> Answer:
     dataset = api.dataset(asked.parts["dataset"])
     refuse_all(asked.query)
     states = api.served.reads.states()
+    if dataset.name in states:
+        note_observed(states[dataset.name])
     document = {
         **described(dataset),
         **freshness(states.get(dataset.name)),
@@ -85,39 +93,67 @@ async def list_changes(api: Api, request: Request) -> Response:
     """Tell what changed; wait for it where a client asks to."""
     dataset = api.dataset(request.path_params["dataset"])
     after, limit, wait = read_changes(dataset, request.query_params.multi_items())
-    found = await api.feeds.read(dataset, after=after, limit=limit)
+    found, last = await changes_after(api, dataset, after, limit=limit)
     if not found and wait:
-        await api.watch.beyond(dataset.name, after, seconds=wait)
-        found = await api.feeds.read(dataset, after=after, limit=limit)
-    headers = {"cache-control": "no-store"}
-    last = after
-    if found:
-        last = found[-1].seq
-        # who hears of a change may ask here for the record before the next look
-        await api.watch.state(dataset.name, at_least=last)
-        headers[TOKEN.decode()] = token_for(api, dataset, last)
+        await api.watch.beyond(dataset.name, after.seq, seconds=wait)
+        found, last = await changes_after(api, dataset, last, limit=limit)
+    headers = {
+        "cache-control": "no-store",
+        TOKEN.decode(): token_for(api, dataset, last),
+    }
     document = {
         "items": [told(each) for each in found],
-        "after": last,
+        "after": last.seq,
+        "next": str(last),
         "has_more": len(found) == limit,
     }
     return json_response(document, headers=headers)
 
 
+async def changes_after(
+    api: Api, dataset: Dataset, after: Position, *, limit: int
+) -> tuple[Sequence[Change], Position]:
+    """Return what changed, and where that ends, in the history that there is now.
+
+    Raises `PositionGone` where it has no such beginning, or not any more.
+    """
+    gone = PositionGone(dataset.name, str(after))
+    found: Sequence[Change] = ()
+    for _ in range(ATTEMPTS):
+        found = await api.feeds.read(dataset, after=after.seq, limit=limit)
+        # asked for after the read, so that it is of the same history
+        state = await api.watch.state_after(dataset.name, after)
+        end = max(state.change_seq, 0)
+        if end < after.seq or (found and found[0].seq > after.seq + 1):
+            raise gone
+        if found:
+            # who hears of a change may ask here for the record before the next look
+            with suppress(PositionGone):
+                await api.watch.state_after(dataset.name, found[-1].position)
+                return found, found[-1].position
+        elif end == after.seq:
+            return [], state.position if end else START
+    if found:
+        raise StoreUnavailable("the database goes back to an older state")
+    # there are changes after it, and the feed does not have them any more
+    raise gone
+
+
 def read_changes(
     dataset: Dataset, given: Sequence[tuple[str, str]]
-) -> tuple[int, int, int]:
+) -> tuple[Position, int, int]:
     reading = Reading(dataset)
     own = only(reading, given, {"after", "limit", "wait"})
-    after = whole(own.get("after", "0"))
-    if after is None or after < 0:
-        reading.flaw("after", "range", "must be the number of a change, or 0")
+    after = parse_position(own.get("after", "0"))
+    if after is None:
+        detail = "must be 0, the number of a change, or the 'next' of an answer"
+        reading.flaw("after", "range", detail)
     wait = whole(own.get("wait", "0"))
     if wait is None or not 0 <= wait <= LONGEST_WAIT:
         reading.flaw("wait", "range", f"must be 0 to {LONGEST_WAIT} seconds")
     limit = read_limit(reading, own.get("limit"), most=MOST_CHANGES)
     reading.finish()
-    return after or 0, limit, wait or 0
+    return after or START, limit, wait or 0
 
 
 def told(change: Change) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.history import Position
 from penstock.domain.lanes import Lane
 from penstock.entrypoints.api.answers import (
     Asked,
@@ -23,7 +24,12 @@ from penstock.entrypoints.api.gate import Gate
 from penstock.entrypoints.api.heads import head_of
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.service import DATASET, LANE, Api
-from penstock.errors import NoSuchRecord, PenstockError, VersionChanged
+from penstock.errors import (
+    NoSuchRecord,
+    PenstockError,
+    PositionGone,
+    VersionChanged,
+)
 from penstock.ports.serving import State
 
 Outcome = TypeVar("Outcome")
@@ -92,16 +98,25 @@ class Dispatch:
         except VersionChanged:
             await self._tell_how_far(scope)
             raise
+        except PositionGone as gone:
+            await self._tell_where_to_begin(gone, scope)
+            raise
         await response(scope, receive, send)
 
-    async def _tell_how_far(self, scope: Scope) -> None:
+    async def _tell_how_far(self, scope: Scope) -> Position | None:
         """Let who knew an old version read the new one, here and elsewhere."""
         api = self._api
         dataset = api.dataset(scope["path_params"]["dataset"])
         with suppress(PenstockError):
             state = await api.watch.now(dataset.name)
-            token = token_for(api, dataset, state.change_seq)
+            token = token_for(api, dataset, state.position)
             scope["exchange"].extra.append((TOKEN, token.encode()))
+            return state.position
+        return None
+
+    async def _tell_where_to_begin(self, gone: PositionGone, scope: Scope) -> None:
+        position = await self._tell_how_far(scope)
+        gone.next = None if position is None else str(position)
 
     async def _answer(
         self, endpoint: Endpoint, scope: Scope, receive: Receive, send: Send
@@ -113,16 +128,16 @@ class Dispatch:
         key = b"\n".join([scope["raw_path"], scope["query_string"], prefer])
         dataset = api.dataset(scope["path_params"]["dataset"])
         token = headers.get(TOKEN)
-        known = -1 if token is None else await change_of(api, dataset, token)
-        state = await api.watch.state(dataset.name, at_least=known)
+        if token is None:
+            known, state = -1, await api.watch.state(dataset.name)
+        else:
+            known, state = await self._known_to(token, dataset, scope)
         wanted = headers.get(b"if-none-match")
         if wanted is not None:
             etag = etag_of(key, api.edition(dataset), state)
             if etag in wanted:
                 await not_modified(etag, send)
                 return
-        # a change that never was, of a database that was put back, is waited for once
-        known = min(known, state.change_seq)
         kept = api.answers.find(key, state, at_least=known)
         if kept is None:
             question = self._question(endpoint, scope, dataset, key)
@@ -135,6 +150,20 @@ class Dispatch:
             return
         is_read = scope["method"] != "HEAD"
         await send_kept(kept, scope["exchange"], with_body=is_read)
+
+    async def _known_to(
+        self, token: bytes, dataset: Dataset, scope: Scope
+    ) -> tuple[int, State]:
+        """Return the change that a client knows of, and how far the dataset is."""
+        api = self._api
+        position = await change_of(api, dataset, token)
+        try:
+            state = await api.watch.state_after(dataset.name, position)
+        except PositionGone as gone:
+            await self._tell_where_to_begin(gone, scope)
+            raise
+        # a number alone, of a database that was put back, is waited for once
+        return min(position.seq, state.change_seq), state
 
     def _question(
         self, endpoint: Endpoint, scope: Scope, dataset: Dataset, key: bytes
@@ -207,19 +236,19 @@ async def send_kept(kept: Kept, exchange: Exchange, *, with_body: bool) -> None:
     await exchange.send_whole(kept.head, answer.body if with_body else b"")
 
 
-async def change_of(api: Api, dataset: Dataset, token: bytes) -> int:
+async def change_of(api: Api, dataset: Dataset, token: bytes) -> Position:
     """Read which change a client knows of; what we did not sign is ignored."""
     await api.know_seal()
-    known = api.records.seal.read_number(dataset.name, token.decode("latin-1"))
-    return -1 if known is None else known
+    text = token.decode("latin-1")
+    return api.records.seal.read_position(dataset.name, text) or Position(-1)
 
 
-def token_for(api: Api, dataset: Dataset, change_seq: int) -> str:
+def token_for(api: Api, dataset: Dataset, position: Position) -> str:
     """Return what lets a client meet nothing older than a change, anywhere."""
-    return api.records.seal.write_number(dataset.name, change_seq)
+    return api.records.seal.write_position(dataset.name, position)
 
 
 def with_token(api: Api, dataset: Dataset, state: State) -> Mapping[str, str]:
     """Return what lets a client read its own write anywhere."""
     api.watch.note(dataset.name, state)
-    return {TOKEN.decode(): token_for(api, dataset, state.change_seq)}
+    return {TOKEN.decode(): token_for(api, dataset, state.position)}

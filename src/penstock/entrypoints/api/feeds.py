@@ -29,7 +29,8 @@ class Feeds:
     ) -> Sequence[Change]:
         """Return what changed after an entry, no less than is known here."""
         # a read that began before a change was known may be without it
-        known = self._watch.known(dataset.name).change_seq
+        state = self._watch.known(dataset.name)
+        known = (state.history, state.position)
         name = (dataset.name, after, limit, known)
         reading = self._under_way.get(name)
         if reading is None:

@@ -203,7 +203,10 @@ def statuses(endpoint: Endpoint, told: Described, *, is_guarded: bool) -> Iterat
         yield 404
     if told.body is not None:
         yield from (408, 413, 415, 422)
-    if any(each["name"] == "If-Match" for each in told.parameters):
+    names = {each["name"] for each in told.parameters}
+    if "X-Consistency-Token" in names or endpoint.path.endswith("/changes"):
+        yield 410
+    if "If-Match" in names:
         yield 412
 
 
@@ -266,7 +269,8 @@ def problem_response(status: int) -> Schema:
 
 RETRY_AFTER = {"Retry-After": shapes.header("RetryAfter")}
 HEADERS_OF_PROBLEMS = {
-    # with it the version that is there now can be read
+    # with it what is there now can be read
+    410: {"X-Consistency-Token": shapes.header("Token")},
     412: {"X-Consistency-Token": shapes.header("Token")},
     429: RETRY_AFTER,
     503: RETRY_AFTER,
@@ -282,6 +286,10 @@ PROBLEM: Schema = {
         "instance": {"type": "string"},
         "code": {"enum": [*TITLES]},
         "trace_id": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+        "next": {
+            "type": "string",
+            "description": "With `position-gone`: from where to follow changes again.",
+        },
         "errors": {
             "type": "array",
             "items": {

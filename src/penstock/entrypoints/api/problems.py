@@ -18,6 +18,7 @@ from penstock.errors import (
     NotFound,
     Overloaded,
     PenstockError,
+    PositionGone,
     StillAtWork,
     StoreRefused,
     StoreTooSlow,
@@ -44,6 +45,7 @@ class Problem(Exception):
         *,
         flaws: Sequence[Flaw] = (),
         headers: Mapping[str, str] | None = None,
+        members: Mapping[str, Any] | None = None,
         cause: str | None = None,
     ) -> None:
         super().__init__(detail)
@@ -52,6 +54,8 @@ class Problem(Exception):
         self.detail = detail or self.title
         self.flaws = flaws
         self.headers = headers or {}
+        # beside those that all have
+        self.members = members or {}
         # for operators only
         self.cause = cause
 
@@ -64,6 +68,7 @@ class Problem(Exception):
             "instance": instance,
             "code": self.code,
             "trace_id": trace_id,
+            **self.members,
         }
         if self.flaws:
             document["errors"] = [
@@ -91,6 +96,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "method-not-allowed": (405, "This cannot be done here"),
     "request-timeout": (408, "The request did not come to its end in time"),
     "conflict": (409, "It is in another state than was thought"),
+    "position-gone": (410, "That change is not known here, or not any more"),
     "version-changed": (412, "It has changed since it was read"),
     "too-large": (413, "The body is too large"),
     "uri-too-long": (414, "The address is too long"),
@@ -107,7 +113,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
 }
 
 
-def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911 (a line a kind)
+def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911, PLR0912 (a line a kind)
     """Say what an error means to a client; never with a driver's text."""
     match error:
         case BadRequest():
@@ -127,6 +133,9 @@ def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911 (a line 
             return Problem("key-reused", str(error))
         case VersionChanged():
             return Problem("version-changed", str(error))
+        case PositionGone():
+            members = {} if error.next is None else {"next": error.next}
+            return Problem("position-gone", str(error), members=members)
         case StoreRefused():
             told = "the database refuses what it was given"
             return Problem("unprocessable", told)

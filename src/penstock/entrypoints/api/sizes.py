@@ -5,9 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.history import Position
 from penstock.domain.queries.query import Query
 from penstock.errors import StoreTooSlow
-from penstock.ports.serving import Count, CountKind, Reads, State
+from penstock.ports.serving import (
+    Count,
+    CountKind,
+    Reads,
+    State,
+    note_observed,
+    observing,
+)
 
 # so many are counted one by one, which takes the database some milliseconds
 MOST_COUNTED = 10_000
@@ -18,7 +26,7 @@ LONGEST = 60.0
 @dataclass(frozen=True, slots=True)
 class Counted:
     count: Count
-    change_seq: int
+    position: Position
     at: float
 
 
@@ -40,14 +48,18 @@ class Sizes:
         known, now = self._known.get(dataset.name), self._clock()
         if (
             known is None
-            or known.change_seq != state.change_seq
+            or known.position != state.position
             or now - known.at >= LONGEST
         ):
             try:
-                known = Counted(self._count(dataset), state.change_seq, now)
+                with observing() as observed:
+                    known = Counted(self._count(dataset), state.position, now)
             except StoreTooSlow:
                 return None
-            self._known[dataset.name] = known
+            if {each.position for each in observed} <= {state.position}:
+                self._known[dataset.name] = known
+            for each in observed:
+                note_observed(each)
         return known.count
 
     def _count(self, dataset: Dataset) -> Count:

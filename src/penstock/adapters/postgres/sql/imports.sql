@@ -148,9 +148,11 @@ select * from penstock_dataset where name = %(dataset)s;
 -- no gaps and rise in the order of commits.
 update penstock_dataset
 set generation = generation + %(generations)s,
-    change_seq = change_seq + %(changes)s
+    generation_tag = case when %(generations)s > 0 then {tag} else generation_tag end,
+    change_seq = change_seq + %(changes)s,
+    change_tag = {tag}
 where name = %(dataset)s
-returning change_seq;
+returning change_seq, change_tag;
 
 -- name: add_changes
 -- It comes after the rows, because it holds the dataset's row until the commit, and
@@ -159,15 +161,18 @@ returning change_seq;
 with advanced as (
     update penstock_dataset
     set generation = generation + %(generations)s,
-        change_seq = change_seq + %(created)s + %(updated)s + %(deleted)s
+        generation_tag = case
+            when %(generations)s > 0 then {tag} else generation_tag end,
+        change_seq = change_seq + %(created)s + %(updated)s + %(deleted)s,
+        change_tag = {tag}
     where name = %(dataset)s
-    returning change_seq
+    returning change_seq, change_tag
 )
 insert into penstock_change_page
-    (dataset, first_seq, last_seq, created, updated, keys, import_id, at)
+    (dataset, first_seq, last_seq, created, updated, keys, import_id, at, tag)
 select %(dataset)s, change_seq - %(created)s - %(updated)s - %(deleted)s + 1,
     change_seq,
-    %(created)s, %(updated)s, %(keys)s::json, %(import_id)s, {now}
+    %(created)s, %(updated)s, %(keys)s::json, %(import_id)s, {now}, change_tag
 from advanced;
 
 -- name: add_rejection
@@ -342,7 +347,30 @@ where dataset = %(dataset)s and import_id = %(import_id)s and resolved is null
 
 -- name: publish_dataset
 -- Whoever keeps answers has to ask anew.
-update penstock_dataset set generation = generation + 1 where name = %(dataset)s;
+update penstock_dataset
+set generation = generation + 1, generation_tag = {tag}
+where name = %(dataset)s;
 
 -- name: dataset_states
-select name, generation, change_seq, watermark from penstock_dataset;
+select name, generation, generation_tag, change_seq, change_tag, watermark
+from penstock_dataset;
+
+-- name: dataset_state
+select generation, generation_tag, change_seq, change_tag, watermark
+from penstock_dataset
+where name = %(dataset)s;
+
+-- name: has_change
+-- The last change is known also where the entries of all were removed.
+select exists (
+    select 1 from penstock_dataset
+    where name = %(dataset)s and change_seq = %(seq)s and change_tag = %(tag)s
+) or exists (
+    select 1 from (
+        select first_seq, tag from penstock_change_page
+        where dataset = %(dataset)s and last_seq >= %(seq)s
+        order by last_seq
+        limit 1
+    ) as page
+    where first_seq <= %(seq)s and tag = %(tag)s
+) as is_known;

@@ -202,14 +202,14 @@ with advanced as (
     returning 1
 ), numbered as (
     update penstock_dataset
-    set change_seq = change_seq + %(inserted)s
+    set change_seq = change_seq + %(inserted)s, change_tag = {tag}
     where name = %(dataset)s and exists (select 1 from totalled)
-    returning change_seq
+    returning change_seq, change_tag
 ), changed as (
     insert into penstock_change_page
-        (dataset, first_seq, last_seq, created, updated, keys, import_id, at)
+        (dataset, first_seq, last_seq, created, updated, keys, import_id, at, tag)
     select %(dataset)s, change_seq - %(inserted)s + 1, change_seq, %(inserted)s, 0,
-        %(keys)s::json, %(import_id)s, {now}
+        %(keys)s::json, %(import_id)s, {now}, change_tag
     from numbered
 )
 {insert}

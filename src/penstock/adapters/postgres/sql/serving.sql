@@ -2,7 +2,7 @@
 
 -- name: find_changes
 -- Whole pages are found by index, and only the entries after the last one are told.
-select seq, kind, told.key::text as key, import_id, at
+select seq, kind, told.key::text as key, import_id, at, tag
 from (
     select * from penstock_change_page
     where dataset = %(dataset)s and last_seq > %(after)s

@@ -124,7 +124,9 @@ select count(*) as counted from penstock_quarantine
 where import_id = :import_id and key is null;
 
 -- name: add_dataset
-insert into penstock_dataset (name) values (:dataset) on conflict (name) do nothing;
+insert into penstock_dataset (name, generation_tag, change_tag)
+values (:dataset, random() & 0xffffffffffff, random() & 0xffffffffffff)
+on conflict (name) do nothing;
 
 -- name: set_fields
 update penstock_dataset set fields = :fields where name = :dataset;
@@ -133,9 +135,12 @@ update penstock_dataset set fields = :fields where name = :dataset;
 -- The sequence is reserved and filled in one transaction, so it has no gaps.
 update penstock_dataset
 set generation = generation + :generations,
-    change_seq = change_seq + :changes
+    generation_tag = case
+        when :generations > 0 then random() & 0xffffffffffff else generation_tag end,
+    change_seq = change_seq + :changes,
+    change_tag = random() & 0xffffffffffff
 where name = :dataset
-returning change_seq;
+returning change_seq, change_tag;
 
 -- name: set_watermark
 update penstock_dataset
@@ -146,8 +151,8 @@ where name = :dataset;
 select * from penstock_dataset where name = :dataset;
 
 -- name: add_change
-insert into penstock_change (dataset, seq, kind, key, import_id, at)
-values (?, ?, ?, ?, ?, ?);
+insert into penstock_change (dataset, seq, kind, key, import_id, at, tag)
+values (?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_rejection
 insert into penstock_quarantine
@@ -302,7 +307,25 @@ where dataset = :dataset and import_id = :import_id and resolved is null
 
 -- name: publish_dataset
 -- Whoever keeps answers has to ask anew.
-update penstock_dataset set generation = generation + 1 where name = :dataset;
+update penstock_dataset
+set generation = generation + 1, generation_tag = random() & 0xffffffffffff
+where name = :dataset;
 
 -- name: dataset_states
-select name, generation, change_seq, watermark from penstock_dataset;
+select name, generation, generation_tag, change_seq, change_tag, watermark
+from penstock_dataset;
+
+-- name: dataset_state
+select generation, generation_tag, change_seq, change_tag, watermark
+from penstock_dataset
+where name = :dataset;
+
+-- name: has_change
+-- The last change is known also where the entries of all were removed.
+select exists (
+    select 1 from penstock_dataset
+    where name = :dataset and change_seq = :seq and change_tag = :tag
+) or exists (
+    select 1 from penstock_change
+    where dataset = :dataset and seq = :seq and tag = :tag
+) as is_known;

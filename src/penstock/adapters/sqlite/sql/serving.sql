@@ -1,7 +1,7 @@
 -- What the API asks.
 
 -- name: find_changes
-select seq, kind, key, import_id, at from penstock_change
+select seq, kind, key, import_id, at, tag from penstock_change
 where dataset = :dataset and seq > :after
 order by seq
 limit :limit;

@@ -1,0 +1,33 @@
+"""How far a dataset has come, as the database tells it."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from penstock.adapters.sql.database import Row, Transaction
+from penstock.domain.dataset import Dataset
+from penstock.ports.serving import OBSERVED, State, note_observed
+
+
+def to_state(
+    row: Row, instant: Callable[[Any], datetime | None] = lambda _: None
+) -> State:
+    return State(
+        generation=row["generation"],
+        generation_tag=row["generation_tag"],
+        change_seq=row["change_seq"],
+        change_tag=row["change_tag"],
+        watermark=instant(row["watermark"]),
+    )
+
+
+def observe(look: Transaction, dataset: Dataset) -> None:
+    """Note how far a dataset is after something was read of it, if anybody asks.
+
+    It is read by the same connection: so what was read before is of this history.
+    """
+    if OBSERVED.get() is None:
+        return
+    row = look.one("dataset_state", dataset=dataset.name)
+    if row is not None:
+        note_observed(to_state(row))
