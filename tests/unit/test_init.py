@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import os
 import tomllib
 from contextlib import suppress
 
@@ -13,7 +14,7 @@ from penstock.adapters.csv.coding import coding_of
 from penstock.adapters.csv.dialect import Declared
 from penstock.adapters.csv.head import read_head
 from penstock.domain.dataset import FieldType
-from penstock.entrypoints.cli.init import look_at
+from penstock.entrypoints.cli.init import MOST_DOUBTS, init, look_at
 from penstock.entrypoints.cli.peek import BEGINNING, peek
 from penstock.entrypoints.forms.as_csv import write_csv
 from penstock.errors import Misconfigured
@@ -357,3 +358,50 @@ def test_brackets_alone_are_no_json(tmp_path, header):
     table = declared(tmp_path, header + b"\n1,a\n2,b\n")
 
     assert len(table["fields"]) == 2
+
+
+@pytest.mark.parametrize("place", [b"caf\xe9.csv", b"caf\xe9/shops.csv"])
+def test_a_name_that_is_no_utf_8_is_told_and_nothing_is_touched(tmp_path, place):
+    path = tmp_path / os.fsdecode(place)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("id,name\n1,a\n")
+    config = tmp_path / "penstock.toml"
+    config.write_text("# mine")
+
+    with pytest.raises(Misconfigured, match=r"caf\\udce9.* is not UTF-8.*rename"):
+        init(source=path, config=config, force=True)
+
+    assert config.read_text() == "# mine"
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "penstock.toml",
+        os.fsdecode(place.split(b"/")[0]),
+    }
+
+
+def test_what_cannot_be_written_leaves_the_old_configuration(tmp_path, monkeypatch):
+    config = tmp_path / "penstock.toml"
+    config.write_text("# mine")
+    (tmp_path / "shops.csv").write_text("id\n1\n")
+
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        init(source=tmp_path / "shops.csv", config=config, force=True)
+
+    assert config.read_text() == "# mine"
+    assert {each.name for each in tmp_path.iterdir()} == {"penstock.toml", "shops.csv"}
+
+
+def test_doubts_are_printed_in_a_bounded_number_of_lines(tmp_path, capsys):
+    names = ",".join(f"c{number}" for number in range(10_000))
+    versions = ",".join(["1.10"] * 10_000)
+    path = tmp_path / "wide.csv"
+    path.write_text(f"{names}\n{versions}\n")
+
+    init(source=path, config=tmp_path / "penstock.toml")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == MOST_DOUBTS + 2
+    assert "more doubts; see the comments of the file" in lines[-1]

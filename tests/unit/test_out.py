@@ -1,12 +1,15 @@
 """A file that a command writes is whole, or as it was before."""
 
 import os
+import re
 import signal
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
 from penstock.errors import Misconfigured
 
@@ -135,3 +138,26 @@ def test_what_can_be_written_is_not_refused(out, name):
     refuse_unwritable(out.parent / name, "--errors")
 
     assert out.read_bytes() == b"old"
+
+
+def test_a_file_keeps_the_rights_that_it_had(out):
+    out.chmod(0o600)
+
+    with whole_file(out) as file:
+        file.write(b"new")
+
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+
+
+# what no user ever sees half written: a temporary folder, a draft that is renamed, a
+# pipe; all others write through `whole_file`
+OTHER_WRITERS = {"demo.py", "colleagues.py", "processes.py"}
+
+
+def test_no_command_writes_a_file_in_any_other_way():
+    writes = re.compile(r"\.write_(text|bytes)\(|open\([^)]*[\"'][wax]b?\+?[\"']")
+    sources = Path(penstock.__file__).parent.rglob("*.py")
+
+    writers = {each.name for each in sources if writes.search(each.read_text("utf-8"))}
+
+    assert writers == OTHER_WRITERS

@@ -8,7 +8,7 @@ from penstock.domain.axes import Axis, Bounds, FileAxis
 from penstock.domain.budget import Budget, closure
 from penstock.domain.dataset import Dataset
 from penstock.domain.mapping import Mapper
-from penstock.domain.page import Moved, Rejection, Row, Unread
+from penstock.domain.page import Moved, Record, Rejection, Row, Unread
 from penstock.domain.shard import predicate, split
 from penstock.domain.source import CsvSource
 from penstock.errors import AccessStopped, Misconfigured, Throttled
@@ -26,6 +26,8 @@ class Sampled:
     empty: tuple[str, ...] = ()
     # rows that the check of their shard would refuse, and why the last
     outside: int = 0
+    # how many keys the valid rows have: fewer than rows, if some share one
+    keys: int = 0
     outside_reason: str | None = None
     moved_to: str | None = None
 
@@ -81,6 +83,7 @@ class Sample:
             valid=len(outcomes) - len(bad),
             complaint=complaint,
             empty=tuple(empty_fields(dataset, page.rows)),
+            keys=len({each.key for each in outcomes if isinstance(each, Record)}),
             outside=len(reasons),
             outside_reason=reasons[-1] if reasons else None,
         )

@@ -7,13 +7,16 @@ from itertools import combinations
 from pathlib import Path
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.source import CsvSource, is_address
 from penstock.entrypoints.cli.shared import (
     counted,
+    doubt_key,
     ignore,
     look,
     read_settings,
 )
 from penstock.errors import PenstockError
+from penstock.flow.sample import Sampled
 from penstock.ports import Fact, Facts
 from penstock.settings import Settings
 from penstock.wiring import Penstock, facts, opened
@@ -150,12 +153,7 @@ def try_sample(penstock: Penstock, dataset: Dataset) -> Fact:
     """Ask for one page, and say whether it is what was declared."""
     what = f"datasets.{dataset.name}"
     try:
-        found = penstock.sample(
-            dataset,
-            penstock.source(dataset),
-            penstock.budget(dataset),
-            longest=penstock.settings.longest_wait,
-        )
+        found = sampled(penstock, dataset)
     except PenstockError as error:
         return Fact(what=what, is_well=False, told=str(error))
     if found.moved_to is not None:
@@ -170,8 +168,37 @@ def try_sample(penstock: Penstock, dataset: Dataset) -> Fact:
             f"; {found.outside} would be refused by the check of their shard: "
             f"{found.outside_reason}"
         )
+    doubt = doubt_key(dataset, rows=found.valid, keys=found.keys)
+    if doubt is not None:
+        told += f"; {doubt}"
     worst = max(found.outside, found.rows - found.valid)
     return Fact(what=what, is_well=worst * 2 <= found.rows, told=told)
+
+
+def doubt_keys(settings: Settings) -> Iterator[str]:
+    """Look at the beginning of files at hand, and say which keys seem not to be any."""
+    with opened(settings, ignore, scratch=True) as penstock:
+        for dataset in settings.datasets.values():
+            source = dataset.source
+            if not isinstance(source, CsvSource) or any(map(is_address, source.files)):
+                continue
+            try:
+                found = sampled(penstock, dataset)
+            except PenstockError:
+                # whether files are there and fit is tried where that is asked for
+                continue
+            doubt = doubt_key(dataset, rows=found.valid, keys=found.keys)
+            if doubt is not None:
+                yield f"datasets.{dataset.name}: {doubt}"
+
+
+def sampled(penstock: Penstock, dataset: Dataset) -> Sampled:
+    return penstock.sample(
+        dataset,
+        penstock.source(dataset),
+        penstock.budget(dataset),
+        longest=penstock.settings.longest_wait,
+    )
 
 
 def as_documents(found: Iterable[Fact], settings: Settings) -> list[dict[str, object]]:

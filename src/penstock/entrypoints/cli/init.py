@@ -79,6 +79,7 @@ def show_doubts(doubts: Sequence[str]) -> None:
 
 def look_at(path: Path, *, beside: Path) -> Drafted:
     """Guess a dataset from a file; raises `Misconfigured` if it holds no table."""
+    refuse_odd_name(place_of(path, beside))
     seen = peek(path)
     refuse_unreadable(path, seen.encoding)
     try:
@@ -98,6 +99,18 @@ def look_at(path: Path, *, beside: Path) -> Drafted:
         layout=layout,
         draft=draft,
     )
+
+
+def refuse_odd_name(name: str) -> None:
+    """Refuse a name that no configuration could hold."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        shown = name.encode(errors="backslashreplace").decode()
+        raise Misconfigured(
+            f"the name {shown} is not UTF-8, so no configuration can name it; rename "
+            "the file or its folder first"
+        ) from None
 
 
 def refuse_unreadable(path: Path, encoding: Guessed[str]) -> None:

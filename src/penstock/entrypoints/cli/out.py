@@ -3,6 +3,7 @@
 import os
 import secrets
 import signal
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,6 +69,9 @@ def whole_file(out: Path, option: str = "--out") -> Iterator[IO[bytes]]:
             with opened(beside, "xb", asked) as file:
                 yield file
                 file.flush()
+                if target.exists():
+                    # a configuration that only its owner may read stays so
+                    os.fchmod(file.fileno(), stat.S_IMODE(target.stat().st_mode))
                 # or a power cut could leave the name without the content
                 os.fsync(file.fileno())
             beside.replace(target)

@@ -11,7 +11,7 @@ from rich.filesize import decimal as in_bytes
 from penstock.domain.dataset import Dataset
 from penstock.domain.job import Import, ImportId, ImportStatus, JobStatus, Shards
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.shared import counted, show_table, stdout
+from penstock.entrypoints.cli.shared import counted, doubt_key, show_table, stdout
 from penstock.entrypoints.extent import Extent, Read
 from penstock.entrypoints.reports import report
 from penstock.ports import JobFilter, ReasonCount
@@ -29,6 +29,8 @@ class Outcome:
     error: str | None
     # why nobody works it any more, though it is not finished
     stopped: str | None
+    # why the key may be wrong
+    doubt: str | None = None
 
 
 def outcome_of(
@@ -44,7 +46,14 @@ def outcome_of(
         read=Extent(stores.jobs, import_id).look() if is_read else None,
         error=last_error(penstock, known),
         stopped=stopped,
+        doubt=key_doubt(dataset, known) if is_read else None,
     )
+
+
+def key_doubt(dataset: Dataset, known: Import) -> str | None:
+    counts = known.counts
+    rows = counts.seen - counts.quarantined - counts.dropped
+    return doubt_key(dataset, rows=rows, keys=rows - counts.duplicates)
 
 
 def document(ended: Outcome) -> dict[str, object]:
@@ -54,6 +63,7 @@ def document(ended: Outcome) -> dict[str, object]:
         "rejections": [dataclasses.asdict(each) for each in ended.rejections],
         "error": ended.error,
         "stopped": ended.stopped,
+        "doubt": ended.doubt,
     }
 
 
@@ -85,6 +95,7 @@ def show_outcome(
     for name, text in (
         ("error", ended.error),
         ("note", known.note),
+        ("doubt", ended.doubt),
         ("duplicates", listed(ended, duplicates)),
     ):
         if text is not None:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from penstock.domain.dataset import SYSTEM_COLUMNS
-from penstock.entrypoints.cli.check import as_documents, pending, try_all
+from penstock.entrypoints.cli.check import as_documents, doubt_keys, pending, try_all
 from penstock.entrypoints.cli.shared import (
     DEFAULT_CONFIG,
     AsJson,
@@ -42,7 +42,7 @@ def check(
         "datasets": sorted(settings.datasets),
         "budgets": sorted(settings.budgets),
     }
-    notes = not_portable(settings)
+    notes = [*not_portable(settings), *(() if connect else doubt_keys(settings))]
     if notes:
         told["notes"] = notes
     found = try_all(config, threads=threads) if connect else []

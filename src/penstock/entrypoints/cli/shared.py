@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from penstock.domain.dataset import Dataset
 from penstock.domain.text import format_instant, parse_instant
 from penstock.errors import Misconfigured
 from penstock.ports import Emit
@@ -57,6 +58,10 @@ class WithDefault(TyperGroup):
 def default_help(what: str, name: str) -> str:
     """Say where the options of the unnamed command are."""
     return f"{what} Without a command it lists; see penstock {name} list --help."
+
+
+# a larger share of rows that repeat a key makes one wonder
+MOST_DUPLICATES = 0.1
 
 
 def read_settings(config: Path) -> Settings:
@@ -116,6 +121,17 @@ def prepare(penstock: Penstock) -> None:
             f"{penstock.settings.place}: the tables are not up to date "
             f"({', '.join(missing)}); run: penstock migrate"
         )
+
+
+def doubt_key(dataset: Dataset, *, rows: int, keys: int) -> str | None:
+    """Ask whether a key is right that many rows share: they replace each other."""
+    if rows - keys <= MOST_DUPLICATES * rows:
+        return None
+    named = ", ".join(dataset.key)
+    return (
+        f"{rows:,} rows have only {keys:,} different keys ({named}), and rows with the "
+        "same key replace each other: is the key right?"
+    )
 
 
 def ignore(event: object) -> None:

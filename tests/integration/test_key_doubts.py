@@ -1,0 +1,66 @@
+"""A key that many rows share is doubted by `check` and `run`, on screen and in JSON."""
+
+import json
+import sys
+
+import pytest
+
+from penstock.entrypoints.cli.app import main
+
+CONFIG = """\
+[penstock]
+database = "sqlite:///penstock.db"
+
+[datasets.shops]
+key = "{key}"
+
+[datasets.shops.fields]
+id = {{ type = "int" }}
+town = {{}}
+
+[datasets.shops.source]
+type = "csv"
+files = "shops.csv"
+"""
+
+
+@pytest.fixture
+def penstock(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{number},town {number % 7}\n" for number in range(700)]
+    (tmp_path / "shops.csv").write_text("id,town\n" + "".join(rows))
+
+    def run(*arguments, key="town"):
+        (tmp_path / "penstock.toml").write_text(CONFIG.format(key=key))
+        monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+        return capsys.readouterr().out
+
+    return run
+
+
+DOUBT = "700 rows have only 7 different keys (town)"
+
+
+@pytest.mark.parametrize(
+    "command", [("check",), ("check", "--connect"), ("run", "shops")], ids=" ".join
+)
+def test_a_key_that_many_rows_share_is_doubted_on_screen(penstock, command):
+    assert DOUBT in penstock(*command).replace("\n", " ").replace("  ", " ")
+
+
+@pytest.mark.parametrize(
+    "command", [("check",), ("check", "--connect"), ("run", "shops")], ids=" ".join
+)
+def test_a_key_of_its_own_in_each_row_is_not_doubted(penstock, command):
+    assert "different keys" not in penstock(*command, key="id")
+
+
+def test_a_program_is_told_too(penstock):
+    checked = json.loads(penstock("check", "--json"))
+    done = json.loads(penstock("run", "shops", "--json"))
+
+    assert DOUBT in checked["notes"][0]
+    assert DOUBT in done["doubt"]
