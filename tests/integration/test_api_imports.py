@@ -31,6 +31,7 @@ from tests.integration.api_server import SECRET, Running, running_api
 POI = f"{OF}/poi/imports"
 NEWS = f"{OF}/news/imports"
 SHOPS = f"{OF}/shops/imports"
+OF_SHOPS = "/api/v1/imports?dataset=shops"
 IMPORTS = "/api/v1/imports"
 
 
@@ -100,13 +101,15 @@ class TestStarting:
         assert told.status == 409
         assert "use mode full" in told.json["detail"]
 
-    def test_what_cannot_be_planned_is_cancelled_and_says_why(self, running: Running):
+    def test_a_file_that_is_missing_is_a_problem_and_nothing_is_stored(
+        self, running: Running
+    ):
+        before = running.client.get(OF_SHOPS).json["items"]
         told = start(running, SHOPS)
 
-        assert told.status == 202
-        running.wait_for(told.json["import_id"], ImportStatus.CANCELLED)
-        known = running.client.get(told.headers["location"]).json
-        assert "no file matches shops-*.csv" in known["note"]
+        assert told.status == 409
+        assert "no file matches shops-*.csv" in told.json["detail"]
+        assert running.client.get(OF_SHOPS).json["items"] == before
 
     @pytest.mark.parametrize(
         ("document", "flaws"),
@@ -179,6 +182,7 @@ def test_what_goes_wrong_with_a_plan_is_told_by_the_id_that_its_client_knows(
     monkeypatch.setitem(vars(running.api.penstock), "start_import", broken)
     monkeypatch.setattr(running.api.errands, "_emit", told.append)
 
+    (running.folder / "shops-1.csv").write_bytes(b"id,name\n1,a\n")
     answer = start(running, SHOPS)
 
     wait_until(lambda: told)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from penstock.adapters.csv.survey import FileSurvey
+from penstock.adapters.csv.survey import FileSurvey, find_files
 from penstock.adapters.csv.uploads import SpooledUploads
 from penstock.adapters.sqlite.database import Database
 from penstock.domain.axes import FileAxis, ListAxis, ValuesFrom
@@ -78,6 +78,7 @@ def start(stores: Stores, shops: Dataset) -> StartImport:
         datasets=datasets,
         declaration=lambda _: "d1",
         redact=lambda text: text.replace("hush", "${SECRET}"),
+        find_files=find_files,
         new_planner=lambda: secrets.token_hex(8),
     )
 
@@ -117,12 +118,25 @@ class TestPlanning:
         assert stores.imports.recent(limit=9) == []
         assert not start.of_source(POI, FULL, ASK).replayed
 
+    def test_a_file_that_is_missing_is_refused_at_once(
+        self, start: StartImport, stores: Stores, shops: Dataset
+    ):
+        named = replace(shops, source=replace(shops.csv, files=("hush.csv",)))
+
+        with pytest.raises(Conflict, match=r"\$\{SECRET\}\.csv does not exist"):
+            start.of_source(named, FULL, ASK)
+
+        assert stores.imports.recent(limit=9) == []
+
     def test_what_cannot_be_planned_is_cancelled(
         self, start: StartImport, stores: Stores, shops: Dataset
     ):
         named = replace(shops, source=replace(shops.csv, files=("hush-*.csv",)))
         renamed = replace(start, datasets={"shops": named})
+        file = Path(shops.csv.folder, "hush-1.csv")
+        file.write_bytes(b"id\n1\n")
         begun = renamed.of_source(named, FULL, ASK).begun
+        file.unlink()
 
         renamed.go_on(begun.id, threading.Event())
 
@@ -155,6 +169,7 @@ class TestPlanning:
         self, start: StartImport, stores: Stores, shops: Dataset
     ):
         """Or it would be begun again and again."""
+        Path(shops.csv.folder, "shops-1.csv").write_bytes(ROWS)
         begun = start.of_source(shops, FULL, ASK).begun
 
         def stumble(dataset: Dataset, still_here: StillHere) -> FileAxis:

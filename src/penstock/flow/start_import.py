@@ -49,6 +49,8 @@ class StartImport:
     datasets: Mapping[str, Dataset]
     declaration: Callable[[Dataset], str]
     redact: Redact
+    # raises `Misconfigured` where a file of a dataset is missing
+    find_files: Callable[[Dataset], object]
     # names whoever plans an import, so that no two do
     new_planner: Callable[[], str]
     monotonic: Callable[[], float] = time.monotonic
@@ -61,10 +63,12 @@ class StartImport:
         claim = self.stores.requests.claim(ask)
         if isinstance(claim, Begun):
             return started(claim, replayed=True)
-        with self._given_up_unless_begun(claim), as_conflict():
+        with self._given_up_unless_begun(claim), as_conflict(self.redact):
             scope = self.plan.scope(dataset, asked)
-            if not isinstance(dataset.source, CsvSource):
-                # quickly looked at; files may take an hour to come
+            if isinstance(dataset.source, CsvSource):
+                # whether they are there is quickly seen; reading may take an hour
+                self.find_files(dataset)
+            else:
                 self.plan.axes(dataset)
             declaration = self.declaration(dataset)
 
@@ -192,14 +196,14 @@ def started(begun: Begun, *, replayed: bool = False) -> Started:
 
 
 @contextmanager
-def as_conflict() -> Iterator[None]:
+def as_conflict(redact: Redact) -> Iterator[None]:
     """Tell a client what an operator would be told."""
     try:
         yield
     except NotFound:
         raise
     except Misconfigured as error:
-        raise Conflict(str(error)) from error
+        raise Conflict(redact(str(error))) from error
 
 
 def refuse_other_content(known: Import, planned: Iterable[str], ours: Wanted) -> None:

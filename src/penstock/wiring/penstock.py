@@ -60,6 +60,12 @@ class Penstock:
     def _survey(self, files: Dataset, still_here: StillHere) -> FileAxis:
         return self._surveyor(files, still_here)
 
+    @staticmethod
+    def _find_files(dataset: Dataset) -> None:
+        from penstock.adapters.csv.survey import find_files
+
+        find_files(dataset)
+
     def _first_of(self, files: Dataset) -> FileAxis:
         return self._surveyor.first(files)
 
@@ -133,6 +139,7 @@ class Penstock:
             datasets=self.settings.datasets,
             declaration=self.declaration,
             redact=self.settings.redact,
+            find_files=self._find_files,
             new_planner=new_worker_id,
         )
 

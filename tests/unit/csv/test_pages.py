@@ -407,6 +407,91 @@ def test_files_without_rows_are_nothing_to_import(tmp_path):
         survey(shops(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda _: None, "b.csv does not exist in "),
+        (Path.mkdir, "b.csv is a folder; name the files in it, such as b.csv/*.csv"),
+        (lambda path: path.symlink_to("gone.csv"), "b.csv is a link to gone.csv,"),
+        (lambda path: path.symlink_to("b.csv"), "b.csv is a link to b.csv,"),
+        (os.mkfifo, "b.csv is no regular file"),
+    ],
+    ids=["missing", "folder", "dangling", "circle", "pipe"],
+)
+def test_a_file_that_is_named_must_be_there(tmp_path, make, sentence):
+    write(tmp_path, "a.csv", 3)
+    make(tmp_path / "b.csv")
+
+    with pytest.raises(Misconfigured) as caught:
+        survey(shops(tmp_path, "a.csv", "b.csv"))
+
+    assert f"datasets.shops.source.files: {sentence}" in str(caught.value)
+
+
+def test_each_pattern_must_match(tmp_path):
+    write(tmp_path, "a.csv", 3)
+
+    with pytest.raises(Misconfigured, match=r"no file matches b-\*\.csv in "):
+        survey(shops(tmp_path, "*.csv", "b-*.csv"))
+
+
+def test_what_a_pattern_matches_and_is_a_dangling_link_is_missing(tmp_path):
+    write(tmp_path, "a.csv", 3)
+    (tmp_path / "b.csv").symlink_to("gone.csv")
+
+    with pytest.raises(Misconfigured, match=r"b\.csv is a link to gone\.csv"):
+        survey(shops(tmp_path, "*.csv"))
+
+
+def test_a_folder_that_a_pattern_matches_is_passed_by(tmp_path):
+    write(tmp_path, "a.csv", 3)
+    (tmp_path / "b.csv").mkdir()
+
+    (shard,), _ = survey(shops(tmp_path, "*.csv"))
+
+    assert shard.slice.file == "a.csv"
+
+
+def test_of_many_files_that_are_missing_some_are_named(tmp_path):
+    names = [f"{number}.csv" for number in range(10, 1_000)]
+
+    with pytest.raises(Misconfigured) as caught:
+        survey(shops(tmp_path, *names))
+
+    assert "19.csv does not exist" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 11
+    assert str(caught.value).endswith("and 980 more are missing")
+
+
+def test_a_file_that_is_named_in_many_ways_is_read_once(tmp_path):
+    write(tmp_path, "a.csv", 3)
+    write(tmp_path, "b.csv", 3)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.csv").symlink_to("a.csv")
+    ways = ("./a.csv", "sub/../a.csv", str(tmp_path / "a.csv"), "*.csv", "a.csv")
+
+    shards, told = survey(shops(tmp_path, *ways))
+
+    assert [shard.slice.file for shard in shards] == ["a.csv", "b.csv"]
+    remarks = [each.remarks for each in told if isinstance(each, FileSurveyed)]
+    (remark,) = [each for each in remarks[0] if "read once" in each]
+    assert "./a.csv, link.csv, sub/../a.csv" in remark
+    assert not [each for each in remarks[1] if "read once" in each]
+
+
+def test_a_file_without_rows_has_a_shard_that_ends_at_once(tmp_path):
+    write(tmp_path, "a.csv", 0)
+    write(tmp_path, "b.csv", 3)
+    declared = shops(tmp_path)
+
+    (empty, _), _ = survey(declared)
+
+    assert empty.slice.file == "a.csv"
+    assert [(len(page.rows), page.proof) for page in walk(declared, empty)] == [
+        (0, Proof.END_OF_RANGE)
+    ]
+
+
 def test_a_folder_is_no_file(tmp_path):
     (tmp_path / "a.csv").mkdir()
 

@@ -135,7 +135,7 @@ async def retry_job(api: Api, request: Request) -> Response:
 
 
 def retried(api: Api, job: JobId) -> None:
-    with as_conflict():
+    with as_conflict(api.penstock.settings.redact):
         if not api.penstock.retry(job):
             known = api.penstock.stores.jobs.get(job)
             raise Conflict(f"job {job} is {known.status}; only a failed one is retried")
@@ -179,7 +179,7 @@ def all_retried(api: Api, import_id: ImportId) -> Mapping[str, Any]:
     """Retry so many; those who come after them need another request."""
     # whether it is there
     api.penstock.stores.imports.peek(import_id)
-    with as_conflict():
+    with as_conflict(api.penstock.settings.redact):
         done = api.penstock.retry.all_of(import_id, most=MOST_RETRIED)
     return {
         "import_id": import_id,
