@@ -1,14 +1,30 @@
 """What every ledger promises planners and finishers."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 
 import pytest
 
 from penstock.domain.axes import FileAxis, TimeAxis
-from penstock.domain.dataset import Missing, Tolerance, WhenMissing
-from penstock.domain.job import ImportId, ImportStatus, JobStatus, Mode, Shards
+from penstock.domain.dataset import (
+    Dataset,
+    LostFiles,
+    Missing,
+    Tolerance,
+    WhenMissing,
+)
+from penstock.domain.job import (
+    Import,
+    ImportId,
+    ImportStatus,
+    JobStatus,
+    Mode,
+    Shards,
+)
 from penstock.domain.page import Counts, Proof
+from penstock.domain.parts import Slice
 from penstock.domain.source import CsvSource
 from penstock.errors import LeaseLost, NotFound
 from penstock.ports import Stores
@@ -40,6 +56,37 @@ POI = dataset()
 MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=0.5))
 LIST = dataset("list", source=CsvSource(files=("list.csv",)), axes=(FileAxis(),))
 MARKED_ALL = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
+
+
+FILES = replace(LIST, missing=MARKED_ALL.missing)
+
+
+def import_files(
+    stores: Stores,
+    of: Dataset,
+    files: Mapping[str, Sequence[int]],
+    *,
+    accepts: bool = False,
+    mode: Mode = Mode.FULL,
+) -> Import:
+    """Import files that hold these keys, each in one page."""
+    stores.schema.prepare(of)
+    begun, _ = stores.imports.begin(
+        of, mode, declaration="d1", since=None, until=None, accept_lost_files=accepts
+    )
+    parts = [
+        Slice(number=number, file=name, size=9, fingerprint="f", start=0, end=9, line=1)
+        for number, name in enumerate(sorted(files))
+    ]
+    stores.imports.add_jobs(begun.id, [f"file:{part.text}" for part in parts])
+    stores.imports.start(begun.id)
+    for part in parts:
+        page = last(*map(record, files[part.file]))
+        lease = claim(stores, of)
+        stores.ledger.commit_page(of, lease, replace(page, rank=part.rank(5)))
+    ended = stores.imports.close(of, begun.id, failed=None)
+    assert ended is not None
+    return ended
 
 
 class ImportsContract:
@@ -529,6 +576,84 @@ class ImportsContract:
         run(stores, marked, last(record(1)), mode=Mode.BACKFILL)
 
         assert ids(stores, marked) == [1, 2]
+
+    def test_rows_whose_file_was_not_read_are_not_marked(self, stores: Stores):
+        """By a model that knows of each row in which file it was seen last."""
+        random, seen, live = Random(7), dict[int, str](), set[int]()
+        for _ in range(12):
+            files = {
+                name: random.sample(range(30), random.randrange(12))
+                for name in random.sample(["a.csv", "b.csv", "c.csv"], 2)
+            }
+            accepts = random.random() < 0.2
+            come = {key for keys in files.values() for key in keys}
+            gone = {key for key in live - come if accepts or seen[key] in files}
+            lost = {seen[key] for key in live - come - gone}
+
+            ended = import_files(stores, FILES, files, accepts=accepts)
+
+            live = live - gone | come
+            for name in sorted(files):
+                seen.update(dict.fromkeys(files[name], name))
+            assert ids(stores, FILES) == sorted(live)
+            assert ended.proven
+            assert ended.counts.deleted == len(gone)
+            assert (ended.note is None) is (not lost)
+            assert all(name in str(ended.note) for name in lost)
+
+    def test_a_file_that_was_lost_long_ago_stays_lost(self, stores: Stores):
+        import_files(stores, FILES, {"a.csv": [1, 2], "b.csv": [3]})
+        for _ in range(3):
+            kept_back = import_files(stores, FILES, {"a.csv": [1, 2]})
+            assert "last seen in b.csv, which this import did not" in str(
+                kept_back.note
+            )
+
+        ended = import_files(stores, FILES, {"a.csv": [1, 2], "b.csv": []})
+
+        assert ids(stores, FILES) == [1, 2]
+        assert ended.note is None
+
+    def test_where_files_are_lost_rows_from_elsewhere_are_not_marked_either(
+        self, stores: Stores
+    ):
+        """They may have stood in the lost file, too."""
+        import_files(stores, FILES, {"a.csv": [1], "b.csv": [2, 3]})
+        import_files(stores, FILES, {"corrections.csv": [3]}, mode=Mode.BACKFILL)
+
+        import_files(stores, FILES, {"a.csv": [1]})
+        assert ids(stores, FILES) == [1, 2, 3]
+        import_files(stores, FILES, {"a.csv": [1], "b.csv": [2]})
+        assert ids(stores, FILES) == [1, 2]
+
+    def test_who_goes_on_with_an_import_may_accept_lost_files(self, stores: Stores):
+        import_files(stores, FILES, {"a.csv": [1], "b.csv": [2]})
+        begun = begin(stores, FILES)
+
+        ended = import_files(stores, FILES, {"a.csv": [1]}, accepts=True)
+
+        assert (ended.id, ended.note, ids(stores, FILES)) == (begun.id, None, [1])
+
+    def test_an_import_accepts_lost_files_as_was_declared_when_it_began(
+        self, stores: Stores
+    ):
+        accepting = replace(
+            FILES, missing=replace(FILES.missing, lost_files=LostFiles.ACCEPT)
+        )
+        import_files(stores, FILES, {"a.csv": [1], "b.csv": [2]})
+        begin(stores, accepting)
+
+        # whoever ends it has an older declaration
+        import_files(stores, FILES, {"a.csv": [1]})
+
+        assert ids(stores, FILES) == [1]
+
+    def test_rows_of_a_provider_were_in_no_file(self, stores: Stores):
+        run(stores, FILES, replace(last(record(1), record(2)), rank=1))
+
+        import_files(stores, FILES, {"a.csv": [1]})
+
+        assert ids(stores, FILES) == [1]
 
     def test_nothing_is_marked_by_an_unproven_import(self, stores: Stores):
         run(stores, MARKED, last(record(1), record(2), record(3)))

@@ -414,3 +414,45 @@ def test_a_reference_to_a_dataset_without_rows_is_told_at_the_start(file_worksho
     told = "regions, which field name refers to, has no rows: penstock run regions"
     assert told in early.err
     assert "has no rows" not in late.err
+
+
+def test_of_ten_files_that_are_named_none_may_be_missing(file_workshop):
+    names = [f"{number}.csv" for number in range(10)]
+    for number, name in enumerate(names):
+        known = lines(some_shops(10, first=number * 10))
+        write(file_workshop.folder / name, known)
+    marking = 'missing = { do = "mark", max_drop = 1.0 }'
+    listed = shops(dataset=marking).replace('"*.csv"', f"{names}")
+    file_workshop.declare(listed)
+    import_files(file_workshop)
+    (file_workshop.folder / "3.csv").rename(file_workshop.folder / "3.moved")
+
+    ran = file_workshop.penstock("run", "shops")
+
+    assert ran.code == 2
+    assert "shops.source.files: 3.csv does not exist in " in ran.err
+    assert file_workshop.ask("select count(*) as n from penstock_import") == [{"n": 1}]
+    assert len(stored(file_workshop)) == 100
+
+
+@everywhere
+def test_rows_of_a_file_that_rotated_away_are_marked_when_that_is_accepted(
+    file_workshop,
+):
+    write(file_workshop.folder / "2026-11-17.csv", lines(some_shops(20)))
+    file_workshop.declare(shops(dataset='missing = { do = "mark", max_drop = 1.0 }'))
+    import_files(file_workshop)
+    (file_workshop.folder / "2026-11-17.csv").unlink()
+    write(file_workshop.folder / "2026-11-18.csv", lines(some_shops(15)))
+
+    ran = file_workshop.penstock("run", "shops")
+    assert ran.code == 0, ran.err
+    assert "5 missing rows were kept: they were last seen in 2026-11-17.csv" in ran.out
+    assert stored(file_workshop) == some_shops(20)
+
+    # workers end what was planned, and nobody tells them
+    write(file_workshop.folder / "2026-11-18.csv", lines(some_shops(16)))
+    planned = file_workshop.penstock("plan", "shops", "--accept-lost-files")
+    assert planned.code == 0, planned.err
+    assert file_workshop.penstock("worker", "--until-idle").code == 0
+    assert stored(file_workshop) == some_shops(16)

@@ -73,11 +73,19 @@ class WhenMissing(StrEnum):
     MARK = "mark"
 
 
+class LostFiles(StrEnum):
+    """What happens to missing rows that came from files which are gone."""
+
+    KEEP = "keep"
+    ACCEPT = "accept"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
     do: WhenMissing = WhenMissing.KEEP
     # the greatest share of live rows that one import may mark
     max_drop: float = 0.2
+    lost_files: LostFiles = LostFiles.KEEP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,12 @@
 """Judge the end of an import: proof, failure, and rows that went missing."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.domain.dataset import Dataset, WhenMissing
 from penstock.domain.job import Import, ImportStatus, Mode, Shards
+from penstock.domain.lost_files import Lost
 from penstock.domain.scope import time_axis
 from penstock.domain.source import HttpSource, Paging
 
@@ -23,6 +24,8 @@ class Ending:
     # the dataset's new watermark; None leaves it
     watermark: datetime | None = None
     marks_missing: bool = False
+    # what of the missing rows is not marked
+    lost: Lost = field(default_factory=Lost)
     # everything was read anew: complaints of earlier imports are settled
     settles_quarantine: bool = False
 
@@ -37,6 +40,10 @@ class Facts(Protocol):
     def watermark(self) -> datetime | None: ...
 
     def missed(self) -> "Missed": ...
+
+    def lost(self) -> Lost:
+        """Find the missing rows whose file this import did not read."""
+        ...
 
 
 def settle(
@@ -62,10 +69,16 @@ def settle(
     )
     if not (is_full and known.tracked) or dataset.missing.do is WhenMissing.KEEP:
         return ending
-    missed = facts.missed()
+    missed, lost = facts.missed(), Lost()
+    if missed.missing and dataset.is_ranked and not known.accepts_lost_files:
+        lost = facts.lost()
+    missed = replace(missed, missing=missed.missing - lost.rows)
     refusal = judge_missing(missed, dataset)
     return replace(
-        ending, note=refusal, marks_missing=refusal is None and missed.missing > 0
+        ending,
+        note="; ".join(filter(None, (refusal, lost.note(dataset)))) or None,
+        marks_missing=refusal is None and missed.missing > 0,
+        lost=lost,
     )
 
 

@@ -150,6 +150,8 @@ class Import:
     note: str | None
     created_at: datetime
     finished_at: datetime | None
+    # rows of files that are gone may be marked as deleted at its end
+    accepts_lost_files: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

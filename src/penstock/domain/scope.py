@@ -21,12 +21,16 @@ class Scope:
     until: datetime | None = None
     # these instead of the declared ones, by the names under which a source finds them
     files: tuple[str, ...] = ()
+    # whether rows of files that are gone may be marked as deleted
+    accept_lost_files: bool = False
 
 
 def decide_scope(
     dataset: Dataset, asked: Scope, *, watermark: datetime | None
 ) -> Scope:
     """Return the bounds of a new import, or say why there can be none."""
+    if asked.accept_lost_files:
+        refuse_lost_files(dataset, asked)
     if asked.files:
         return decide_files(dataset, asked)
     match asked.mode:
@@ -41,6 +45,16 @@ def decide_scope(
             return decide_delta(dataset, asked, watermark=watermark)
         case Mode.BACKFILL:
             return decide_backfill(dataset, asked)
+
+
+def refuse_lost_files(dataset: Dataset, asked: Scope) -> None:
+    """Refuse an answer to a question that an import cannot ask."""
+    is_read = isinstance(dataset.source, CsvSource)
+    if not is_read or asked.files or asked.mode is not Mode.FULL:
+        raise Misconfigured(
+            "--accept-lost-files is for full imports of the files that a dataset "
+            "declares"
+        )
 
 
 def decide_files(dataset: Dataset, asked: Scope) -> Scope:

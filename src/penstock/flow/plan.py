@@ -64,6 +64,7 @@ class Plan:
             declaration=declaration,
             since=scope.since,
             until=scope.until,
+            accept_lost_files=scope.accept_lost_files,
         )
         if resumed:
             refuse_other(known, asked, scope, declaration)

@@ -53,11 +53,13 @@ class Imports(Protocol):
         declaration: str,
         since: datetime | None,
         until: datetime | None,
+        accept_lost_files: bool = False,
     ) -> tuple[Import, bool]:
         """Store a new import, or return the unfinished one of the same kind.
 
         The flag says whether it was resumed. `until` defaults to the database's own
-        time. Two planners at once get the same import.
+        time. Two planners at once get the same import. Lost files that are accepted
+        once stay so, whoever ends the import.
         """
         ...
 

@@ -106,7 +106,11 @@ def built_dataset(
         search=tuple(table.search),
         geo=None if table.geo is None else (table.geo[0], table.geo[1]),
         filter=tuple(table.filter),
-        missing=Missing(do=table.missing.do, max_drop=table.missing.max_drop),
+        missing=Missing(
+            do=table.missing.do,
+            max_drop=table.missing.max_drop,
+            lost_files=table.missing.lost_files,
+        ),
         bad=Tolerance(max=table.bad.max, max_ratio=table.bad.max_ratio),
         version=table.version,
         partition=table.partition,

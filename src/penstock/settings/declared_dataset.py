@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 from typing_extensions import override
 
-from penstock.domain.dataset import LONGEST_INDEXED, FieldType, WhenMissing
+from penstock.domain.dataset import LONGEST_INDEXED, FieldType, LostFiles, WhenMissing
 from penstock.settings.declared import (
     LARGEST_INT,
     TRANSFORM,
@@ -36,6 +36,7 @@ def as_field_table(value: object) -> object:
 class MissingTable(Declared):
     do: Annotated[WhenMissing, Field(strict=False)] = WhenMissing.KEEP
     max_drop: Ratio = 0.2
+    lost_files: Annotated[LostFiles, Field(strict=False)] = LostFiles.KEEP
 
 
 class BadTable(Declared):

@@ -18,6 +18,8 @@ from penstock.adapters.postgres.tables import Table
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Merged, Stamp, counted
 from penstock.adapters.sql.keys import keys_text, plain_value
+from penstock.adapters.sql.origins import read_origins, write_origins
+from penstock.domain.lost_files import Origin
 from penstock.domain.page import Key, Record
 from penstock.domain.sheet import Sheet
 
@@ -198,14 +200,33 @@ class StoredTable(sql.Table):
         self._execute(self.of.outdo, job=job, start=start)
 
     @override
-    def count_missing(self, *, import_id: int, started: datetime) -> int:
-        told = {"import_id": import_id, "started": started}
+    def count_missing(
+        self, *, import_id: int, started: datetime, kept: Sequence[Origin] = ()
+    ) -> int:
+        told = {
+            "import_id": import_id,
+            "started": started,
+            "kept": write_origins(kept),
+        }
         return counted(self._execute(self.of.count_missing, **told).fetchone())
 
     @override
-    def mark_missing(self, *, import_id: int, started: datetime) -> int:
-        self._execute(self.of.list_gone)
+    def missing_by_file(
+        self, *, import_id: int, started: datetime
+    ) -> Mapping[Origin, int]:
         told = {"import_id": import_id, "started": started}
+        return read_origins(self._execute(self.of.missing_by_file, **told))
+
+    @override
+    def mark_missing(
+        self, *, import_id: int, started: datetime, kept: Sequence[Origin] = ()
+    ) -> int:
+        self._execute(self.of.list_gone)
+        told = {
+            "import_id": import_id,
+            "started": started,
+            "kept": write_origins(kept),
+        }
         gone = int(self._execute(self.of.mark_missing, **told).rowcount)
         if gone:
             last = self._advance(gone)

@@ -23,6 +23,7 @@ from penstock.adapters.sql.memos import (
     RECORDS,
     SEEN,
 )
+from penstock.adapters.sql.origins import FILE_NUMBER
 from penstock.domain.dataset import Dataset, Field, FieldType, Reference
 
 COLUMN_TYPES: Mapping[FieldType, str] = {
@@ -123,6 +124,16 @@ class Table:
             "where _deleted_at is null and _import < %(import_id)s "
             "and _updated_at <= %(started)s"
         )
+        self.missing_by_file = (
+            f"select _import as import_id, {FILE_NUMBER} as file, count(*) as rows "
+            f"from {self.name} {missing} group by 1, 2"
+        )
+        if dataset.is_ranked:
+            missing += (
+                f" and (_import, {FILE_NUMBER}) not in (select (origin ->> 0)::bigint, "
+                "(origin ->> 1)::bigint from json_array_elements(%(kept)s::json) "
+                "as origin)"
+            )
         self.count_missing = f"select count(*) as counted from {self.name} {missing}"
         self.list_gone = (
             f"create temp table {self.gone} "

@@ -1,13 +1,14 @@
 """What the stores ask of a database; each kind of server brings its own."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from penstock.domain.dataset import Dataset, Reference
+from penstock.domain.lost_files import Origin
 from penstock.domain.page import Key, Record
 from penstock.domain.times import EPOCH
 from penstock.errors import Refused
@@ -108,15 +109,27 @@ class Table(Protocol):
         ...
 
     @abstractmethod
-    def count_missing(self, *, import_id: int, started: datetime) -> int:
+    def missing_by_file(
+        self, *, import_id: int, started: datetime
+    ) -> Mapping[Origin, int]:
+        """Count those rows by where they were seen last; of ranked datasets only."""
+        ...
+
+    @abstractmethod
+    def count_missing(
+        self, *, import_id: int, started: datetime, kept: Sequence[Origin] = ()
+    ) -> int:
         """Count the live rows that an import has not seen.
 
-        What another import or a replay wrote since the start is not missing.
+        What another import or a replay wrote since the start is not missing, nor what
+        was seen last where `kept` says.
         """
         ...
 
     @abstractmethod
-    def mark_missing(self, *, import_id: int, started: datetime) -> int:
+    def mark_missing(
+        self, *, import_id: int, started: datetime, kept: Sequence[Origin] = ()
+    ) -> int:
         """Mark those rows as deleted, with their events; return how many."""
         ...
 

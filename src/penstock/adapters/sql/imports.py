@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
 
@@ -12,10 +13,12 @@ from penstock import __version__
 from penstock.adapters.sql.complaints import settle_outdone
 from penstock.adapters.sql.database import Database, Row, Transaction, counted
 from penstock.adapters.sql.rows import Rows, read_shards
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, LostFiles
 from penstock.domain.finish import Ending, Facts, Missed, is_tracked, settle
 from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
+from penstock.domain.lost_files import Lost, find_lost, name_file
 from penstock.domain.page import Proof
+from penstock.domain.parts import Slice
 from penstock.domain.scope import Scope
 from penstock.errors import NotFound, StoreUnavailable
 from penstock.ports import Imports
@@ -38,8 +41,11 @@ class SqlImports(Imports):
         declaration: str,
         since: datetime | None,
         until: datetime | None,
+        accept_lost_files: bool = False,
     ) -> tuple[Import, bool]:
-        scope = Scope(mode=mode, since=since, until=until)
+        scope = Scope(
+            mode=mode, since=since, until=until, accept_lost_files=accept_lost_files
+        )
         return self._database.write(
             lambda transaction: begin(
                 self._database, transaction, dataset, scope, declaration=declaration
@@ -145,7 +151,7 @@ class SqlImports(Imports):
                 watermark=self._database.moment(ending.watermark),
             )
         if ending.marks_missing:
-            deleted = facts.mark_missing()
+            deleted = facts.mark_missing(ending.lost)
         settle_outdone(transaction, dataset, known.id)
         if ending.settles_quarantine:
             transaction.execute(
@@ -246,12 +252,14 @@ def begin(
     same = {"dataset": dataset.name, "mode": scope.mode}
     known = transaction.one("find_unfinished_import", **same)
     if known is not None:
-        return rows.read_import(known), True
+        return resume(transaction, rows.read_import(known), scope), True
+    in_settings = dataset.missing.lost_files is LostFiles.ACCEPT
     added = transaction.one(
         "add_import",
         **same,
         declaration=declaration,
         tracked=is_tracked(dataset, scope.mode),
+        accepts_lost_files=scope.accept_lost_files or in_settings,
         since=database.moment(scope.since),
         until=database.moment(scope.until),
         priority=dataset.priority,
@@ -266,7 +274,15 @@ def begin(
     known = transaction.one("find_unfinished_import", **same)
     if known is None:
         raise StoreUnavailable("an import of this kind has just ended")
-    return rows.read_import(known), True
+    return resume(transaction, rows.read_import(known), scope), True
+
+
+def resume(transaction: Transaction, existing: Import, scope: Scope) -> Import:
+    """Go on with an import, under what whoever goes on with it has accepted."""
+    if not scope.accept_lost_files or existing.accepts_lost_files:
+        return existing
+    transaction.execute("accept_lost_files", import_id=existing.id)
+    return replace(existing, accepts_lost_files=True)
 
 
 def add_jobs(
@@ -356,11 +372,35 @@ class Counted(Facts):
             keyless=counted(self._count("count_keyless_rejections")),
         )
 
-    def mark_missing(self) -> int:
-        """Mark what is missing as deleted; return how many rows were."""
-        return self._table.mark_missing(
+    @override
+    def lost(self) -> Lost:
+        found = self._table.missing_by_file(
             import_id=self._known.id, started=self._known.created_at
         )
+        seen_by = {each.import_id for each in found} if found else ()
+        files = {import_id: self._files(import_id) for import_id in seen_by}
+        return find_lost(found, files, read=self._files(self._known.id))
+
+    def mark_missing(self, lost: Lost) -> int:
+        """Mark what is missing as deleted, but for what is lost; count the rows."""
+        return self._table.mark_missing(
+            import_id=self._known.id,
+            started=self._known.created_at,
+            kept=lost.origins,
+        )
+
+    def _files(self, import_id: int) -> Mapping[int, str]:
+        """Return by its number each file that a full import has read."""
+        of = self._transaction.one("get_import", import_id=import_id)
+        if of is None or of["mode"] != Mode.FULL:
+            return {}
+        jobs = self._transaction.all("planned_shards", import_id=import_id)
+        try:
+            parts = {Slice.of_key(job["shard_key"]) for job in jobs}
+        except ValueError:
+            # the dataset came from a provider then
+            return {}
+        return {part.number: name_file(part.file, self._dataset) for part in parts}
 
     def _count(self, name: str) -> Row | None:
         return self._transaction.one(name, import_id=self._known.id)

@@ -64,6 +64,7 @@ class Rows:
             note=row["note"],
             created_at=self.instant(row["created_at"]),
             finished_at=self.instant_or_none(row["finished_at"]),
+            accepts_lost_files=bool(row["accepts_lost_files"]),
         )
 
     def read_lease(self, row: Row, of: Row, *, owner: WorkerId) -> Lease:

@@ -12,6 +12,7 @@ from penstock.adapters.sql.database import Merged, Stamp, instant
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sql.memos import read_memo
 from penstock.adapters.sqlite.tables import Known, Table
+from penstock.domain.lost_files import Origin
 from penstock.domain.page import Key, Memo, Record
 from penstock.domain.repeat import digest_of_all
 from penstock.domain.times import EPOCH, MICROSECOND
@@ -163,15 +164,28 @@ class StoredTable(sql.Table):
         self.of.outdo(self.connection, job=job, start=start)
 
     @override
-    def count_missing(self, *, import_id: int, started: datetime) -> int:
+    def count_missing(
+        self, *, import_id: int, started: datetime, kept: Sequence[Origin] = ()
+    ) -> int:
         since = (started - EPOCH) // MICROSECOND
         return self.of.count_missing(
+            self.connection, import_id=import_id, started=since, kept=kept
+        )
+
+    @override
+    def missing_by_file(
+        self, *, import_id: int, started: datetime
+    ) -> Mapping[Origin, int]:
+        since = (started - EPOCH) // MICROSECOND
+        return self.of.missing_by_file(
             self.connection, import_id=import_id, started=since
         )
 
     @override
-    def mark_missing(self, *, import_id: int, started: datetime) -> int:
-        missing = self.count_missing(import_id=import_id, started=started)
+    def mark_missing(
+        self, *, import_id: int, started: datetime, kept: Sequence[Origin] = ()
+    ) -> int:
+        missing = self.count_missing(import_id=import_id, started=started, kept=kept)
         if not missing:
             return 0
         before, tag = self._reserve_changes(missing)
@@ -179,6 +193,7 @@ class StoredTable(sql.Table):
             self.connection,
             import_id=import_id,
             started=(started - EPOCH) // MICROSECOND,
+            kept=kept,
             before=before,
             tag=tag,
             now=self.now,

@@ -10,8 +10,10 @@ from datetime import date, datetime
 from typing import NamedTuple, TypeAlias
 
 from penstock.adapters.sql.keys import plain_value, quoted
+from penstock.adapters.sql.origins import FILE_NUMBER, read_origins, write_origins
 from penstock.adapters.sql.schema import STAMPS
 from penstock.domain.dataset import Dataset, Field, FieldType, Reference
+from penstock.domain.lost_files import Origin
 from penstock.domain.page import Key, Record
 
 COLUMN_TYPES: Mapping[FieldType, str] = {
@@ -152,6 +154,16 @@ class Table:
             "where _deleted_at is null and _import < :import_id "
             "and _updated_at <= :started"
         )
+        self._missing_by_file = (
+            f"select _import as import_id, {FILE_NUMBER} as file, count(*) as rows "
+            f"from {table} {missing} group by 1, 2"
+        )
+        if dataset.is_ranked:
+            missing += (
+                f" and (_import, {FILE_NUMBER}) not in (select "
+                "json_extract(value, '$[0]'), json_extract(value, '$[1]') "
+                "from json_each(:kept))"
+            )
         self._count_missing = f"select count(*) from {table} {missing}"
         self._note_missing = (
             "insert into penstock_change (dataset, seq, kind, key, import_id, at, tag) "
@@ -281,12 +293,28 @@ class Table:
             yield str(row[0])
 
     def count_missing(
-        self, connection: sqlite3.Connection, *, import_id: int, started: int
+        self,
+        connection: sqlite3.Connection,
+        *,
+        import_id: int,
+        started: int,
+        kept: Sequence[Origin],
     ) -> int:
-        """Count the live rows that an import has not seen."""
-        told = {"import_id": import_id, "started": started}
+        """Count the live rows that an import has not seen, but for some origins."""
+        told = {
+            "import_id": import_id,
+            "started": started,
+            "kept": write_origins(kept),
+        }
         found = connection.execute(self._count_missing, told)
         return int(found.fetchone()[0])
+
+    def missing_by_file(
+        self, connection: sqlite3.Connection, *, import_id: int, started: int
+    ) -> dict[Origin, int]:
+        """Count all of those rows by where they were seen last."""
+        told = {"import_id": import_id, "started": started}
+        return read_origins(connection.execute(self._missing_by_file, told))
 
     def mark_missing(
         self,
@@ -294,6 +322,7 @@ class Table:
         *,
         import_id: int,
         started: int,
+        kept: Sequence[Origin],
         before: int,
         tag: int,
         now: int,
@@ -303,6 +332,7 @@ class Table:
             "dataset": self.dataset.name,
             "import_id": import_id,
             "started": started,
+            "kept": write_origins(kept),
             "before": before,
             "tag": tag,
             "now": now,

@@ -47,6 +47,14 @@ Files = Annotated[
         "What is not in them is not missing.",
     ),
 ]
+AcceptLostFiles = Annotated[
+    bool,
+    typer.Option(
+        "--accept-lost-files",
+        help='With missing.do = "mark", mark also rows that were last seen in a file '
+        "which is not there any more.",
+    ),
+]
 SHOWN = 20
 
 
@@ -56,6 +64,7 @@ def plan(
     since: From = None,
     until: Until = None,
     files: Files = None,
+    accept_lost_files: AcceptLostFiles = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Show shards, first requests and cost only."),
@@ -68,7 +77,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Store an import's jobs for workers to claim."""
-    scope = read_scope(mode, since, until)
+    scope = read_scope(mode, since, until, accept_lost_files=accept_lost_files)
     if dry_run:
         with look(config) as penstock:
             scope = with_named(penstock, dataset, scope, files)
@@ -100,11 +109,14 @@ def plan(
         )
 
 
-def read_scope(mode: Mode, since: str | None, until: str | None) -> Scope:
+def read_scope(
+    mode: Mode, since: str | None, until: str | None, *, accept_lost_files: bool
+) -> Scope:
     return Scope(
         mode=mode,
         since=read_instant(since, "--from"),
         until=read_instant(until, "--until"),
+        accept_lost_files=accept_lost_files,
     )
 
 

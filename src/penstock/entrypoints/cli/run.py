@@ -17,6 +17,7 @@ from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
 from penstock.entrypoints.cli.outcome import document, outcome_of, show_outcome
 from penstock.entrypoints.cli.plan import (
+    AcceptLostFiles,
     Files,
     From,
     Name,
@@ -65,6 +66,7 @@ def run(
     since: From = None,
     until: Until = None,
     files: Files = None,
+    accept_lost_files: AcceptLostFiles = False,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -102,7 +104,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Plan, work here until finished, report; exit 1 unless proven complete."""
-    scope = read_scope(mode, since, until)
+    scope = read_scope(mode, since, until, accept_lost_files=accept_lost_files)
     if errors is not None:
         refuse_unwritable(errors, "--errors")
     halt, remarks, retries = threading.Event(), Remarks(), PageRetries()
