@@ -90,6 +90,37 @@ class JobsContract:
 
         assert list(stores.jobs.pages([jobs_of(stores, import_id)[0].id])) == []
 
+    # what becomes of an import
+
+    def test_the_outlook_of_an_import_is_its_last_lease_and_its_next_job(
+        self, stores: Stores, pass_time
+    ):
+        import_id = plan(stores, POI, "a", "b", "c")
+        first, second = claim(stores, POI), claim(stores, POI)
+        stores.ledger.postpone(first, TIMEOUT, delay=2 * MINUTE, blame=True)
+        pass_time(MINUTE / 2)
+        stores.ledger.renew(second)
+
+        during = stores.jobs.outlook(import_id)
+        claim(stores, POI)
+        after = stores.jobs.outlook(import_id)
+
+        assert during.now == stores.jobs.now()
+        assert during.is_worked
+        assert during.leased_until == during.now + LEASE
+        assert during.next_job is not None
+        assert during.next_job.shard_key == "c"
+        assert after.next_job == job_of(stores, first)
+
+    def test_an_import_whose_leases_have_ended_is_not_worked(
+        self, stores: Stores, pass_time
+    ):
+        import_id = plan(stores, POI, "a")
+        claim(stores, POI)
+        pass_time(LEASE + A_MOMENT)
+
+        assert not stores.jobs.outlook(import_id).is_worked
+
     # retrying
 
     def test_a_failed_job_is_retried_from_its_cursor(self, stores: Stores):

@@ -66,6 +66,33 @@ class TestStarting:
         known = running.client.get(told.headers["location"]).json
         assert known["shards"]["pending"] == 3
 
+    def test_an_import_says_what_it_waits_for(self, running: Running):
+        import_id = started(running)
+        poi = running.api.dataset("poi")
+
+        alone = running.client.get(f"{IMPORTS}/{import_id}").json["waiting"]
+        running.stores.workers.announce(
+            WorkerId("ann"),
+            region=None,
+            declarations=running.api.penstock.declarations(["poi"]),
+            lasting=timedelta(minutes=1),
+        )
+        worked = running.client.get(f"{IMPORTS}/{import_id}").json["waiting"]
+        running.stores.budgets.close(
+            running.api.penstock.budget(poi).name,
+            wait=timedelta(minutes=9),
+            reason="the provider answered 429",
+        )
+        (listed,) = running.client.get(IMPORTS, {"limit": 1}).items
+        running.stores.budgets.open(running.api.penstock.budget(poi).name)
+        running.stores.workers.remove(WorkerId("ann"))
+
+        assert (alone["reason"], alone["until"]) == ("no_worker", None)
+        assert worked is None
+        assert listed["waiting"]["reason"] == "budget_closed"
+        assert "the provider answered 429" in listed["waiting"]["detail"]
+        assert listed["waiting"]["until"] > listed["created_at"]
+
     def test_an_unfinished_one_is_taken_up(self, running: Running):
         first = started(running)
 

@@ -19,6 +19,7 @@ from tests.contracts.refused import RefusedRowsContract
 from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.searching import SearchContract
 from tests.contracts.serving import ServingContract
+from tests.contracts.workers import WorkersContract
 from tests.integration.postgres import Place, opened, own_schema
 
 
@@ -65,6 +66,9 @@ class TestPostgresLedger(LedgerContract):
 
 class TestPostgresJobs(JobsContract):
     pass
+
+
+class TestPostgresWorkers(WorkersContract): ...
 
 
 class TestPostgresBudgets(BudgetsContract):

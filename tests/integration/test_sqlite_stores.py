@@ -48,6 +48,7 @@ from tests.contracts.refused import RefusedRowsContract
 from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.searching import SearchContract
 from tests.contracts.serving import ServingContract
+from tests.contracts.workers import WorkersContract
 
 POI = dataset()
 MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
@@ -104,6 +105,9 @@ class TestSqliteLedger(LedgerContract):
 
 class TestSqliteJobs(JobsContract):
     pass
+
+
+class TestSqliteWorkers(WorkersContract): ...
 
 
 class TestSqliteBudgets(BudgetsContract):

@@ -149,6 +149,7 @@ class Simulation:
             records=cast("Records", self._watched("records", self.inner.records)),
             bell=self.inner.bell,
             requests=self.inner.requests,
+            workers=self.inner.workers,
         )
         self.finish = Finish(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)

@@ -12,8 +12,9 @@ from penstock.domain.page import Cursor, Proof
 from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.gauges import Figures, FileGauge, RequestGauge, Waiting
+from penstock.entrypoints.cli.gauges import Figures, FileGauge, RequestGauge
 from penstock.entrypoints.extent import Extent
+from penstock.flow.explain_waiting import ExplainWaiting
 from penstock.ports import Stores
 from tests.builders import (
     batch,
@@ -27,6 +28,7 @@ from tests.builders import (
     record,
     rejection,
 )
+from tests.contracts.workers import announce
 
 SHOPS = dataset("shops", source=CsvSource(files=("*.csv",)), axes=(FileAxis(),))
 POI = dataset()
@@ -149,7 +151,7 @@ def test_a_packed_file_of_an_older_version_is_read_when_it_is_done(stores):
 def test_the_time_left_follows_from_the_bytes(stores):
     import_id = planned(stores, *keys((0, 10 * MEGA)))
     clock = Seconds()
-    gauge = FileGauge(Extent(stores.jobs, import_id), clock)
+    gauge = FileGauge(Extent(stores.jobs, import_id), lambda _: None, clock)
     first = gauge(*stores.imports.get(import_id))
     lease = claim(stores, SHOPS)
     clock.now += 2
@@ -172,9 +174,12 @@ class Watched:
         self.stores = stores
         self.import_id = planned(stores, *shards, of=POI)
         self.clock = Seconds()
-        waiting = Waiting(stores.jobs, self.import_id, attempts=8)
+        announce(stores, poi="d1")
         allowed = budget(per_second(20), burst=10)
-        self.gauge = RequestGauge(allowed, waiting, self.clock)
+        explain = ExplainWaiting(
+            stores=stores, datasets={"poi": POI}, budget=lambda _: allowed, attempts=8
+        )
+        self.gauge = RequestGauge(allowed, explain, self.clock)
 
     def look(self, *, after: float = 0) -> Figures:
         self.clock.now += after
@@ -214,17 +219,15 @@ def test_an_import_that_stands_still_says_why(stores):
     import_ = Watched(stores, "a", "b")
     before = import_.look()
 
-    lease = import_.claim()
+    other, lease = import_.claim(), import_.claim()
     stores.ledger.postpone(lease, AWAY, delay=timedelta(minutes=1), blame=True)
-    during = import_.look(after=1)
-    import_.finish(import_.claim())
+    beside = import_.look(after=1)
+    import_.finish(other)
     after = import_.look(after=1)
+    still = import_.look(after=20)
 
-    assert "waiting" not in before.told
-    assert during.told.endswith(
-        "  waiting: no connection to '127.0.0.1:8855' (attempt 1 of 8)"
-    )
-    assert "waiting" not in after.told
+    assert not any("waiting" in each.told for each in (before, beside, after))
+    assert "  waiting: no connection to '127.0.0.1:8855' (attempt 1 of 8)" in still.told
 
 
 def test_a_burst_is_not_told_as_a_rate(stores):

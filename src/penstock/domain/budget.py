@@ -219,6 +219,8 @@ class LimitState:
     limit: Limit
     # requests that could be sent at once
     remaining: int
+    # until the next one could be sent
+    wait: timedelta = timedelta()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +248,13 @@ def limits_left(budget: Budget, usage: Usage, *, now: int) -> tuple[LimitState, 
     """Count for each limit the tokens that it would grant without waiting."""
     past = without_future(budget, usage, now=now)
     return tuple(
-        LimitState(limit=limit, remaining=remaining(budget, past, limit, now=now))
+        LimitState(
+            limit=limit,
+            remaining=remaining(budget, past, limit, now=now),
+            wait=timedelta(
+                microseconds=max(earliest(budget, limit, past, now) - now, 0)
+            ),
+        )
         for limit in budget.limits
     )
 

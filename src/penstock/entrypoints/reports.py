@@ -2,6 +2,7 @@
 
 from penstock.domain.job import Import, Shards
 from penstock.domain.page import Counts
+from penstock.domain.waiting import Waiting
 
 
 def records_of(counts: Counts) -> dict[str, int]:
@@ -17,7 +18,20 @@ def records_of(counts: Counts) -> dict[str, int]:
     }
 
 
-def report(known: Import, shards: Shards) -> dict[str, object]:
+def waiting_document(waiting: Waiting | None) -> dict[str, object] | None:
+    if waiting is None:
+        return None
+    return {
+        "reason": waiting.reason.value,
+        "since": waiting.since,
+        "until": waiting.until,
+        "detail": waiting.detail,
+    }
+
+
+def report(
+    known: Import, shards: Shards, waiting: Waiting | None = None
+) -> dict[str, object]:
     """Describe an import as `run --json` and `imports --json` print it."""
     end = known.finished_at
     return {
@@ -43,6 +57,7 @@ def report(known: Import, shards: Shards) -> dict[str, object]:
         else round((end - known.created_at).total_seconds(), 3),
         "proven": known.proven,
         "note": known.note,
+        "waiting": waiting_document(waiting),
         "since": known.since,
         "until": known.until,
         "created_at": known.created_at,

@@ -1,6 +1,7 @@
 """Run the threads of one worker process."""
 
 import gc
+import math
 import os
 import random
 import signal
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from types import FrameType
 
@@ -28,6 +30,9 @@ REST = 1.0
 # whoever is to stop when nothing is left looks so often, in seconds, whether that is so
 LONGEST_UNTIL_IDLE = 1.0
 SWEEP_EVERY = 2.0
+# how often a worker process says that it is there, and how long it is believed
+PRESENCE_INTERVAL = timedelta(seconds=10)
+PRESENCE_LASTS = timedelta(seconds=30)
 # the number of the standard input
 STDIN = 0
 # Rows come and go by the thousand, and no circle is among them: looking for one as
@@ -95,7 +100,8 @@ def work_in_threads(
     desks = penstock.desks(datasets, host)
     worker = Worker(owner=new_worker_id(), region=region)
     claims = penstock.claims(worker, host)
-    shift = Shift(penstock, list(datasets), region=region, halt=halt)
+    shift = Shift(penstock, list(datasets), worker, halt=halt)
+    shift.attempt(shift.announce)
     hands = []
     for number in range(threads):
         work = penstock.work(desks, claims, host)
@@ -112,11 +118,15 @@ def work_in_threads(
     # threads may be busy for days: tidying up is for whoever waits for them
     for hand in hands:
         while hand.is_alive():
+            shift.attempt(shift.announce)
             shift.attempt(shift.sweep)
             # a join without timeout would keep signals from being seen
             hand.join(0.2)
     if until_idle and not halt.is_set():
         shift.attempt(penstock.sweep)
+    # who is not seen to have ended is believed to be there a while
+    with suppress(PenstockError):
+        penstock.stores.workers.remove(worker.owner)
     if shift.broken is not None:
         raise shift.broken
     return shift.worked
@@ -137,13 +147,15 @@ class Shift:
         self,
         penstock: Penstock,
         datasets: list[str],
+        worker: Worker,
         *,
-        region: str | None,
         halt: threading.Event,
     ) -> None:
         self._penstock = penstock
         self._datasets = datasets
-        self._region = region
+        self._worker = worker
+        self._declarations = penstock.declarations(datasets)
+        self._announced_at = -math.inf
         self._halt = halt
         self._bell = penstock.stores.bell
         self._lock = threading.Lock()
@@ -191,6 +203,19 @@ class Shift:
         sleep(rest, bell=self._bell, rings=rings, halt=self._halt)
         return True
 
+    def announce(self) -> None:
+        """Say now and then that this process is there."""
+        now = time.monotonic()
+        if now - self._announced_at >= PRESENCE_INTERVAL.total_seconds():
+            # also where it fails: the store has better to do than to be asked again
+            self._announced_at = now
+            self._penstock.stores.workers.announce(
+                self._worker.owner,
+                region=self._worker.region,
+                declarations=self._declarations,
+                lasting=PRESENCE_LASTS,
+            )
+
     def sweep(self) -> None:
         if time.monotonic() - self._swept_at >= SWEEP_EVERY:
             self._swept_at = time.monotonic()
@@ -200,6 +225,7 @@ class Shift:
         # what waits for an operator is not waited for here
         open_to_us = self._penstock.not_stopped(self._datasets)
         left = self._penstock.stores.jobs.outstanding(
-            declarations=self._penstock.declarations(open_to_us), region=self._region
+            declarations=self._penstock.declarations(open_to_us),
+            region=self._worker.region,
         )
         return left == 0

@@ -20,6 +20,7 @@ from penstock.ports.schema import Fact, Facts, Schema
 from penstock.ports.sources import Source, Survey
 from penstock.ports.stores import Stores
 from penstock.ports.uploads import Uploads
+from penstock.ports.workers import Workers
 
 __all__ = [
     "Bell",
@@ -49,4 +50,5 @@ __all__ = [
     "Stores",
     "Survey",
     "Uploads",
+    "Workers",
 ]

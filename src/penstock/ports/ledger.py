@@ -26,6 +26,7 @@ from penstock.domain.page import (
     Counts,
     Proof,
 )
+from penstock.domain.waiting import Outlook
 
 # dataset -> digest of its declaration: what a worker knows how to work
 Declarations: TypeAlias = Mapping[str, str]
@@ -274,6 +275,11 @@ class Jobs(Protocol):
 
         Each is read once, however many jobs other imports have.
         """
+        ...
+
+    @abstractmethod
+    def outlook(self, import_id: ImportId) -> Outlook:
+        """Return what becomes of the open jobs of an import next."""
         ...
 
     @abstractmethod

@@ -59,6 +59,11 @@ class Schema(Protocol):
         ...
 
     @abstractmethod
+    def lacks_indexes(self, dataset: Dataset) -> bool:
+        """Say whether the indexes of a dataset's rows are still to be built."""
+        ...
+
+    @abstractmethod
     def untended(self, dataset: Dataset) -> Sequence[str]:
         """Return what `tend` would do now."""
         ...

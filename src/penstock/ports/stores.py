@@ -7,6 +7,7 @@ from penstock.ports.idempotency import Requests
 from penstock.ports.ledger import Bell, Imports, Jobs, Ledger
 from penstock.ports.records import Records
 from penstock.ports.schema import Schema
+from penstock.ports.workers import Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +22,4 @@ class Stores:
     records: Records
     bell: Bell
     requests: Requests
+    workers: Workers

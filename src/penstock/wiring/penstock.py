@@ -15,6 +15,7 @@ from penstock.domain.source import CsvSource
 from penstock.flow.audit import Audit
 from penstock.flow.claims import Claims, Worker
 from penstock.flow.duplicates import FindDuplicates
+from penstock.flow.explain_waiting import ExplainWaiting
 from penstock.flow.finish import Finish
 from penstock.flow.import_shard import ImportShard, Patience
 from penstock.flow.plan import DryRun, Plan
@@ -128,6 +129,15 @@ class Penstock:
             imports=self.stores.imports,
             jobs=self.stores.jobs,
             is_declared=self.is_declared,
+        )
+
+    @cached_property
+    def explain_waiting(self) -> ExplainWaiting:
+        return ExplainWaiting(
+            stores=self.stores,
+            datasets=self.settings.datasets,
+            budget=self.budget,
+            attempts=self.settings.attempts,
         )
 
     @cached_property

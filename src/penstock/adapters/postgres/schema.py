@@ -53,6 +53,10 @@ class PostgresSchema(Schema):
         return self._tending(dataset)
 
     @override
+    def lacks_indexes(self, dataset: Dataset) -> bool:
+        return bool(self.untended(dataset))
+
+    @override
     def untended(self, dataset: Dataset) -> Sequence[str]:
         is_there = self._database.read(
             lambda look: stored_columns(look.connection, dataset)

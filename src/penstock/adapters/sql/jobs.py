@@ -11,6 +11,7 @@ from penstock.adapters.sql.database import Database, Row, Transaction, counted, 
 from penstock.adapters.sql.ledger import bury_lost_jobs
 from penstock.adapters.sql.rows import Rows, read_page
 from penstock.domain.job import MAX_RESCUES, ImportId, Job, JobId, PageEntry
+from penstock.domain.waiting import Outlook
 from penstock.errors import Misconfigured, NotFound
 from penstock.ports import Declarations, JobFilter, Jobs
 
@@ -25,10 +26,7 @@ class SqlJobs(Jobs):
 
     @override
     def now(self) -> datetime:
-        row = self._database.read(lambda look: look.one("now"))
-        if row is None:
-            raise LookupError("the database did not tell its time")
-        return instant(row["now"])
+        return self._database.read(read_clock)
 
     @override
     def find(
@@ -61,6 +59,22 @@ class SqlJobs(Jobs):
         return self._database.read(
             lambda transaction: transaction.all("get_jobs", jobs=ids)
         )
+
+    @override
+    def outlook(self, import_id: ImportId) -> Outlook:
+        def work(transaction: Transaction) -> Outlook:
+            row = transaction.one("job_outlook", import_id=import_id)
+            if row is None:
+                raise LookupError("a select without a table has returned no row")
+            first = row["next_job"]
+            job = None if first is None else transaction.one("get_job", job=first)
+            return Outlook(
+                now=read_clock(transaction),
+                leased_until=self._rows.instant_or_none(row["leased_until"]),
+                next_job=None if job is None else self._rows.read_job(job),
+            )
+
+        return self._database.read(work)
 
     @override
     def get(self, job: JobId) -> Job:
@@ -133,6 +147,13 @@ class SqlJobs(Jobs):
             self._database.write(bury_lost_jobs)
         settled = self._database.read(lambda look: look.all("settled_imports"))
         return [ImportId(row["id"]) for row in settled]
+
+
+def read_clock(transaction: Transaction) -> datetime:
+    row = transaction.one("now")
+    if row is None:
+        raise LookupError("the database did not tell its time")
+    return instant(row["now"])
 
 
 def reopen(transaction: Transaction, import_id: int, job: JobId) -> None:

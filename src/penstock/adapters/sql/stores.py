@@ -9,6 +9,7 @@ from penstock.adapters.sql.idempotency import SqlRequests
 from penstock.adapters.sql.imports import SqlImports
 from penstock.adapters.sql.jobs import SqlJobs
 from penstock.adapters.sql.records import SqlRecords
+from penstock.adapters.sql.workers import SqlWorkers
 from penstock.ports import Bell, Budgets, LastingBudgets, Ledger, Schema, Stores
 
 # what stands before the budgets of the database, and has it remember for it
@@ -33,4 +34,5 @@ def stores_of(
         records=SqlRecords(database),
         bell=bell,
         requests=SqlRequests(database),
+        workers=SqlWorkers(database),
     )

@@ -116,6 +116,12 @@ class SqliteSchema(Schema):
         return self._database.read(lambda look: look.searched(dataset).is_at_rest())
 
     @override
+    def lacks_indexes(self, dataset: Dataset) -> bool:
+        with suppress(Misconfigured):
+            return self._is_behind(dataset)
+        return False
+
+    @override
     def untended(self, dataset: Dataset) -> Sequence[str]:
         return []
 

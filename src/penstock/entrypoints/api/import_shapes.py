@@ -7,6 +7,7 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.job import ImportStatus, Mode
 from penstock.domain.queries.forms import WHOLE_INSTANT
 from penstock.domain.source import CsvSource
+from penstock.domain.waiting import WaitReason
 from penstock.entrypoints.api.endpoints import Described
 from penstock.entrypoints.api.schemas import Schema
 from penstock.entrypoints.api.shapes import answer, shape
@@ -42,6 +43,20 @@ SHARDS: Schema = shape(
         ("total", "done", "failed", "split", "pending", "leased", "cancelled"), COUNT
     )
 )
+WAITING: Schema = {
+    "description": "What it waits for; null while it goes on, and when it has ended.",
+    "anyOf": [
+        shape(
+            {
+                "reason": {"enum": [*WaitReason]},
+                "since": INSTANT_OR_NONE,
+                "until": INSTANT_OR_NONE,
+                "detail": {"type": "string"},
+            }
+        ),
+        {"type": "null"},
+    ],
+}
 TOLD: Mapping[str, Schema] = {
     "import_id": ID,
     "dataset": {"type": "string"},
@@ -55,6 +70,7 @@ TOLD: Mapping[str, Schema] = {
     "seconds": {**NUMBER_OR_NONE, "description": "How long it took."},
     "proven": {"type": "boolean", "description": "Nothing is missing from it."},
     "note": {**TEXT_OR_NONE, "description": "What an operator should know of its end."},
+    "waiting": WAITING,
     "since": INSTANT_OR_NONE,
     "until": INSTANT,
     "created_at": INSTANT,

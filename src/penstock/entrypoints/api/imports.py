@@ -67,10 +67,14 @@ async def list_imports(api: Api, request: Request) -> Response:
         before=None if before is None else ImportId(before),
         limit=limit + 1,
     )
-    found = await api.in_thread(find)
-    shown = found[:limit]
-    last = shown[-1][0].id if len(found) > limit else None
-    items = [api.gauges.told(known, shards) for known, shards in shown]
+
+    def look() -> tuple[list[Mapping[str, Any]], ImportId | None]:
+        found = find()
+        shown = found[:limit]
+        last = shown[-1][0].id if len(found) > limit else None
+        return [api.gauges.told(known, shards) for known, shards in shown], last
+
+    items, last = await api.in_thread(look)
     return page_of(request, items, following=("before", last), limit=limit)
 
 

@@ -89,6 +89,11 @@ def heard(task: asyncio.Task[Any]) -> None:
 
 def mark_of(document: Mapping[str, Any]) -> str:
     """Name what of an import is news: not how fast it goes."""
-    progress = document["progress"]
-    news = {**document, "progress": [progress["done"], progress["total"]]}
+    progress, waiting = document["progress"], document["waiting"]
+    news = {
+        **document,
+        "progress": [progress["done"], progress["total"]],
+        # nor when it will go on, which each look tells a little differently
+        "waiting": waiting and [waiting["reason"], waiting["detail"]],
+    }
     return blake2b(encode(news), digest_size=8).hexdigest()

@@ -41,11 +41,12 @@ class Gauges:
         """Return an import as `penstock imports --json` tells it."""
         redact = self._penstock.settings.redact
         note = None if known.note is None else redact(known.note)
-        document = {**report(known, shards), "note": note}
-        return {
-            name: format_instant(value) if isinstance(value, datetime) else value
-            for name, value in document.items()
-        }
+        document = report(known, shards, self._penstock.explain_waiting(known))
+        waiting = document["waiting"]
+        if isinstance(waiting, dict):
+            detail = redact(waiting["detail"])
+            document["waiting"] = {**with_text_times(waiting), "detail": detail}
+        return {**with_text_times(document), "note": note}
 
     def _gauge(self, known: Import) -> "Gauge":
         with self._lock:
@@ -103,6 +104,13 @@ class Gauge:
             if left is None or is_over
             else int(left.total_seconds()),
         }
+
+
+def with_text_times(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: format_instant(value) if isinstance(value, datetime) else value
+        for name, value in document.items()
+    }
 
 
 def speed(measured: Speed, done: int, seconds: float, *, is_over: bool) -> float:

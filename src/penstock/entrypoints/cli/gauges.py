@@ -1,15 +1,16 @@
 """What is told of an import that goes on: how far it is, how fast, how long still."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from rich.filesize import decimal as in_bytes
 
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Import, ImportId, JobStatus, Shards
+from penstock.domain.job import Import, ImportId, Shards
 from penstock.domain.progress import (
     PACE_OVER,
     RATE_OVER,
@@ -19,12 +20,13 @@ from penstock.domain.progress import (
     time_left,
 )
 from penstock.domain.source import CsvSource
+from penstock.domain.waiting import Waiting
 from penstock.entrypoints.extent import Extent
-from penstock.ports import JobFilter, Jobs
+from penstock.entrypoints.waiting_text import describe_waiting
 from penstock.wiring import Penstock
 
-# jobs that are asked why they wait; they are begun in the order of their ids
-LOOKED_AT = 20
+# says what an import waits for
+Explain: TypeAlias = Callable[[Import], Waiting | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,21 +50,19 @@ class Gauge(Protocol):
 def gauge_for(penstock: Penstock, dataset: Dataset, import_id: ImportId) -> Gauge:
     """Return what fits the source: a provider is asked, and a file is read."""
     if isinstance(dataset.source, CsvSource):
-        return FileGauge(Extent(penstock.stores.jobs, import_id))
-    waiting = Waiting(
-        penstock.stores.jobs, import_id, attempts=penstock.settings.attempts
-    )
-    return RequestGauge(penstock.budget(dataset), waiting)
+        extent = Extent(penstock.stores.jobs, import_id)
+        return FileGauge(extent, penstock.explain_waiting)
+    return RequestGauge(penstock.budget(dataset), penstock.explain_waiting)
 
 
 class RequestGauge(Gauge):
     """Shards, pages and requests, beside what the budget allows."""
 
     def __init__(
-        self, budget: Budget, waiting: "Waiting", clock: Clock = time.monotonic
+        self, budget: Budget, explain: Explain, clock: Clock = time.monotonic
     ) -> None:
         self._limit = limit_of(budget)
-        self._waiting = waiting
+        self._explain = explain
         self._requests = Speed(over=REQUESTS_OVER, clock=clock)
         self._pages = Speed(clock=clock)
 
@@ -86,8 +86,12 @@ class RequestGauge(Gauge):
             told += f" {rate:.1f}/s"
         told += self._limit + trouble(known)
         is_still = not self._pages.after(counts.pages)
-        why = self._waiting.reason() if is_still else None
-        return told if why is None else f"{told}  waiting: {why}"
+        return told + (why_waiting(known, self._explain) if is_still else "")
+
+
+def why_waiting(known: Import, explain: Explain) -> str:
+    waiting = explain(known)
+    return "" if waiting is None else f"  waiting: {describe_waiting(waiting)}"
 
 
 def limit_of(budget: Budget) -> str:
@@ -98,30 +102,14 @@ def limit_of(budget: Budget) -> str:
     return f" (limit {', '.join(map(str, budget.limits))}{burst})"
 
 
-class Waiting:
-    """Why the jobs of an import do not go on, if they have met an error."""
-
-    def __init__(self, jobs: Jobs, import_id: ImportId, *, attempts: int) -> None:
-        self._jobs = jobs
-        self._import_id = import_id
-        self._attempts = attempts
-
-    def reason(self) -> str | None:
-        for status in (JobStatus.PENDING, JobStatus.LEASED):
-            wanted = JobFilter(status=status, import_id=self._import_id)
-            for job in self._jobs.find(wanted, after=None, limit=LOOKED_AT):
-                # a page that came since has set them back
-                if job.attempts and job.errors:
-                    attempt = f"attempt {job.attempts} of {self._attempts}"
-                    return f"{job.errors[-1].message} ({attempt})"
-        return None
-
-
 class FileGauge(Gauge):
     """Bytes and rows."""
 
-    def __init__(self, extent: Extent, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self, extent: Extent, explain: Explain, clock: Clock = time.monotonic
+    ) -> None:
         self._extent = extent
+        self._explain = explain
         self._rows = Speed(clock=clock)
         self._bytes = Speed(clock=clock)
         self._pace = Speed(over=PACE_OVER, clock=clock)
@@ -142,7 +130,7 @@ class FileGauge(Gauge):
         rows = known.counts.seen
         speed, rate = self._bytes.after(done), self._rows.after(rows)
         if not rate:
-            return f"{rows:,} rows"
+            return f"{rows:,} rows{why_waiting(known, self._explain)}"
         return f"{rows:,} rows  {in_bytes(int(speed))}/s {rate:,.0f} rows/s"
 
 

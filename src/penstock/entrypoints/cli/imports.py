@@ -24,6 +24,7 @@ from penstock.entrypoints.cli.shared import (
     stdout,
 )
 from penstock.entrypoints.reports import report
+from penstock.entrypoints.waiting_text import describe_waiting
 
 app = typer.Typer(
     cls=WithDefault, help=default_help("Look at imports, or cancel one.", "imports")
@@ -44,14 +45,22 @@ def show(
     """Show the newest imports, or one with all its figures."""
     with look(config) as penstock:
         if import_id is not None:
-            told = report(*penstock.stores.imports.get(ImportId(import_id)))
+            known, shards = penstock.stores.imports.get(ImportId(import_id))
+            waiting = penstock.explain_waiting(known)
+            told = report(known, shards, waiting)
             if as_json:
                 print_json(told)
             else:
-                show_fields(told)
+                text = None if waiting is None else describe_waiting(waiting)
+                show_fields({**told, "waiting": text})
             return
-        found = penstock.stores.imports.recent(dataset=dataset, limit=limit)
-    reports = [report(known, shards) for known, shards in found]
+        found = [
+            (known, shards, penstock.explain_waiting(known))
+            for known, shards in penstock.stores.imports.recent(
+                dataset=dataset, limit=limit
+            )
+        ]
+    reports = [report(*each) for each in found]
     if as_json:
         print_json({"imports": reports})
         return
@@ -70,10 +79,14 @@ def show(
                 "proven": known.proven,
                 "created": known.created_at,
             }
-            for known, shards in found
+            for known, shards, _ in found
         ],
         empty="There is no import yet. Start one with: penstock run DATASET",
     )
+    for known, _, waiting in found:
+        if waiting is not None:
+            line = f"Import {known.id} waits: {describe_waiting(waiting)}."
+            stdout().print(line, markup=False)
 
 
 @app.command("cancel")

@@ -11,7 +11,7 @@ import typer
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import Event
-from penstock.domain.job import ImportId, ImportStatus, Mode
+from penstock.domain.job import Import, ImportId, ImportStatus, Mode
 from penstock.entrypoints.cli.duplicates import refuse_duplicates, write_duplicates
 from penstock.entrypoints.cli.gauges import gauge_for
 from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
@@ -175,6 +175,13 @@ def tend(penstock: Penstock, dataset: Dataset) -> None:
         )
 
 
+def say_indexes_are_built(penstock: Penstock, known: Import, show: Show) -> None:
+    """Say what is done between the end of an import and that of the command."""
+    waiting = penstock.explain_waiting(known)
+    if waiting is not None:
+        show.say(f"{known.dataset} {known.mode}: {waiting.detail}")
+
+
 def to_all(*listeners: Emit) -> Emit:
     """Return what hands an event to each of these."""
 
@@ -215,14 +222,16 @@ def work(
                     break
                 # first of all: what rings while we look is heard after it
                 began, rings = time.monotonic(), bell.rings
-                penstock.sweep()
                 known, shards = penstock.stores.imports.get(import_id)
                 show(known, shards)
                 retries.read_log(crew.new_lines())
                 for line in retries.take():
                     show.say(line)
                 if known.status is not ImportStatus.RUNNING:
+                    say_indexes_are_built(penstock, known, show)
                     return None
+                # after the look: what is due to be built takes a while
+                penstock.sweep()
                 reason = stopped(penstock, dataset, crew)
             except StoreUnavailable as error:
                 # the workers bear it as well, and go on when the store does

@@ -348,6 +348,18 @@ where status in ('pending', 'leased') and id in (
 -- name: get_job
 select * from penstock_job where id = %(job)s;
 
+-- name: job_outlook
+-- Both are at an end of their index.
+select (
+    select max(lease_until) from penstock_job
+    where import_id = %(import_id)s and status = 'leased'
+) as leased_until, (
+    select id from penstock_job
+    where import_id = %(import_id)s and status = 'pending'
+    order by run_at, id
+    limit 1
+) as next_job;
+
 -- name: find_jobs
 select * from penstock_job
 where id > %(after)s

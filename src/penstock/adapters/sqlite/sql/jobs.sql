@@ -290,6 +290,18 @@ where import_id = :import_id and status in ('pending', 'leased');
 -- name: get_job
 select * from penstock_job where id = :job;
 
+-- name: job_outlook
+-- Both are at an end of their index.
+select (
+    select max(lease_until) from penstock_job
+    where import_id = :import_id and status = 'leased'
+) as leased_until, (
+    select id from penstock_job
+    where import_id = :import_id and status = 'pending'
+    order by run_at, id
+    limit 1
+) as next_job;
+
 -- name: find_jobs
 select * from penstock_job
 where id > :after

@@ -1,0 +1,11 @@
+-- Who works, or waits for work, so that an import which nobody works can say so. Each
+-- worker process writes its row every few seconds, and takes it away when it ends.
+create table penstock_worker (
+    id text primary key,
+    region text,
+    -- the datasets that it works, each with the digest of its declaration
+    declarations jsonb not null,
+    started_at timestamptz not null,
+    -- a process that has not written by then is gone
+    until timestamptz not null
+);
