@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.dataset import Dataset, Field, FieldType
+from penstock.domain.dataset import Dataset, Field, FieldType, Missing, WhenMissing
+from penstock.domain.history import Position
 from penstock.domain.page import Record
 from penstock.domain.queries.cursor import Seal
 from penstock.domain.queries.parameters import read_query
@@ -24,6 +25,7 @@ from penstock.ports.serving import (
     Removal,
     Served,
     Write,
+    observing,
 )
 from tests.builders import (
     NOON,
@@ -435,3 +437,78 @@ class ServingContract:
         one = served.reads.one(of, ("b'", date(2026, 1, 5)), of.fields)
         assert one is not None
         assert json.loads(one.body) == {"region": "b'", "day": "2026-01-05", "n": 1}
+
+    # a history that can be told from another one
+
+    def test_every_change_is_known_by_its_number_and_its_tag(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POINTS, batch(*rows_of(5)), last(*rows_of(9)))
+        change(served, POINTS, Write(rows_of(1)[0]), Removal((2,)))
+        told = served.reads.changes(POINTS, after=0, limit=50)
+
+        positions = [each.position for each in told]
+        assert [each.seq for each in positions] == [*range(1, len(told) + 1)]
+        for each in positions:
+            assert served.reads.knows("poi", [each])
+            assert not served.reads.knows("poi", [Position(each.seq, 1)])
+            assert not served.reads.knows("other", [each])
+        assert served.reads.knows("poi", positions)
+        assert not served.reads.knows("poi", [*positions, Position(len(told) + 1, 1)])
+        assert served.reads.states()["poi"].position == positions[-1]
+
+    def test_every_transaction_has_a_tag_of_its_own(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POINTS, batch(*rows_of(2)), last(*rows_of(4)))
+        seen = [served.reads.states()["poi"]]
+        for number in (1, 3, 1):
+            written = change(served, POINTS, Write(rows_of(number)[-1]))
+            seen.append(served.reads.states()["poi"])
+            assert written.state.position == seen[-1].position
+            assert written.state.published == seen[-1].published
+        told = served.reads.changes(POINTS, after=0, limit=50)
+
+        # two pages and three writes, of which each has one
+        assert len({each.tag for each in told}) == 5
+        assert len({each.published for each in seen}) == len(seen)
+
+    def test_an_import_without_a_change_is_another_generation_of_the_same_history(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POINTS, last(*rows_of(4)))
+        before = served.reads.states()["poi"]
+        run(stores, POINTS, last(*rows_of(4)))
+        after = served.reads.states()["poi"]
+
+        assert after.position == before.position
+        assert after.generation > before.generation
+        assert after.generation_tag != before.generation_tag
+
+    def test_rows_that_are_missing_have_the_tag_of_the_end_of_their_import(
+        self, stores: Stores, served: Served
+    ):
+        of = replace(POINTS, missing=Missing(do=WhenMissing.MARK, max_drop=1))
+        run(stores, of, last(*rows_of(4)))
+        run(stores, of, last(*rows_of(1)))
+        gone = [
+            each
+            for each in served.reads.changes(of, after=0, limit=50)
+            if each.kind == "deleted"
+        ]
+
+        assert len(gone) == 3
+        assert {each.tag for each in gone} == {served.reads.states()["poi"].change_tag}
+
+    def test_who_reads_learns_how_far_the_dataset_is_after_it(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POINTS, last(*rows_of(4)))
+        position = served.reads.states()["poi"].position
+        with observing() as observed:
+            served.reads.page(asked(POINTS))
+            served.reads.one(POINTS, (1,), POINTS.fields)
+            served.reads.one(POINTS, (99,), POINTS.fields)
+            served.reads.count(asked(POINTS), CountKind.EXACT)
+
+        assert [each.position for each in observed] == [position] * 4

@@ -169,6 +169,16 @@ class PrivatePostgres(PrivateServer):
         self.stop(mode)
         self.start()
 
+    def copy_data(self, name: str = "copy") -> None:
+        """Copy all that a server has which does not run."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        subprocess.run(["cp", "-a", self._data, self.folder / name], check=True)
+
+    def put_data_back(self, name: str = "copy") -> None:
+        """Give a server that does not run what it had when it was copied."""
+        shutil.rmtree(self._data)
+        subprocess.run(["cp", "-a", self.folder / name, self._data], check=True)
+
     @property
     def _data(self) -> Path:
         return self.folder / "data"

@@ -6,12 +6,14 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
 from penstock.domain.freshness import is_due_early, lifetime
+from penstock.domain.history import Position
 from penstock.entrypoints.api.answers import (
     LONGEST_HERE,
     LONGEST_NOTHING,
@@ -27,7 +29,7 @@ from penstock.entrypoints.api.answers import (
 from penstock.entrypoints.api.lanes import Lanes
 from penstock.errors import NoSuchRecord, StoreUnavailable
 from penstock.ports.answers import SharedAnswers
-from penstock.ports.serving import State
+from penstock.ports.serving import State, note_observed
 from penstock.ports.tickets import CURRENT
 
 NOW = State(generation=1, change_seq=5)
@@ -483,6 +485,96 @@ def test_one_goes_ahead_before_an_answer_ends(lanes, clock):
     assert read.asked == 2
 
 
+# a database that goes back
+
+
+def holding(*states: State) -> Callable[[], Answer]:
+    """Read something after which the database is so far."""
+
+    def read() -> Answer:
+        for each in states:
+            note_observed(each)
+        return Answer(body=b"[]")
+
+    return read
+
+
+def test_the_same_numbers_of_another_history_are_another_state(answers):
+    read = Reader()
+    ask(answers, question(read))
+    assert ask(answers, question(read), OTHER).state is OTHER
+    ask(answers, question(read), replace(OTHER, history=1))
+
+    assert read.asked == 3
+
+
+def test_what_was_read_before_the_history_was_another_is_not_found_after(answers):
+    read = Reader()
+    ask(answers, question(read, follows_changes=True))
+    ask(answers, question(read, follows_changes=True), replace(NOW, history=1))
+
+    assert read.asked == 2
+
+
+def test_a_shared_answer_counts_only_while_the_database_knows_its_changes(lanes, clock):
+    shared, known = Memory(), {Position(5, 0), Position(6, 8)}
+    read = Reader()
+    later = State(generation=1, change_seq=9, change_tag=9)
+
+    def process() -> Answers:
+        return Answers(
+            lanes=lanes,
+            shared=shared,
+            clock=clock,
+            roll=lambda: 0.999999,
+            knows=lambda _, positions: known.issuperset(positions),
+        )
+
+    def read_late() -> Answer:
+        note_observed(State(generation=1, change_seq=6, change_tag=8))
+        return read()
+
+    ask(process(), question(read_late))
+    ask(process(), question(read_late), later)
+    assert read.asked == 1
+    # the change is lost that came while it was read
+    known.remove(Position(6, 8))
+    ask(process(), question(read_late), later)
+    assert read.asked == 2
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["found", "not there"])
+def test_changes_that_an_answer_may_hold_are_relied_on(lanes, clock, is_there):
+    relied: list[tuple[str, set[Position]]] = []
+    answers = Answers(
+        lanes=lanes,
+        clock=clock,
+        roll=lambda: 0.999999,
+        rely=lambda name, positions: relied.append((name, set(positions))),
+    )
+
+    def read() -> Answer:
+        note_observed(NOW)
+        note_observed(CHANGED)
+        if not is_there:
+            raise NoSuchRecord("there is none")
+        return Answer(body=b"[]")
+
+    ask(answers, question(read))
+
+    assert relied == [("poi", {CHANGED.position})]
+
+
+def test_what_changed_while_it_was_read_has_the_name_of_no_state(answers):
+    exact = ask(answers, question(holding(NOW)))
+    mixed = ask(answers, question(holding(CHANGED), key=b"/b"))
+
+    assert exact.etag == etag_of(b"/a", "e1", NOW)
+    assert mixed.etag not in {
+        etag_of(b"/b", "e1", state) for state in (NOW, CHANGED, OTHER)
+    }
+
+
 def test_the_spread_only_shortens():
     assert lifetime(10, 0) == 10
     assert lifetime(10, 1) == pytest.approx(8.5)
@@ -498,10 +590,10 @@ def test_another_edition_is_another_version():
         etag_of(key, edition, state)
         for key in (b"/a", b"/b")
         for edition in ("e1", "e2")
-        for state in (NOW, CHANGED, NEXT)
+        for state in (NOW, CHANGED, NEXT, OTHER)
     }
 
-    assert len(tags) == 12
+    assert len(tags) == 16
 
 
 @pytest.mark.parametrize(
