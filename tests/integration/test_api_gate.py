@@ -1,6 +1,8 @@
 """Who may come in, how often, how many at a time, and what nobody may send."""
 
 import asyncio
+import http.client
+import io
 import json
 import re
 import sqlite3
@@ -465,6 +467,23 @@ class TestRates:
 
         assert [each.status for each in found] == [401, 401, 401, 429, 429]
 
+    @pytest.mark.parametrize(
+        ("method", "target", "client"),
+        [
+            ("GET", "/api/nothing", "203.0.113.20"),
+            ("TRACE", "/api/nothing", "203.0.113.21"),
+            ("PATCH", RECORDS, "203.0.113.22"),
+            ("DELETE", "/api/health", "203.0.113.23"),
+        ],
+    )
+    def test_who_asks_for_what_there_is_not_is_stopped_too(
+        self, limited: Client, method: str, target: str, client: str
+    ):
+        found = [limited.ask(method, target, x_forwarded_for=client) for _ in range(5)]
+
+        assert {each.status for each in found[:3]} <= {404, 405}
+        assert [each.status for each in found[3:]] == [429, 429]
+
     def test_a_proxy_that_is_trusted_says_for_whom_it_asks(self, limited: Client):
         # what stands before the last stranger is whatever the stranger wrote
         for number in range(3):
@@ -687,6 +706,13 @@ def test_who_leaves_leaves_nothing_behind_in_sqlite(tmp_path: Path):
         wait_until(lambda: client.metric("penstock_http_threads_busy") == 0, within=2)
 
 
+class Received(io.BytesIO):
+    """What came, to be read as an answer."""
+
+    def makefile(self, *_: object) -> "Received":
+        return self
+
+
 class TestWhatNobodyMaySend:
     def send(self, client: Client, request: bytes) -> bytes:
         with client.open() as line:
@@ -698,6 +724,25 @@ class TestWhatNobodyMaySend:
 
         assert told.status == 414
         assert told.code == "uri-too-long"
+
+    @pytest.mark.parametrize("size", [20_000, 70_000, 200_000])
+    def test_whatever_is_too_long_is_told_as_a_problem(self, local: Client, size: int):
+        long = "a" * size
+        for target, header, status in (
+            (f"{RECORDS}?sort={long}", "b", 414),
+            (f"/{long}", "b", 414),
+            (RECORDS, long, 431),
+        ):
+            head = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nX-Large: {header}\r\n"
+            told = self.send(local, f"{head}Connection: close\r\n\r\n".encode())
+            answered = http.client.HTTPResponse(Received(told))  # type: ignore[arg-type]
+            answered.begin()
+            assert answered.status == status
+            assert answered.headers["content-type"] == "application/problem+json"
+            assert answered.headers["x-content-type-options"] == "nosniff"
+            document = json.loads(answered.read())
+            assert document["status"] == status
+            assert document["trace_id"] == answered.headers["x-trace-id"]
 
     def test_headers_that_are_too_large(self, local: Client):
         assert local.get(RECORDS, x_large="a" * 16_400).code == "headers-too-large"
@@ -747,6 +792,28 @@ class TestWhatNobodyMaySend:
 
         told = self.send(local, head.encode() + pieces + b"0\r\n\r\n")
         assert told.startswith(b"HTTP/1.1 413 ")
+
+    @pytest.mark.parametrize(
+        ("body", "pointer"),
+        [
+            (b'[{"id": 1, "title": "a", "title": "b"}]', "/0/title"),
+            (b'[{"id": 1}, {"id": 2, "id": 2}]', "/1/id"),
+            (
+                b'[{"id": 1, "extra": {"a": [{"b/c": 1, "b\\u002fc": 1}]}}]',
+                "/0/extra/a/0/b~1c",
+            ),
+            (b'[{"id": 1, "id": 2' + b" " * 70_000 + b"}]", "/0/id"),
+        ],
+    )
+    def test_a_body_in_which_a_name_stands_twice(
+        self, local: Client, body: bytes, pointer: str
+    ):
+        told = local.ask("POST", RECORDS, body=body)
+
+        assert told.status == 400
+        assert told.code == "bad-request"
+        (flaw,) = told.json["errors"]
+        assert (flaw["pointer"], flaw["code"]) == (pointer, "duplicate")
 
     def test_a_body_that_is_nested_without_end(self, local: Client):
         told = local.ask("POST", RECORDS, body=b"[" * 100_000 + b"]" * 100_000)
@@ -863,9 +930,10 @@ class TestWhatNobodyMaySend:
         assert "boundary" not in local_folder.errors
 
     def test_what_is_no_http(self, local: Client):
-        assert self.send(local, b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n").startswith(
-            b"HTTP/1.1 400 "
-        )
+        told = self.send(local, b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n")
+
+        assert told.startswith(b"HTTP/1.1 400 ")
+        assert json.loads(told.partition(b"\r\n\r\n")[2])["code"] == "bad-request"
 
     @pytest.mark.parametrize(
         "both",

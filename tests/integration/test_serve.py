@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from tests.e2e.workshop import PENSTOCK, happens, wait_until
-from tests.integration.gated import AUTH, POI, RECORDS, Client, Folder
+from tests.integration.gated import AUTH, POI, RECORDS, Client, Folder, received
 
 SQLITE = '[penstock]\ndatabase = "sqlite:///penstock.db"\n'
 
@@ -106,16 +106,35 @@ class TestTheAddress:
             assert client.get("/api/health", host="any.example").status == 200
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_too_few_files_are_told_in_a_sentence(folder: Folder, workers: str):
+    process = folder.start(
+        *("--workers", workers, "--json"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 150)),
+    )
+
+    assert process.wait(60) == 2
+    assert process.stdout is not None
+    process.stdout.close()
+    assert "may open 150 files" in folder.errors
+    assert "allow it 200 at least" in folder.errors
+
+
 def test_health_answers_when_there_are_too_many_connections(folder: Folder):
     def allow_few_files() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 320))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 256))
 
     process = folder.start("--json", "--grace", "0", preexec_fn=allow_few_files)
     assert process.stdout is not None
     client = Client(json_url(process), process)
+    (told,) = folder.log
+    assert (told["event"], told["files"]) == ("connections_limited", 256)
+    assert told["connections"] == 90
     with ExitStack() as opened:
-        # of the 320 files there are 20 for connections
-        for _ in range(20):
+        for _ in range(80):
+            opened.enter_context(client.open())
+        assert client.get(RECORDS).status == 200
+        for _ in range(10):
             opened.enter_context(client.open())
         wait_until(lambda: client.get(RECORDS).status == 503)
         assert client.get("/api/health").status == 200
@@ -127,7 +146,7 @@ def test_health_answers_when_there_are_too_many_connections(folder: Folder):
     process.terminate()
     assert process.wait(20) == 0
     process.stdout.close()
-    assert folder.errors == ""
+    assert len(folder.log) == 1
 
 
 class TestStopping:
@@ -237,6 +256,9 @@ class TestStopping:
             client.process.terminate()
             assert client.process.wait(40) == 0
             assert time.monotonic() - begun < 25
+            told = received(line)
+            assert told.startswith(b"HTTP/1.1 503 ")
+            assert b"retry-after: 1\r\n" in told
 
 
 class TestWorkers:

@@ -163,6 +163,14 @@ class RequestStoodOut(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionsLimited(Event):
+    """A process that serves the API may open few files, and so few connections."""
+
+    files: int
+    connections: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReplaced(Event):
     """A process that served the API came to an end, and another took its place."""
 

@@ -27,6 +27,3 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
                 for link in response.get("links", {}).values():
                     for name in left_out:
                         link["parameters"].pop(f"header.{name}", None)
-    # what is no HTTP is refused before it is ours
-    refused = raw_schema["components"]["responses"]["BadRequest"]
-    refused["content"]["text/plain"] = {}

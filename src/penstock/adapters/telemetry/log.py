@@ -9,6 +9,7 @@ import structlog
 
 from penstock.domain.events import (
     BudgetWasStopped,
+    ConnectionsLimited,
     Event,
     JobFailed,
     JobPostponed,
@@ -24,6 +25,7 @@ from penstock.domain.page import Counts
 from penstock.ports import Emit, Redact
 
 WARNINGS = (
+    ConnectionsLimited,
     JobPostponed,
     LeaseWasLost,
     RequestStoodOut,

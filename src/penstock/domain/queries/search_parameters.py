@@ -155,14 +155,14 @@ def read_by(reading: Reading, text: str | None) -> tuple[Field, ...]:
     if text is None:
         wanted = counted[:MOST_FACETS]
     else:
-        wanted = [*dict.fromkeys(each.strip() for each in text.split(","))]
+        wanted = [each.strip() for each in text.split(",")]
     if not counted:
         told = f"finds no field to count by; name some in 'filter' of {dataset.name}"
         reading.flaw("by", "not-counted", told)
     elif len(wanted) > MOST_FACETS:
         told = f"names {len(wanted)} fields; {MOST_FACETS} are allowed"
         reading.flaw("by", "too-many", told)
-    for name in wanted:
+    for name in (unique := [*dict.fromkeys(wanted)]):
         if name not in counted and counted:
             close = get_close_matches(name, counted, n=1)
             remedy = (
@@ -170,4 +170,4 @@ def read_by(reading: Reading, text: str | None) -> tuple[Field, ...]:
             )
             told = f"{name!r} is not counted by; {remedy}"
             reading.flaw("by", "not-counted", told)
-    return tuple(field_named(dataset, name) for name in wanted if name in counted)
+    return tuple(field_named(dataset, name) for name in unique if name in counted)

@@ -129,7 +129,7 @@ def app_of(api: Api) -> ASGIApp:
         routes,
         # to another place, by a name that the client has made up
         redirect_slashes=False,
-        default=nothing_here,
+        default=nothing_here(gate),
         lifespan=lambda _: running(api, gate),
     )
     return Edge(router, api)
@@ -142,9 +142,13 @@ def by_path(endpoints: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
     return found
 
 
-async def nothing_here(scope: Scope, receive: Receive, send: Send) -> None:
-    del receive, send
-    raise Problem("not-found", f"{scope['path']} is no address here; see /docs")
+def nothing_here(gate: Gate) -> ASGIApp:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        del receive, send
+        await gate.charge_stranger(scope)
+        raise Problem("not-found", f"{scope['path']} is no address here; see /docs")
+
+    return refuse
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Read bodies: bounded, one by one and together, and only what they say they are."""
 
 import asyncio
+import json
 import re
 from typing import Any
 
@@ -20,7 +21,7 @@ ALL_TOGETHER, AT_ONCE = 64 * 1024**2, 4
 # bytes beyond which the event loop has no time to decode them
 LARGE = 64 * 1024
 
-decode = msgspec.json.Decoder().decode
+decode_once = msgspec.json.Decoder().decode
 
 
 class Bodies:
@@ -40,6 +41,52 @@ class Bodies:
         self.held -= size
 
 
+class NamedTwice(Exception):
+    """An object of a body has a name twice: readers take different ones of the two."""
+
+
+def decode(body: bytes) -> Any:
+    """Read JSON in which every name of an object stands once."""
+    document = decode_once(body)
+    json.loads(body, object_pairs_hook=refuse_twins, parse_int=len, parse_float=len)
+    return document
+
+
+def refuse_twins(pairs: list[tuple[str, Any]]) -> None:
+    # nothing is built: the document is there already
+    if len(dict(pairs)) != len(pairs):
+        raise NamedTwice
+
+
+class Pairs(list[tuple[str, Any]]):
+    """An object with all that it names."""
+
+
+def twin_of(document: Any, at: str = "") -> str | None:
+    """Return where the first name stands that comes twice in its object."""
+    if isinstance(document, Pairs):
+        seen = set()
+        for name, value in document:
+            place = f"{at}/{name.replace('~', '~0').replace('/', '~1')}"
+            if name in seen:
+                return place
+            seen.add(name)
+            if found := twin_of(value, place):
+                return found
+    elif isinstance(document, list):
+        for number, each in enumerate(document):
+            if found := twin_of(each, f"{at}/{number}"):
+                return found
+    return None
+
+
+def twice(body: bytes) -> Problem:
+    pointer = twin_of(json.loads(body, object_pairs_hook=Pairs)) or "/"
+    told = "stands twice in its object; give it once"
+    flaw = Flaw(pointer=pointer, code="duplicate", detail=told)
+    return Problem("bad-request", f"{pointer} {told}", flaws=[flaw])
+
+
 async def read_json(request: Request, *, largest: int | None = None) -> Any:
     refuse_codings(request)
     media, _, options = request.headers.get("content-type", "").lower().partition(";")
@@ -53,6 +100,8 @@ async def read_json(request: Request, *, largest: int | None = None) -> Any:
         if len(body) > LARGE:
             return await asyncio.to_thread(decode, body)
         return decode(body)
+    except NamedTwice:
+        raise twice(body) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         is_deep = isinstance(error, RecursionError)
         told = "it is nested too deeply" if is_deep else str(error)

@@ -20,6 +20,11 @@ from penstock.errors import PenstockError
 CLOSE = (b"connection", b"close")
 
 
+def stopping() -> Problem:
+    told = "this process ended before it had an answer; ask again"
+    return Problem("stopping", told, headers={"retry-after": "1"})
+
+
 class Edge:
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app
@@ -49,6 +54,8 @@ class Edge:
             # the process ends, and has waited long enough
             if not self._api.is_closing:
                 raise
+            if not exchange.status:
+                await self._refuse(stopping(), receive, exchange)
         except Exception as error:  # noqa: BLE001 (a bug must not cost more than its request)
             await self._refuse(self._problem(error, exchange), receive, exchange)
         finally:

@@ -53,7 +53,7 @@ class Errands:
     def place(self, kind: str, *, most: int) -> Iterator[None]:
         """Hold one of a few places; raises `Overloaded` if all are taken."""
         if self._taken[kind] >= most:
-            raise Overloaded(kind)
+            raise Overloaded(f"{kind} (a process has {most})")
         self._taken[kind] += 1
         try:
             yield

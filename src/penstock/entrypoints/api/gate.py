@@ -67,6 +67,11 @@ class Gate:
         if endpoint.lane is not Lane.HEALTH:
             await self._charge(client_of(scope, self._settings.proxies), exchange)
 
+    async def charge_stranger(self, scope: Scope) -> None:
+        """Count who asks for what there is not, by its address."""
+        client = client_of(scope, self._settings.proxies)
+        await self._charge(client, scope["exchange"])
+
     async def renew_keys(self) -> None:
         """Keep the issuer's keys fresh, also while nobody comes with a token."""
         while self._verifier is not None:

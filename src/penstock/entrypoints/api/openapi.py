@@ -194,7 +194,7 @@ def responses(
 
 def statuses(endpoint: Endpoint, told: Described, *, is_guarded: bool) -> Iterator[int]:
     """Yield what may happen to those who ask."""
-    yield from (400, 414, 421, 431, 500, 503, 504)
+    yield from (400, 405, 414, 421, 431, 500, 503, 504)
     if endpoint.scope is not None:
         yield 429
         if is_guarded:
@@ -269,6 +269,7 @@ def problem_response(status: int) -> Schema:
 
 RETRY_AFTER = {"Retry-After": shapes.header("RetryAfter")}
 HEADERS_OF_PROBLEMS = {
+    405: {"Allow": shapes.header("Allow")},
     # with it what is there now can be read
     410: {"X-Consistency-Token": shapes.header("Token")},
     412: {"X-Consistency-Token": shapes.header("Token")},

@@ -107,6 +107,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "headers-too-large": (431, "The headers are too large"),
     "rate-limited": (429, "This client has asked too often"),
     "internal": (500, "Something went wrong here"),
+    "stopping": (503, "This process ends"),
     "overloaded": (503, "Too much is asked at once"),
     "unavailable": (503, "A store does not answer"),
     "took-too-long": (504, "The answer took too long"),

@@ -13,8 +13,9 @@ from types import FrameType
 import uvicorn
 from typing_extensions import override
 
+from penstock.domain.events import ConnectionsLimited
 from penstock.entrypoints.api.app import app_of
-from penstock.entrypoints.api.line import Line, hurry
+from penstock.entrypoints.api.line import Line, connection_limits, hurry
 from penstock.entrypoints.api.service import Api
 
 # seconds that requests under way get to finish; a write has 10, and its body some more
@@ -33,6 +34,13 @@ def serve_api(
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; a second one does not wait for the grace."""
+    Line.limits = connection_limits(api.lanes.threads)
+    if Line.limits.files is not None:
+        api.penstock.emit(
+            ConnectionsLimited(
+                files=Line.limits.files, connections=Line.limits.connections
+            )
+        )
     config = uvicorn.Config(
         app_of(api),
         http=Line,

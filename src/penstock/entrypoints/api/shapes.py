@@ -52,6 +52,10 @@ HEADERS: Mapping[str, Schema] = {
         "description": "The version of this answer; send it as If-None-Match.",
         "schema": {"type": "string"},
     },
+    "Allow": {
+        "description": "The methods that this address has.",
+        "schema": {"type": "string"},
+    },
     "Link": {
         "description": 'Where the next and the previous page are: rel="next", "prev".',
         "schema": {"type": "string"},

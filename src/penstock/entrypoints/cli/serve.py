@@ -16,6 +16,7 @@ import typer
 from penstock.entrypoints.api.app import LOOKING, api_of
 from penstock.entrypoints.api.colleagues import Colleague
 from penstock.entrypoints.api.errands import CONNECTIONS
+from penstock.entrypoints.api.line import connection_limits
 from penstock.entrypoints.api.listening import address_of, listen
 from penstock.entrypoints.api.server import serve_api
 from penstock.entrypoints.api.service import Api
@@ -112,6 +113,7 @@ def serve_by_many(wanted: Wanted) -> None:
     """Keep processes that serve; what is wrong with the settings is told once, here."""
     with session(wanted.config, emit_of) as penstock:
         settings, emit = penstock.settings, penstock.emit
+    connection_limits(wanted.threads)
     halt = threading.Event()
     command = [
         *(sys.executable, "-m", "penstock", "serve"),
