@@ -22,7 +22,9 @@ PenstockError
 │   ├── FilterIgnored         most of a page lies outside its shard
 │   ├── CannotSplit           cut off by the provider, and already smallest
 │   ├── CursorUnreadable      written by another version
+│   ├── UnpacksTooLarge       what was sent unpacks to more than we accept
 │   └── TooManyBadRows        more bad rows than the dataset tolerates: fail the import
+│       └── TooManyEmptyLines     next to nothing but empty lines
 ├── Unanswerable          a client has to ask otherwise; the API says how
 │   ├── BadRequest            what was asked has flaws, each with its place
 │   ├── NoSuchRecord          there is no such row, or it was deleted
@@ -246,10 +248,26 @@ class CursorUnreadable(Rejected):
     code = "cursor_unreadable"
 
 
+class UnpacksTooLarge(Rejected):
+    """What was sent unpacks to more than we accept."""
+
+    code = "unpacks_too_large"
+
+    def __init__(self, file: str, *, most: int, limit: str) -> None:
+        self.detail = f"unpacks to more than {most} bytes, which is more than {limit}"
+        super().__init__(f"{file} {self.detail}")
+
+
 class TooManyBadRows(Rejected):
     """More bad rows than the dataset tolerates."""
 
     code = "too_many_bad_rows"
+
+
+class TooManyEmptyLines(TooManyBadRows):
+    """More empty lines than rows, and than the dataset tolerates."""
+
+    code = "too_many_empty_lines"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

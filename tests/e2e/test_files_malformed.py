@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -298,3 +299,24 @@ def test_a_file_of_bad_rows_alone_is_stopped_by_its_ratio(file_workshop):
         "undecodable": 50
     }
     assert "bad.max_ratio" in ran.json["note"]
+
+
+def test_a_file_of_next_to_nothing_but_empty_lines_fails_its_import(file_workshop):
+    write(file_workshop.folder / "a.csv", line(1, "a", 1), b"\n" * 40_000)
+    file_workshop.declare(shops(source="max_empty_lines = 12000"))
+
+    ran = file_workshop.penstock("run", "shops")
+
+    assert ran.code == 1
+    # it did not read on for the rest
+    assert re.search(r"1[2-9],\d\d\d of 1[2-9],\d\d\d lines were empty", ran.out)
+    assert "source.max_empty_lines = 12000" in ran.out
+
+
+def test_a_file_with_an_empty_line_behind_each_row_is_whole(file_workshop):
+    known = dict.fromkeys(range(300), ("a", 1))
+    write(file_workshop.folder / "a.csv", *(line(key, "a", 1) + b"\n" for key in known))
+    file_workshop.declare(shops(source="max_empty_lines = 0"))
+
+    assert only(import_files(file_workshop))["dropped"] == 300
+    assert stored(file_workshop) == known

@@ -186,6 +186,10 @@ class TestRefusals:
         (error,) = told.json["errors"]
         assert error["detail"].startswith("a.gz: a.gz is not whole gzip")
 
+        told = send(running, form(("file", "a.zip", b"PK\x03\x04" + bytes(99))))
+        (error,) = told.json["errors"]
+        assert error["detail"].startswith("a.zip: it is a ZIP archive, not CSV; ")
+
     @pytest.mark.parametrize(
         "body",
         [
@@ -258,6 +262,16 @@ class TestSize:
         told = send_file(running, GOOD + b"\n" * (1024 * 1024))
 
         assert told.status == 413
+        assert running.spooled() == []
+
+    def test_a_packed_file_counts_as_what_it_unpacks_to(self, running: Running):
+        told = send_file(running, gzip.compress(GOOD + b"\n" * (1024 * 1024)))
+
+        assert told.status == 413
+        assert told.json["detail"] == (
+            "the file unpacks to more than 1048576 bytes, which is more than "
+            "source.max_bytes allows"
+        )
         assert running.spooled() == []
 
     def test_what_never_ends_is_refused_as_it_comes(self, running: Running):

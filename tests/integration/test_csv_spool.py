@@ -6,24 +6,32 @@ from dataclasses import replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from penstock.adapters.csv.download import (
     MAX_ATTEMPTS,
     Download,
-    GzipEnd,
     LongResponse,
     is_public,
     place_of,
 )
+from penstock.adapters.csv.limits import Limits
+from penstock.adapters.csv.packed import GzipReader
 from penstock.adapters.csv.source import CsvPages
 from penstock.adapters.csv.spool import Spool, harmless
 from penstock.adapters.csv.survey import FileSurvey
 from penstock.domain.dataset import Dataset
 from penstock.domain.shard import Shard
 from penstock.domain.source import CsvSource
-from penstock.errors import Interrupted, Misconfigured, Rejected, SourceUnavailable
+from penstock.errors import (
+    Interrupted,
+    Misconfigured,
+    Rejected,
+    SourceUnavailable,
+    UnpacksTooLarge,
+)
 from tests.builders import dataset, int_field, text_field
 from tests.integration.scripted_server import (
     Misbehaviour,
@@ -71,6 +79,30 @@ class TestTheSpool:
         }
 
         assert len(names) == len(parts(tmp_path)) == 2
+
+    def test_packed_bytes_count_as_what_they_unpack_to(self, tmp_path):
+        spool = Spool(tmp_path, 10_000)
+        packed = gzip.compress(b"x" * 10_000), gzip.compress(b"x" * 10_001)
+
+        spool.save([packed[0]], dataset="x", name="a.csv.gz")
+        # in pieces, and in the second member of two
+        pieces = [bytes([byte]) for byte in gzip.compress(b"y") + packed[1]]
+        with pytest.raises(UnpacksTooLarge, match=r"10000 bytes.*source\.max_bytes"):
+            spool.save(pieces, dataset="x", name="b.csv.gz")
+
+        assert len(parts(tmp_path)) == 1
+
+    def test_what_grows_beyond_all_measure_is_refused_early(self, tmp_path):
+        limits = Limits(expansion=20, harmless=50_000)
+        spool = Spool(tmp_path, 10**9, limits)
+        dense, hollow = (
+            gzip.compress(randbytes) * 50
+            for randbytes in (Random(1).randbytes(3_000), b"\n" * 3_000)
+        )
+
+        spool.save([dense], dataset="x", name="a.csv.gz")
+        with pytest.raises(UnpacksTooLarge, match=r"source\.max_expansion = 20"):
+            spool.save([hollow], dataset="x", name="b.csv.gz")
 
     def test_too_much_is_refused_and_leaves_nothing(self, tmp_path):
         read = []
@@ -239,11 +271,11 @@ class TestADownload:
     def test_gzip_that_is_cut_off_anywhere_is_not_whole(self):
         packed = gzip.compress(ROWS)
         for cut in range(len(packed)):
-            end = GzipEnd()
+            end = GzipReader()
             end.add(packed[:cut])
             assert not end.is_whole
             # the same behind a member that is whole, where that is not its very end
-            end = GzipEnd()
+            end = GzipReader()
             end.add(packed + packed[:cut])
             assert end.is_whole is (cut == 0)
 

@@ -96,6 +96,10 @@ class HttpSource:
         return True
 
     @property
+    def max_empty_lines(self) -> None:
+        """What a transform drops is not counted."""
+
+    @property
     def most_pages(self) -> int:
         """How many pages a shard may have before it is taken for cut off."""
         return self.pages.max
@@ -137,6 +141,10 @@ class CsvSource:
     private: bool = False
     # what a fetched file means whose end only the end of its connection tells
     unsized: Unsized = Unsized.FAIL
+    # how many times as large as it is a packed file may become
+    max_expansion: int = 200
+    # how many empty lines the files may have, if there are more than rows
+    max_empty_lines: int = 1_000_000
     # about how many bytes a shard has
     shard: int = 64 * 1024 * 1024
     # what stands for no value

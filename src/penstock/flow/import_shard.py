@@ -34,6 +34,7 @@ from penstock.errors import (
     RowsRefused,
     StoreUnavailable,
     TooManyBadRows,
+    TooManyEmptyLines,
 )
 from penstock.ports import Emit, Host, Source, Stores
 
@@ -321,6 +322,20 @@ class ImportShard:
             )
             if too_many is not None:
                 raise TooManyBadRows(too_many)
+        if batch.dropped > batch.seen - batch.dropped:
+            self._refuse_empty_lines(held.lease)
+
+    def _refuse_empty_lines(self, lease: Lease) -> None:
+        """Fail an import that reads next to nothing but empty lines."""
+        limit = self._dataset.source.max_empty_lines
+        counts = self._imports.peek(lease.import_id).counts
+        rows = counts.seen - counts.dropped
+        if limit is not None and counts.dropped > max(limit, rows):
+            raise TooManyEmptyLines(
+                f"{counts.dropped:,} of {counts.seen:,} lines were empty: more than "
+                f"the rows, and than source.max_empty_lines = {limit}; look at the "
+                "file, or raise it"
+            )
 
     def _go_on(
         self,

@@ -166,6 +166,8 @@ def built_files(table: CsvTable, folder: Path, spool: Path) -> CsvSource:
         download=table.download,
         private=table.private,
         unsized=table.unsized,
+        max_expansion=table.max_expansion,
+        max_empty_lines=table.max_empty_lines,
     )
 
 

@@ -222,6 +222,8 @@ class CsvTable(Declared):
     download: Duration = timedelta(hours=1)
     private: bool = False
     unsized: Annotated[Unsized, Field(strict=False)] = Unsized.FAIL
+    max_expansion: Count = 200
+    max_empty_lines: CountOrNone = 1_000_000
 
     def rules(self) -> Iterator[Problem]:
         yield from self.wrong_addresses()

@@ -13,7 +13,17 @@ DIGEST_BYTES = 16
 
 # where files lie, and how long and large they may be
 PLACES = frozenset(
-    {"folder", "spool", "timeout", "max_bytes", "download", "private", "unsized"}
+    {
+        "folder",
+        "spool",
+        "timeout",
+        "max_bytes",
+        "download",
+        "private",
+        "unsized",
+        "max_expansion",
+        "max_empty_lines",
+    }
 )
 
 # guardrails: an operator raises them to let the same import go on

@@ -1,5 +1,9 @@
+import bz2
 import gzip
+import lzma
 import os
+from io import BytesIO
+from zipfile import ZipFile
 
 import pytest
 
@@ -166,3 +170,47 @@ def test_declared_lines_above_rows_without_a_header_are_passed_over(tmp_path):
 def test_more_skipped_lines_than_there_are_is_told(tmp_path, content):
     with pytest.raises(Rejected, match=r"source.skip = 2, but the file has no more"):
         head_of(tmp_path, content, Declared(skip=2))
+
+
+def workbook() -> bytes:
+    file = BytesIO()
+    with ZipFile(file, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("xl/workbook.xml", "<workbook/>")
+    return file.getvalue()
+
+
+def archive() -> bytes:
+    file = BytesIO()
+    with ZipFile(file, "w") as archive:
+        archive.writestr("shops.csv", "id,name\n1,a\n")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (archive(), "it is a ZIP archive, not CSV; import the CSV files in it"),
+        (workbook(), "it is an Excel workbook, not CSV; save the sheet as CSV"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "an Excel workbook"),
+        (bz2.compress(b"id\n1\n"), "packed by bzip2, not CSV; unpack it, or pack"),
+        (lzma.compress(b"id\n1\n"), "packed by xz"),
+        (b"%PDF-1.7\n", "a PDF document"),
+        (b"PAR1\x15\x04", "a Parquet file"),
+    ],
+    ids=["zip", "xlsx", "xls", "bzip2", "xz", "pdf", "parquet"],
+)
+def test_what_is_not_csv_is_called_by_its_name(tmp_path, content, sentence):
+    (tmp_path / "a.csv").write_bytes(content)
+
+    with pytest.raises(Rejected) as caught:
+        read_head(tmp_path / "a.csv", Declared())
+
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("header", [b"PAR1,b", b"BZh91,b", b"PK,b", b"7z,b"])
+def test_a_header_that_begins_like_another_format_is_one(tmp_path, header):
+    (tmp_path / "a.csv").write_bytes(header + b"\n1,2\n")
+
+    assert read_head(tmp_path / "a.csv", Declared()).names[1] == "b"

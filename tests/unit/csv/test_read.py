@@ -12,8 +12,9 @@ from penstock.adapters.csv.dialect import Dialect
 from penstock.adapters.csv.limits import Limits
 from penstock.adapters.csv.read import Chunks
 from penstock.adapters.csv.shape import Shape
+from penstock.adapters.csv.stream import Stream
 from penstock.domain.page import Reason
-from penstock.errors import Misconfigured, Rejected
+from penstock.errors import Misconfigured, Rejected, UnpacksTooLarge
 from tests.unit.csv.files import flaws, headless, read, rows, write
 
 MEGABYTE = 1024 * 1024
@@ -300,6 +301,20 @@ def test_a_packed_file_of_several_members_is_read(tmp_path):
     raw = gzip.compress(b"1,a\n2,") + gzip.compress(b"b\n3,c\n")
 
     assert rows(read_text(tmp_path, raw)) == [["1", "a"], ["2", "b"], ["3", "c"]]
+
+
+def test_a_packed_file_that_grows_beyond_all_measure_is_refused(tmp_path):
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n" + b"\n" * MEGABYTE))
+    limits = Limits(expansion=10, harmless=1000)
+
+    with (
+        Stream(path, limits=limits) as stream,
+        pytest.raises(UnpacksTooLarge, match=r"source\.max_expansion = 10 allows"),
+    ):
+        stream.read(2 * MEGABYTE)
+    with Stream(path) as stream:
+        assert len(stream.read(2 * MEGABYTE)) == MEGABYTE + 4
 
 
 def test_a_packed_file_that_unpacks_to_too_much_is_refused(tmp_path):

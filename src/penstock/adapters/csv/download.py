@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from penstock.adapters.csv.packed import GzipReader
 from penstock.adapters.net.dates import retry_after
 from penstock.adapters.net.deadlines import (
     TimedConnection,
@@ -36,7 +37,7 @@ DEFAULT_WAIT = timedelta(seconds=5)
 SLEEP_INTERVAL = 0.25
 # of these the bytes are stored as they come: a packed file is read as well as a plain
 STORED_CODINGS = frozenset({"", "identity", "gzip", "x-gzip"})
-GZIP_WINDOW, ZLIB_WINDOW, DEFLATE_WINDOW = 31, 15, -15
+ZLIB_WINDOW, DEFLATE_WINDOW = 15, -15
 HTTPS_PORT, HTTP_PORT = 443, 80
 # how long a server may say nothing, in seconds
 SILENCE = 30.0
@@ -128,7 +129,7 @@ class Download:
                 f"{place.host} sent the file packed as {coding[:20]!r}, which it was "
                 "not asked for"
             )
-        is_sized, end = has_length(answer), GzipEnd()
+        is_sized, end = has_length(answer), GzipReader()
 
         def pieces() -> Iterator[bytes]:
             # what has come, not a whole piece: a trickle would outlast the deadline
@@ -272,32 +273,6 @@ def moved(place: Place, target: str | None) -> Place:
     if place.is_secure and not found.is_secure:
         raise Rejected(f"{place.host} redirects to an address without TLS")
     return found
-
-
-class GzipEnd:
-    """Finds out whether bytes are whole gzip: each of its members has its trailer."""
-
-    def __init__(self) -> None:
-        self._member = zlib.decompressobj(GZIP_WINDOW)
-        self._is_other = False
-
-    @property
-    def is_whole(self) -> bool:
-        return self._member.eof and not self._is_other
-
-    def add(self, piece: bytes) -> None:
-        while piece and not self._is_other:
-            if self._member.eof:
-                # members may be padded
-                piece = piece.lstrip(b"\0")
-                if not piece:
-                    return
-                self._member = zlib.decompressobj(GZIP_WINDOW)
-            try:
-                self._member.decompress(piece, PIECE)
-            except zlib.error:
-                self._is_other = True
-            piece = self._member.unused_data or self._member.unconsumed_tail
 
 
 def inflate(pieces: Iterator[bytes], host: str) -> Iterator[bytes]:

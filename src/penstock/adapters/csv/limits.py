@@ -12,8 +12,21 @@ class Limits:
     bytes: int = 1024 * 1024
     # a record that is longer is a bad row
     record: int = 1024 * 1024
-    # a packed file that grows larger is refused
+    # a packed file that grows larger is refused, and so is one that grows by more than
+    # this factor, beyond a size that does no harm
     unpacked: int = 64 * 1024**3
+    expansion: int = 200
+    harmless: int = 64 * 1024**2
+
+    def cap(self, packed: int) -> int:
+        """Return the most bytes that a packed file of some size may hold."""
+        return min(self.unpacked, max(self.harmless, self.expansion * packed))
+
+    def name(self, cap: int) -> str:
+        """Name what set such a cap."""
+        if cap == self.unpacked:
+            return "what a packed file may hold"
+        return f"source.max_expansion = {self.expansion} allows"
 
 
 LIMITS = Limits()

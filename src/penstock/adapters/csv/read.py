@@ -80,7 +80,7 @@ class Chunks:
             self._path,
             start=start,
             end=self._part.end,
-            cap=self._limits.unpacked,
+            limits=self._limits,
             still_here=lambda: self.still_here(),  # noqa: PLW0108 (it changes)
         )
         with opened as stream:

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -62,7 +63,7 @@ class CsvPages(Source):
             if each.type is FieldType.JSON
         )
         self._null = frozenset(self._source.null)
-        self._limits = limits
+        self._limits = replace(limits, expansion=self._source.max_expansion)
         self._heads: dict[str, Head] = {}
         # the stamps of files whose slices were found to be what was planned
         self._known: dict[str, Stamp] = {}

@@ -6,17 +6,26 @@ import stat
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from penstock.errors import Misconfigured, Rejected, SourceUnavailable
+from penstock.adapters.csv.limits import LIMITS, Limits
+from penstock.adapters.csv.packed import GzipReader
+from penstock.domain.source import CsvSource
+from penstock.errors import (
+    Misconfigured,
+    Rejected,
+    SourceUnavailable,
+    UnpacksTooLarge,
+)
 
 # what of a foreign name may stand in ours
 HARMLESS = re.compile(r"[^A-Za-z0-9._-]+")
 LONGEST_NAME = 80
+ALLOWED = "source.max_bytes allows"
 DIGEST_BYTES = 8
 # the names that we give; whatever else lies there is none of our business
 OURS = re.compile(r"[0-9a-f]{16}-.+|penstock-\w+\.part")
@@ -27,8 +36,10 @@ class Spool:
     """A folder of received files; each is named by what is in it."""
 
     folder: Path
-    # the most bytes of one file
+    # the most bytes of one file, also if it is packed and unpacks to more
     most: int
+    # how much a packed one may grow
+    limits: Limits = LIMITS
 
     def save(self, pieces: Iterable[bytes], *, dataset: str, name: str) -> Path:
         """Store what comes piece by piece, whole or not at all.
@@ -76,11 +87,16 @@ class Spool:
                 path.unlink()
 
     def _write(self, pieces: Iterable[bytes], file: int, name: str) -> str:
-        digest, size = blake2b(digest_size=DIGEST_BYTES), 0
+        digest, size, packed = blake2b(digest_size=DIGEST_BYTES), 0, GzipReader()
         for piece in pieces:
             size += len(piece)
             if size > self.most:
                 raise Rejected(f"{name} has more than {self.most:,} bytes")
+            most = min(self.most, self.limits.cap(size))
+            packed.add(piece, most=most)
+            if packed.size > most:
+                limit = self.limits.name(most) if most < self.most else ALLOWED
+                raise UnpacksTooLarge(name, most=most, limit=limit)
             digest.update(piece)
             rest = memoryview(piece)
             while rest:
@@ -88,6 +104,14 @@ class Spool:
         # a name that is there must stand for content that is there
         os.fsync(file)
         return digest.hexdigest()
+
+
+def spool_of(source: CsvSource) -> Spool:
+    return Spool(
+        Path(source.spool).absolute(),
+        source.max_bytes,
+        replace(LIMITS, expansion=source.max_expansion),
+    )
 
 
 def is_old(path: Path, age: timedelta) -> bool:

@@ -9,10 +9,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from penstock.errors import Misconfigured, Rejected, SourceUnavailable
+from penstock.adapters.csv.limits import LIMITS, Limits
+from penstock.errors import Misconfigured, Rejected, SourceUnavailable, UnpacksTooLarge
 from penstock.ports import StillHere
 
 GZIP = b"\x1f\x8b\x08"
+ZIP = b"PK\x03\x04"
+EXCEL = ("an Excel workbook", "save the sheet as CSV UTF-8, and import that")
+UNPACK = "unpack it, or pack the CSV file by gzip"
+# what people send instead of CSV, by its first bytes
+OTHER_FORMATS = {
+    ZIP: ("a ZIP archive", "import the CSV files in it"),
+    b"PK\x05\x06": ("an empty ZIP archive", "import a CSV file"),
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": EXCEL,
+    **{b"BZh%d1AY&SY" % level: ("packed by bzip2", UNPACK) for level in range(1, 10)},
+    b"\xfd7zXZ\x00": ("packed by xz", UNPACK),
+    b"\x28\xb5\x2f\xfd": ("packed by Zstandard", UNPACK),
+    b"7z\xbc\xaf\x27\x1c": ("a 7-Zip archive", "import the CSV files in it"),
+    b"PAR1\x15": ("a Parquet file", "export it as CSV"),
+    b"%PDF-": ("a PDF document", "export its table as CSV"),
+    b"SQLite format 3\x00": ("a SQLite database", "export its table as CSV"),
+}
+# enough to see the names of the first files in an archive
+LONGEST_MAGIC = 4096
 SKIPPED = 1024 * 1024
 
 
@@ -25,13 +44,14 @@ class Stream:
         *,
         start: int = 0,
         end: int | None = None,
-        cap: int,
+        limits: Limits = LIMITS,
         still_here: StillHere = lambda: None,
     ) -> None:
         self._path = path
         self._start = start
         self._end = end
-        self._cap = cap
+        self._limits = limits
+        self._cap = limits.unpacked
         # called for every block: to pass by all that was read before may take an hour
         self._still_here = still_here
         self._closing = ExitStack()
@@ -42,9 +62,12 @@ class Stream:
         check_regular(self._path)
         with translated(self._path), ExitStack() as opening:
             self._file = file = opening.enter_context(self._path.open("rb"))
-            self.is_packed = file.peek(len(GZIP)).startswith(GZIP)
+            beginning = file.peek(LONGEST_MAGIC)
+            refuse_other_format(beginning, self._path)
+            self.is_packed = beginning.startswith(GZIP)
             self._take: Callable[[int], bytes] = file.read
             if self.is_packed:
+                self._cap = self._limits.cap(self._path.stat().st_size)
                 self._take = opening.enter_context(gzip.open(file)).read
                 self._skip(self._start)
             else:
@@ -83,8 +106,8 @@ class Stream:
             size -= len(part)
             self._at += len(part)
             if self.is_packed and self._at > self._cap:
-                raise Rejected(
-                    f"{self._path.name} unpacks to more than {self._cap} bytes"
+                raise UnpacksTooLarge(
+                    self._path.name, most=self._cap, limit=self._limits.name(self._cap)
                 )
         if size > 0 and self._end is not None:
             raise Rejected(
@@ -115,6 +138,17 @@ def translated(path: Path) -> Iterator[None]:
         raise Misconfigured(f"{path} cannot be read: {error.strerror}") from error
     except OSError as error:
         raise SourceUnavailable(f"{path} cannot be read: {error.strerror}") from error
+
+
+def refuse_other_format(beginning: bytes, path: Path) -> None:
+    """Refuse what is known to be no CSV by its first bytes, with what to do instead."""
+    found = next(filter(beginning.startswith, OTHER_FORMATS), None)
+    if found is None:
+        return
+    is_workbook = path.suffix.lower() in {".xlsx", ".xlsm"} or b"xl/" in beginning
+    is_zipped_sheet = found == ZIP and is_workbook
+    kind, remedy = EXCEL if is_zipped_sheet else OTHER_FORMATS[found]
+    raise Rejected(f"it is {kind}, not CSV; {remedy}")
 
 
 def check_regular(path: Path) -> None:

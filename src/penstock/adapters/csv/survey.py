@@ -13,7 +13,7 @@ from penstock.adapters.csv.columns import ColumnCheck, check_columns
 from penstock.adapters.csv.cut import Range, cut
 from penstock.adapters.csv.head import Head, read_head
 from penstock.adapters.csv.source import declared_of
-from penstock.adapters.csv.spool import Spool
+from penstock.adapters.csv.spool import spool_of
 from penstock.adapters.csv.stream import translated
 from penstock.domain.axes import FileAxis
 from penstock.domain.dataset import Dataset
@@ -257,7 +257,7 @@ def fetch_files(
     # loaded where it is used: most files lie at hand
     from penstock.adapters.csv.download import Download
 
-    spool = Spool(Path(source.spool).absolute(), source.max_bytes)
+    spool = spool_of(source)
     download = Download(
         longest=source.download,
         may_be_private=source.private,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from penstock.adapters.csv.spool import Spool, harmless
+from penstock.adapters.csv.spool import harmless, spool_of
 from penstock.domain.dataset import Dataset
 from penstock.ports.uploads import Uploads
 
@@ -20,7 +20,7 @@ class SpooledUploads(Uploads):
     @override
     def save(self, dataset: Dataset, pieces: Iterable[bytes], *, label: str) -> str:
         source = dataset.csv
-        spool = Spool(Path(source.spool).absolute(), source.max_bytes)
+        spool = spool_of(source)
         # random, so that no two imports share a file that one of them may remove
         name = f"{secrets.token_hex(8)}-{harmless(label)[-LONGEST_LABEL:]}"
         saved = spool.save(pieces, dataset=f"{dataset.name}/{FOLDER}", name=name)
@@ -45,7 +45,7 @@ class SpooledUploads(Uploads):
         needed: Callable[[], Iterable[str]],
     ) -> None:
         source = dataset.csv
-        spool = Spool(Path(source.spool).absolute(), source.max_bytes)
+        spool = spool_of(source)
         kept: set[str] | None = None
         for place in (dataset.name, f"{dataset.name}/{FOLDER}"):
             for path in spool.idle(place, age=age):

@@ -18,7 +18,13 @@ from penstock.entrypoints.api.bodies import refuse_codings
 from penstock.entrypoints.api.errands import FILES
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.service import Api
-from penstock.errors import BadRequest, Flaw, Rejected, SourceUnavailable
+from penstock.errors import (
+    BadRequest,
+    Flaw,
+    Rejected,
+    SourceUnavailable,
+    UnpacksTooLarge,
+)
 
 # the part that holds the file
 FILE = "file"
@@ -148,6 +154,9 @@ async def receive(api: Api, request: Request, dataset: Dataset) -> Uploaded:
         file, digest = await api.errands.keep_file(
             partial(save, api, dataset, form, chunks)
         )
+    except UnpacksTooLarge as error:
+        told = f"the file {error.detail}"
+        raise Problem("too-large", told, headers=CLOSE) from error
     except Rejected as error:
         raise too_large(most) from error
     except SourceUnavailable as error:
