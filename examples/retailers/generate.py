@@ -103,7 +103,11 @@ def bad(kind: str, **values: str) -> Make:
 
 
 def trailing_delimiter(retailer: Retailer, end: str) -> Line:
-    return Line("good", retailer.raw(end, more=","), retailer.stored())
+    return Line("too_many_values", retailer.raw(end, more=","))
+
+
+def text_after_quote(retailer: Retailer, end: str) -> Line:
+    return Line("text_after_quote", f'{retailer.uid},"24" bike",,BE,1{end}'.encode())
 
 
 def too_many_values(retailer: Retailer, end: str) -> Line:
@@ -140,6 +144,7 @@ ODD: tuple[tuple[int, Make], ...] = (
     (10, good(points="NULL")),
     (5, good(points=" 7 ")),
     (2, trailing_delimiter),
+    (2, text_after_quote),
     (4, bad("type", points="many")),
     (3, bad("type", points="12.5")),
     (3, bad("range", points="-1")),

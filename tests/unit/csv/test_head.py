@@ -80,7 +80,7 @@ def test_without_a_header_the_names_are_the_declared_ones(tmp_path):
 )
 def test_a_header_that_cannot_be_read_is_refused(tmp_path, content, reason):
     with pytest.raises(Rejected, match=reason):
-        head_of(tmp_path, content, record=50)
+        head_of(tmp_path, content, sample=50)
 
 
 def test_what_is_no_file_is_refused(tmp_path):

@@ -56,17 +56,20 @@ class Dialect:
             strict=strict,
         )
 
-    def is_strict(self, text: str) -> bool:
-        """Tell if no text follows a closing quote, and no quote is open at the end."""
+    def is_strict(self, lines: Iterable[str]) -> bool:
+        """Tell if no text follows a closing quote, and no quote is open at the end.
+
+        Lines may hold others, within quotes.
+        """
         try:
-            deque(self.reader(StringIO(text, newline=""), strict=True), maxlen=0)
+            deque(self.reader(lines, strict=True), maxlen=0)
         except csv.Error:
             return False
         return True
 
     def find_stray_text(self, text: str) -> StrayText | None:
         """Return what follows the first closing quote of a record that should not."""
-        if self.quote is None:
+        if self.quote is None or self.quote not in text or self.is_strict([text]):
             return None
         reader = QuotedReader(
             StringIO(text, newline=""),

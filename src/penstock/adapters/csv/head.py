@@ -38,7 +38,7 @@ class Head:
 def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Head:
     """Look at the beginning of a file; raise `Rejected` where no header can be read."""
     with Stream(path, limits=limits) as stream:
-        sample = stream.read(limits.record)
+        sample = stream.read(limits.sample)
         is_whole = not stream.read(1)
         is_packed = stream.is_packed
     detected = detect(sample, declared, is_whole=is_whole)

@@ -12,6 +12,8 @@ class Limits:
     bytes: int = 1024 * 1024
     # a record that is longer is a bad row
     record: int = 1024 * 1024
+    # of the beginning of a file, which tells how it is written; the header is in it
+    sample: int = 1024 * 1024
     # a packed file that grows larger is refused, and so is one that grows by more than
     # this factor, beyond a size that does no harm
     unpacked: int = 64 * 1024**3

@@ -134,7 +134,7 @@ class Chunks:
                     excerpt, next_line = excerpt.without_last()
                     windows.put_back(window, excerpt.start + len(excerpt.raw))
             if not is_strict and is_clean:
-                is_read = self._dialect.is_strict(excerpt.text)
+                is_read = self._dialect.is_strict(StringIO(excerpt.text, newline=""))
                 excerpt = replace(excerpt, is_clean=is_read)
             if records:
                 yield sort_records(records, excerpt, next_line=next_line)
