@@ -862,3 +862,32 @@ def test_a_field_that_could_not_move_to_postgresql_is_noted(shop):
     assert checked.code == 0
     (note,) = checked.json["notes"]
     assert note.startswith("datasets.poi.fields.xmin: PostgreSQL has a column")
+
+
+@pytest.mark.parametrize("store", ["a missing file", "an empty file", "postgres"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("export", "poi"),
+        ("export", "poi", "--out", "rows.csv"),
+        ("quarantine", "poi"),
+        ("quarantine", "poi", "--export", "bad.csv"),
+    ],
+    ids=" ".join,
+)
+def test_rows_of_a_database_that_was_never_migrated_are_refused(
+    shop, request, store, command
+):
+    if store == "postgres":
+        shop.declare(request.getfixturevalue("postgres_database"))
+    else:
+        shop.declare()
+    if store == "an empty file":
+        (shop.config.parent / "penstock.db").touch()
+
+    told = shop.penstock(*command)
+
+    assert told.code == 2
+    assert "has no tables yet, so nothing was ever imported" in told.err
+    assert told.out == ""
+    assert not [*shop.config.parent.glob("*.csv")]

@@ -1592,3 +1592,109 @@ def test_a_dataset_is_not_called_as_the_live_view_of_another(refuse, read):
         if "datasets.poi_live: is the name of the view" in each
     ]
     assert read(other)
+
+
+FILES = """
+[datasets.shops]
+key = "id"
+{dataset}
+[datasets.shops.source]
+{source}
+[datasets.shops.fields]
+id = {{ type = "int" }}
+{fields}
+"""
+CSV = 'type = "csv"\nfiles = "a.csv"\n'
+# what people write, where it is refused, and the remedy that they are told
+REMEDIES = {
+    "a spreadsheet": (
+        {"source": 'type = "excel"\nfiles = "a.xlsx"'},
+        "source.type: 'excel' is not one of csv, http",
+        'save the sheet as CSV, and declare type = "csv"',
+    ),
+    "a type of nothing": (
+        {"source": 'type = "cvs"\nfiles = "a.csv"'},
+        "source.type: 'cvs' is not one of csv, http",
+        "did you mean 'csv'?",
+    ),
+    "no type for files": (
+        {"source": 'files = "a.csv"'},
+        "source.type: is required for files",
+        'add type = "csv"',
+    ),
+    "a tab in words": (
+        {"source": CSV + 'delimiter = "tab"'},
+        "source.delimiter: must be one character, and no line break",
+        'for a tab write "\\t"',
+    ),
+    "a tab in a literal": (
+        {"source": CSV + "delimiter = '\\t'"},
+        "source.delimiter: must be one character, and no line break",
+        'for a \\t write "\\t"',
+    ),
+    "what to do with missing rows": (
+        {"dataset": 'missing = "mark"'},
+        "missing: must be a table, not text",
+        'write it as missing = { do = "mark" }',
+    ),
+    "a format of a spreadsheet": (
+        {"fields": 'd = { type = "date", format = "DD.MM.YYYY" }'},
+        "fields.d.format: is not a format of strptime",
+        "did you mean '%d.%m.%Y'?",
+    ),
+    "no format": (
+        {"fields": 'd = { type = "date", format = "day first" }'},
+        "fields.d.format: is not a format by which times can be read",
+        "write one such as '%d.%m.%Y %H:%M', or '%s' for seconds since 1970",
+    ),
+    "no pattern": (
+        {"fields": 'd = { pattern = "[a-" }'},
+        "fields.d.pattern: is not a regular expression",
+        "write one such as '^[0-9]{5}$'",
+    ),
+}
+
+
+@pytest.mark.parametrize("written", REMEDIES)
+def test_what_people_write_is_refused_with_its_remedy(refuse, written):
+    parts, problem, remedy = REMEDIES[written]
+    table = {"dataset": "", "source": CSV.strip(), "fields": "", **parts}
+
+    found = refuse(FILES.format(**table))
+
+    assert found == [f"datasets.shops.{problem}; {remedy}"]
+
+
+@pytest.mark.parametrize("quotes", ["\u201c\u201d", "\u201e\u201c", "\u2018\u2019"])
+def test_the_quotes_of_word_processors_are_named(refuse, quotes):
+    field = f"d = {{ type = {quotes[0]}date{quotes[1]} }}"
+
+    (told,) = refuse(FILES.format(dataset="", source=CSV.strip(), fields=field))
+
+    assert told.startswith("line 10, column 14: invalid value")
+    assert told.endswith(f"{quotes[0]} is no quote of TOML: write \" or ' instead")
+
+
+@pytest.mark.parametrize(
+    ("place", "at"),
+    [
+        ('headers = { X-API-Key = "$OCM_API_KEY" }', "headers.X-API-Key"),
+        ('headers = { Authorization = "Token $OCM_API_KEY" }', "headers.Authorization"),
+        ('query = { key = "$OCM_API_KEY" }', "query.key"),
+        ('auth = { type = "bearer", token = "$OCM_API_KEY" }', "auth.token"),
+    ],
+)
+def test_a_variable_without_braces_is_not_taken_for_a_secret(refuse, place, at):
+    (told,) = refuse(f"{MINIMAL}{place}\n")
+
+    assert told.startswith(
+        f"datasets.poi.source.{at}: names OCM_API_KEY without braces"
+    )
+    assert told.endswith("; write ${OCM_API_KEY}")
+
+
+@pytest.mark.parametrize("value", ["$filter", "US$5", "$$HOME", "a$", "$1"])
+def test_a_dollar_that_names_no_variable_stays(read, value):
+    settings = read(f'{MINIMAL}query = {{ key = "{value}" }}\n')
+
+    assert settings.dataset("poi").http.query["key"] == value

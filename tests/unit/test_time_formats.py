@@ -1,5 +1,6 @@
 """What a declared format writes it also reads, in every place that declares one."""
 
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -207,3 +208,26 @@ def window_judge(form, start):
 
 def is_inside(judge, written):
     return judge([None, written]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "formats"),
+    [
+        ("31.12.2025", '"%d.%m.%Y"'),
+        ("12/31/2025 10:30", '"%m/%d/%Y %H:%M"'),
+        ("01-02-2025", '"%d-%m-%Y" or "%m-%d-%Y"'),
+        ("2025/12/31T10:30:00", '"%Y/%m/%dT%H:%M:%S"'),
+    ],
+)
+def test_a_day_that_is_not_iso_is_refused_with_the_format_to_declare(value, formats):
+    for kind in (FieldType.DATE, FieldType.TIMESTAMP):
+        with pytest.raises(BadValue) as refused:
+            compile_cast(typed_field("t", kind))(value)
+        assert refused.value.detail.endswith(f"declare format = {formats}")
+
+
+@given(st.text("0123456789./-: T", max_size=20))
+def test_any_text_is_refused_in_a_sentence(text):
+    cast = compile_cast(typed_field("t", FieldType.DATE))
+    with suppress(BadValue):
+        assert isinstance(cast(text), date | None)

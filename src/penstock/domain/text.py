@@ -1,8 +1,15 @@
 """Read and write the few values that have one text form everywhere."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+
+# an escaped half of a character without its other half
+LONE_SURROGATE = re.compile(
+    rb"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"
+)
 
 
 def format_instant(instant: datetime) -> str:
@@ -51,6 +58,13 @@ def as_number(value: object) -> float | None:
         return float(value)
     except (ValueError, OverflowError):
         return None
+
+
+def explain_bad_json(raw: bytes, message: str) -> str:
+    """Say what is wrong with JSON; decoders take half of a character for its end."""
+    if LONE_SURROGATE.search(raw):
+        return "it holds half of a character (an unpaired surrogate such as \\ud83d)"
+    return message
 
 
 def shorten(value: object, limit: int = 60) -> str:

@@ -30,6 +30,12 @@ NUMBER = r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?)"
 WHOLE, FRACTION = r"([+-]?[0-9]{1,20})", r"(?P<fraction>[0-9]{1,6})"
 # every part of it differs from every other
 PROBE = datetime(2001, 2, 13, 14, 15, 16, 171819, tzinfo=UTC)
+# a day with or without a time, in numbers
+DAY = re.compile(
+    r"([0-9]{4}|[0-9]{1,2})([./-])([0-9]{1,2})\2([0-9]{4}|[0-9]{1,2})"
+    r"([ T][0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)?"
+)
+FOUR_DIGITS, MONTHS = 4, 12
 # a number between these is a time since 1970 rather than anything else: 2001 to 2100
 FIRST_SECOND, LAST_SECOND = 1_000_000_000, 4_102_444_800
 
@@ -173,6 +179,24 @@ def is_iso(form: str) -> bool:
     return parse_instant(write_time(probe, form)) == probe
 
 
+def recognise_day(text: str) -> tuple[str, ...]:
+    """Return the formats in which a text would be a day, with a time or without."""
+    found = DAY.fullmatch(text.strip())
+    if found is None:
+        return ()
+    first, sign, second, third, time = found.groups()
+    time = (
+        "" if not time else time[0] + ("%H:%M:%S" if time.count(":") > 1 else "%H:%M")
+    )
+    if len(first) == FOUR_DIGITS:
+        orders = [("%Y", "%m", "%d")]
+    else:
+        orders = [("%d", "%m", "%Y")] if int(second) <= MONTHS else []
+        orders += [("%m", "%d", "%Y")] if int(first) <= MONTHS else []
+    del third
+    return tuple(sign.join(order) + time for order in orders)
+
+
 def recognise(value: object) -> str | None:
     """Return the format of a number that is probably a time since 1970."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{10,13}(\.[0-9]{1,9})?", value):
@@ -189,6 +213,9 @@ def recognise(value: object) -> str | None:
 def hint_of(value: object) -> str:
     """Say which format a refused time seems to have."""
     form = recognise(value)
+    if form is None and isinstance(value, str):
+        days = " or ".join(f'"{each}"' for each in recognise_day(value))
+        return f"; if it is a day, declare format = {days}" if days else ""
     if form is None:
         return ""
     unit = "seconds" if form == SECONDS else "milliseconds"

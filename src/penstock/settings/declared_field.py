@@ -36,6 +36,18 @@ MEANT_FOR = {
     "decimal": frozenset({FieldType.FLOAT}),
 }
 
+# how spreadsheets and other languages write a format
+DIRECTIVES = {
+    **dict.fromkeys(("YYYY", "yyyy"), "%Y"),
+    **dict.fromkeys(("YY", "yy"), "%y"),
+    "MM": "%m",
+    **dict.fromkeys(("DD", "dd"), "%d"),
+    **dict.fromkeys(("HH", "hh"), "%H"),
+    "mm": "%M",
+    **dict.fromkeys(("SS", "ss"), "%S"),
+}
+LETTERS = re.compile("|".join(DIRECTIVES))
+
 
 class FieldTable(Declared):
     path: RecordPathOrTop | None = None
@@ -79,11 +91,7 @@ class FieldTable(Declared):
             told = "is not a regular expression; write one such as"
             yield ("pattern",), f"{told} '^[0-9]{{5}}$'"
         if not is_readable(self.format):
-            told = "is not a format by which times can be read; write one such as"
-            yield (
-                ("format",),
-                f"{told} '%d.%m.%Y %H:%M', or '%s' for seconds since 1970",
-            )
+            yield ("format",), wrong_format(self.format or "")
         if self.choices is not None and self.enum is not None:
             yield ("enum",), "means the same as 'choices'; give one of them"
         if self.required and self.default is not None:
@@ -159,6 +167,15 @@ def is_pattern(pattern: str | None) -> bool:
     except (re.error, OverflowError, RecursionError):
         return False
     return True
+
+
+def wrong_format(form: str) -> str:
+    """Refuse a format; one in the letters of other programs is translated."""
+    guess = LETTERS.sub(lambda found: DIRECTIVES[found[0]], form)
+    if guess != form and is_time_format(guess):
+        return f"is not a format of strptime; did you mean {guess!r}?"
+    told = "is not a format by which times can be read; write one such as"
+    return f"{told} '%d.%m.%Y %H:%M', or '%s' for seconds since 1970"
 
 
 def is_readable(form: str | None) -> bool:

@@ -32,6 +32,14 @@ from penstock.settings.declared import (
 )
 from penstock.settings.problems import Problem, Unfit
 
+# what people write for a character, and how TOML writes it
+NAMED_CHARACTERS = {
+    **dict.fromkeys(("tab", "\\t", "tabulator"), '"\\t"'),
+    "comma": '","',
+    "semicolon": '";"',
+    "space": '" "',
+    **dict.fromkeys(("pipe", "bar"), '"|"'),
+}
 SMALLEST_SHARD = 64 * 1024
 # lines above a header; more are no title
 MOST_SKIPPED = 1_000
@@ -99,7 +107,9 @@ def as_line(value: str) -> str:
 
 def as_character(value: str) -> str:
     if len(value) != 1 or value in "\r\n\0":
-        raise Unfit("must be one character, and no line break")
+        character = NAMED_CHARACTERS.get(value.casefold())
+        remedy = "" if character is None else f"; for a {value} write {character}"
+        raise Unfit(f"must be one character, and no line break{remedy}")
     return value
 
 

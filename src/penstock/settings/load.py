@@ -1,5 +1,6 @@
 """Read `penstock.toml`: the only reader of the file, once, all problems at once."""
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +33,7 @@ from penstock.settings.problems import (
     Problem,
     Tried,
     Unfit,
+    choice_sentence,
     kind_of,
     problems_of,
     spell,
@@ -56,6 +58,9 @@ KEPT_ADDRESS = (
     "ledger; send it in headers or in query"
 )
 SECRET = ("auth", "secret")
+SOURCE_TYPES = ("csv", "http")
+# the quotes of word processors
+CURLY = re.compile("[\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\xab\xbb]")
 SECTIONS = ("penstock", "budgets", "datasets", "auth", "api")
 
 
@@ -152,11 +157,23 @@ def parse(path: Path, text: str) -> Tree:
         message, _, place = str(error).rpartition(" (at ")
         place = place.removesuffix(")").replace("end of document", last_line(text))
         told = message[:1].lower() + message[1:]
-        raise Misconfigured(f"{path}: {place}: {told}") from None
+        raise Misconfigured(
+            f"{path}: {place}: {told}{curly_hint(text, place)}"
+        ) from None
     except RecursionError:
         raise Misconfigured(f"{path}: is nested too deeply") from None
     except (ValueError, ArithmeticError):
         raise Misconfigured(f"{path}: holds a number that is too long") from None
+
+
+def curly_hint(text: str, place: str) -> str:
+    """Name the quotes of word processors, which TOML does not know."""
+    found = re.search(r"line ([0-9]+)", place)
+    line = text.split("\n")[int(found[1]) - 1 :][:1] if found else []
+    curly = CURLY.search(line[0]) if line else None
+    if curly is None:
+        return ""
+    return f"; {curly[0]} is no quote of TOML: write \" or ' instead"
 
 
 def last_line(text: str) -> str:
@@ -247,9 +264,10 @@ class Reading:
         if not tree.get("datasets"):
             told = "is required; declare a dataset as [datasets.NAME]"
             self.found.append((("datasets",), told))
-        for name, given in self.entries(tree, "datasets"):
+        for name, written in self.entries(tree, "datasets"):
             at: KeyPath = ("datasets", name)
             self.check_name(as_own_name, name, at)
+            given = self.typed(written, (*at, "source", "type"))
             table = (
                 self.table(CsvDatasetTable, given, at)
                 if is_csv(given)
@@ -258,6 +276,22 @@ class Reading:
             if table is not None:
                 read_tables[name] = table
         return read_tables
+
+    def typed(self, given: object, at: KeyPath) -> object:
+        """Return a dataset whose source is of a known type; note where it is not."""
+        source = given.get("source") if isinstance(given, dict) else None
+        if not isinstance(given, dict) or not isinstance(source, dict):
+            return given
+        written, is_of_files = source.get("type"), "files" in source
+        if written in SOURCE_TYPES or (written is None and not is_of_files):
+            return given
+        if written is None:
+            self.found.append((at, 'is required for files; add type = "csv"'))
+        else:
+            self.found.append((at, choice_sentence(written, [*SOURCE_TYPES])))
+        # whatever else is wrong with it is told of the type that was probably meant
+        meant = "csv" if is_of_files else "http"
+        return {**given, "source": {**source, "type": meant}}
 
     def entries(self, tree: Tree, section: str) -> Iterator[tuple[str, object]]:
         given = tree.get(section, {})

@@ -33,6 +33,19 @@ WANTED = {
     "model_type": "a table",
     "model_attributes_type": "a table",
 }
+SPREADSHEETS = frozenset({"excel", "xlsx", "xls", "ods", "spreadsheet"})
+# tables that people write as a single value
+EXAMPLES = {
+    "datasets.*.missing": 'missing = { do = "mark" }',
+    "datasets.*.bad": "bad = { max = 1000 }",
+    "datasets.*.delta": 'delta = { send = "since", field = "updated_at" }',
+    "datasets.*.source": 'source = { type = "csv", files = "*.csv" }',
+    "datasets.*.source.pages": 'pages = { by = "page", send = "page" }',
+    "datasets.*.source.pages.size": 'size = { send = "limit", value = 500 }',
+    "datasets.*.source.auth": 'auth = { type = "bearer", token = "${TOKEN}" }',
+    "datasets.*.source.headers": 'headers = { X-API-Key = "${API_KEY}" }',
+    "datasets.*.source.query": 'query = { output = "json" }',
+}
 COMPARED = {
     "greater_than": ("gt", "must be greater than"),
     "greater_than_equal": ("ge", "must be at least"),
@@ -120,7 +133,14 @@ def problems_of(
         elif each["type"].startswith("union_tag"):
             yield (*at, *inside, tag_name(each)), sentence_of(each)
         else:
-            yield (*at, *inside), sentence_of(each)
+            place = (*at, *inside)
+            example = EXAMPLES.get(pattern_of(place)) if is_no_table(each) else None
+            remedy = "" if example is None else f"; write it as {example}"
+            yield place, sentence_of(each) + remedy
+
+
+def is_no_table(error: ErrorDetails) -> bool:
+    return WANTED.get(error["type"]) == "a table"
 
 
 def locate(error: ErrorDetails, given: object) -> tuple[KeyPath, object]:
@@ -187,6 +207,8 @@ def choice_sentence(given: object, known: list[str]) -> str:
         return f"must be one of {', '.join(known)}, not {kind_of(given)}"
     guess = nearest(given, known)
     told = f"{given!r} is not one of {', '.join(known)}"
+    if given.casefold() in SPREADSHEETS:
+        return f'{told}; save the sheet as CSV, and declare type = "csv"'
     return told if guess is None else f"{told}; did you mean {guess!r}?"
 
 

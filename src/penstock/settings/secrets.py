@@ -15,6 +15,12 @@ SHORTEST_SECRET = 4
 DEEPEST_TABLE = 60
 
 PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
+# as a shell would take it; names in other letters are often meant as they stand
+BARE_VARIABLE = re.compile(r"(?<![$\w])\$([A-Z_][A-Z0-9_]{2,})\b")
+# tables and keys that hold what is secret
+CREDENTIALS = frozenset(
+    {"headers", "auth", "query", "body", "url", "database", "redis", "replicas"}
+)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -37,8 +43,17 @@ class Filler:
         if isinstance(value, list):
             return [self.fill(each, (*at, n)) for n, each in enumerate(value)]
         if isinstance(value, str):
+            self.refuse_bare(value, at)
             return PLACEHOLDER.sub(lambda found: self.value_of(found, at), value)
         return value
+
+    def refuse_bare(self, text: str, at: KeyPath) -> None:
+        """Refuse a variable without braces where credentials are declared."""
+        found = BARE_VARIABLE.search(text)
+        if found is not None and CREDENTIALS & {str(step) for step in at}:
+            told = f"names {found[1]} without braces, so it is not filled; write"
+            told = f"{told} ${{{found[1]}}}"
+            self.problems.append((at, told))
 
     def value_of(self, found: re.Match[str], at: KeyPath) -> str:
         if found[0] == "$${":

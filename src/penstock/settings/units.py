@@ -128,7 +128,8 @@ def parse_time_format(value: object) -> str:
     for directive in re.findall(r"%(.?)", value, re.DOTALL):
         if not directive or directive not in DIRECTIVES:
             known = " ".join(f"%{each}" for each in DIRECTIVES)
-            raise Unfit(f"'%{directive}' cannot be used; use {known}")
+            example = "such as '%Y-%m-%dT%H:%M:%SZ', or '%s' for seconds since 1970"
+            raise Unfit(f"'%{directive}' cannot be used; use {known}, {example}")
     first, unit = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC), format_unit(value)
     steps = ({"seconds": 1}, {"minutes": 1}, {"hours": 1}, {"days": 1}, {"days": 31})
     lengths = [timedelta(**each) for each in (*steps, {"days": 365})]

@@ -214,3 +214,21 @@ def test_a_header_that_begins_like_another_format_is_one(tmp_path, header):
     (tmp_path / "a.csv").write_bytes(header + b"\n1,2\n")
 
     assert read_head(tmp_path / "a.csv", Declared()).names[1] == "b"
+
+
+def test_thousands_of_columns_are_told_in_a_few_lines():
+    found = [f"c{number}" for number in range(10_000)] + [""] * 5_000
+
+    undeclared = check_columns([*found, "id"], ["id"])
+    missing = check_columns(found, [f"d{number}" for number in range(1_000)])
+
+    for told in (undeclared.remarks, missing.problems):
+        assert len(told) <= 21
+        assert max(map(len, told)) < 200
+    assert "10,000 columns are not declared: 'c0', 'c1'" in undeclared.remarks[1]
+    assert missing.problems[-1] == "and 980 more columns are missing or there twice"
+
+
+def test_white_space_where_the_header_should_be_is_told_with_its_remedy(tmp_path):
+    with pytest.raises(Rejected, match=r"line 2 is the header, .* declare skip = 2"):
+        head_of(tmp_path, "\n  \nuid,name\n1,2\n")

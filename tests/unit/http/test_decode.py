@@ -96,14 +96,18 @@ def test_a_huge_integer_is_kept_whole():
         (b"<html>", "is not JSON"),
         (b'{"a": NaN}', "is not JSON"),
         (b'{"a": "\xff"}', "is not JSON"),
-        (b'{"a": "\\ud800"}', "is not JSON"),
+        (b'{"a": "\\ud800"}', "half of a character"),
+        (b'{"a": "x\\ud83dx"}', "half of a character"),
+        (b'{"a": "\\ude00"}', "half of a character"),
+        (b'{"a": "\\ud83d\\ude00', "truncated"),
+        (b'{"a": "\\\\ud83d', "truncated"),
         (b'{"a": 1} {}', "is not JSON"),
         (b"[1]", "is a list, not an object"),
         (b"null", "is null, not an object"),
         (b"3", "is a number, not an object"),
         (DEEP, "is nested too deeply"),
     ],
-    ids=range(10),
+    ids=range(14),
 )
 @pytest.mark.parametrize("path", ["a", "a.b", "a.0", ""])
 def test_what_is_no_object_is_unreadable(raw, said, path):

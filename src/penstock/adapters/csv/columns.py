@@ -8,6 +8,10 @@ from difflib import get_close_matches
 from penstock.domain.guess.layout import DELIMITERS
 from penstock.domain.text import shorten
 
+# names in one sentence, and sentences about one file
+SHOWN = 5
+MOST_PROBLEMS = 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnCheck:
@@ -33,20 +37,36 @@ def check_columns(
         told = f"with delimiter {delimiter!r} {told}; it looks like {other!r}"
         return ColumnCheck(problems=(told,))
     unknown = [name for name in counts if name and name not in wanted]
-    problems = [tell_missing(name, unknown) for name in wanted if name not in counts]
+    missing = [name for name in wanted if name not in counts]
+    twice = [name for name in wanted if counts[name] > 1]
+    # to find what was meant costs as many comparisons as there are columns
+    problems = [tell_missing(name, unknown) for name in missing[:MOST_PROBLEMS]]
+    problems += [
+        f"column {name!r} is there {counts[name]} times: {places_of(name, found)}"
+        for name in twice[:MOST_PROBLEMS]
+    ]
+    more = len(missing) + len(twice) - len(problems)
+    if more:
+        problems.append(f"and {more:,} more columns are missing or there twice")
     remarks = []
-    for name, count in counts.items():
-        if not name:
-            places = [str(at) for at, each in enumerate(found, 1) if not each]
-            remarks.append(f"column {', '.join(places)} has no name")
-        elif name not in wanted:
-            remarks.append(f"column {name!r} is not declared")
-        elif count > 1:
-            places = [str(at) for at, each in enumerate(found, 1) if each == name]
-            problems.append(
-                f"column {name!r} is there {count} times: {', '.join(places)}"
-            )
+    if counts[""]:
+        remarks.append(f"column {places_of('', found)} has no name")
+    if len(unknown) > SHOWN:
+        named = in_short([*map(repr, unknown)])
+        remarks.append(f"{len(unknown):,} columns are not declared: {named}")
+    else:
+        remarks += [f"column {name!r} is not declared" for name in unknown]
     return ColumnCheck(problems=tuple(problems), remarks=tuple(remarks))
+
+
+def places_of(name: str, found: Sequence[str]) -> str:
+    return in_short([str(at) for at, each in enumerate(found, 1) if each == name])
+
+
+def in_short(names: Sequence[str]) -> str:
+    """Write some names, and how many others there are."""
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def other_delimiter(found: Sequence[str], wanted: Collection[str]) -> str | None:

@@ -49,6 +49,11 @@ def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Hea
         raw, line = first_record(sample[start:], dialect, line=line, is_whole=is_whole)
         start += len(raw)
         names = declared.columns or read_names(raw, dialect)
+        if names == ("",):
+            raise Rejected(
+                f"line {line - 1} is the header, and holds nothing but white space; "
+                f"remove it, or declare skip = {line - 1}"
+            )
     rows = read_rows(sample[start:], dialect, is_whole=is_whole)
     checked = check_shape(names, rows, has_header=not declared.columns)
     return Head(

@@ -14,6 +14,7 @@ import msgspec
 from penstock.domain.page import Row
 from penstock.domain.sheet import Details, RawSheet
 from penstock.domain.source import Path
+from penstock.domain.text import explain_bad_json
 
 # the steps of a path that are attributes of the type, and the steps that are walked
 Cut: TypeAlias = tuple[Path, Path]
@@ -105,7 +106,7 @@ def decode_object(raw: bytes) -> dict[str, Any] | str:
     except RecursionError:
         return "the record is nested too deeply"
     except ValueError as error:
-        return f"the record is not JSON: {error}"
+        return f"the record is not JSON: {explain_bad_json(raw, str(error))}"
     if not isinstance(record, dict):
         return f"the record is {kind(record)}, not an object"
     return record

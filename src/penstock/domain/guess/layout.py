@@ -135,9 +135,10 @@ def is_title(above: str, delimiter: str, width: int) -> bool:
     texts = [" ".join(filter(None, row)) for row in rows]
     is_one_text = all(sum(map(bool, row)) <= 1 for row in rows)
     # a single word above two columns may be a header that is one name short
+    is_blank = rows != [] and all(len(row) == 1 for row in rows)
     return (
         is_one_text
-        and any(texts)
+        and (is_blank or any(texts))
         and (width > NARROW or all(" " in text for text in texts if text))
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from penstock.domain.text import explain_bad_json
 from penstock.entrypoints.api.problems import Problem
 from penstock.errors import BadRequest, Flaw, Overloaded
 
@@ -104,7 +105,9 @@ async def read_json(request: Request, *, largest: int | None = None) -> Any:
         raise twice(body) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         is_deep = isinstance(error, RecursionError)
-        told = "it is nested too deeply" if is_deep else str(error)
+        told = (
+            "it is nested too deeply" if is_deep else explain_bad_json(body, str(error))
+        )
         raise Problem("bad-request", f"the body is not JSON: {told}") from error
 
 

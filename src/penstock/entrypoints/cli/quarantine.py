@@ -21,7 +21,7 @@ from penstock.entrypoints.cli.shared import (
     counted,
     default_help,
     id_option,
-    look,
+    open_existing,
     plain,
     print_json,
     session,
@@ -52,7 +52,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the open bad rows of a dataset with their reasons."""
-    with look(config) as penstock:
+    with open_existing(config) as penstock:
         declared = penstock.settings.dataset(dataset)
         if export is not None:
             by_import = write(penstock, declared, export)

@@ -96,6 +96,24 @@ def look(config: Path) -> Iterator[Penstock]:
         yield penstock
 
 
+@contextmanager
+def open_existing(config: Path) -> Iterator[Penstock]:
+    """Open the stores to read rows; refuse where there are no tables."""
+    settings = read_settings(config)
+    path = settings.sqlite_path
+    has_tables = False
+    if path is None or path.exists():
+        with opened(settings, ignore) as penstock:
+            has_tables = penstock.stores.schema.is_there()
+    if not has_tables:
+        raise Misconfigured(
+            f"{settings.place}: has no tables yet, so nothing was ever imported; "
+            "run: penstock run DATASET"
+        )
+    with session(config) as penstock:
+        yield penstock
+
+
 def is_there(settings: Settings) -> bool:
     """Say whether there is a database to look at."""
     path = settings.sqlite_path
