@@ -293,6 +293,66 @@ class TestWorkers:
         told = [each for each in folder.log if each["event"] == "server_replaced"]
         assert [(each["process"], each["status"]) for each in told] == [(victim, -9)]
 
+    def held(self, client: Client, process: int) -> int:
+        """Count the connections of clients that a process has."""
+        tables = [Path(f"/proc/{process}/net/{name}") for name in ("tcp", "tcp6")]
+        rows = [
+            line.split()
+            for table in tables
+            for line in table.read_text("ascii").splitlines()[1:]
+        ]
+        port = f":{client.address[1]:04X}"
+        inodes = {row[9] for row in rows if row[1].endswith(port) and row[3] == "01"}
+        links = []
+        for each in Path(f"/proc/{process}/fd").iterdir():
+            # one may be closed since it was listed
+            with suppress(FileNotFoundError):
+                links.append(str(each.readlink()))
+        return sum(each[len("socket:[") : -1] in inodes for each in links)
+
+    def ask_on(self, line: socket.socket) -> bool:
+        """Ask on a connection that stays open; False if it is broken."""
+        try:
+            line.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return line.recv(65_536).startswith(b"HTTP/1.1 200 ")
+        except ConnectionError:
+            return False
+
+    @pytest.mark.parametrize("workers", [2, 4])
+    def test_none_has_no_connection_of_many(self, folder: Folder, workers: int):
+        with (
+            folder.serve("--workers", str(workers)) as client,
+            ExitStack() as opened,
+        ):
+            lines = [opened.enter_context(client.open()) for _ in range(64)]
+            assert all(map(self.ask_on, lines))
+            held = [self.held(client, each) for each in self.children(client)]
+
+        assert sum(held) == 64
+        assert min(held) > 0
+
+    def test_one_that_dies_takes_nothing_of_others_along(self, folder: Folder):
+        with folder.serve("--workers", "2") as client, ExitStack() as opened:
+            lines = [opened.enter_context(client.open()) for _ in range(64)]
+            assert all(map(self.ask_on, lines))
+            children = self.children(client)
+            victim = min(children)
+            lost = self.held(client, victim)
+            # nobody accepts for a while, and others come meanwhile
+            for each in children:
+                os.kill(each, signal.SIGSTOP)
+            late = [opened.enter_context(client.open()) for _ in range(32)]
+            for line in late:
+                line.sendall(b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            os.kill(victim, signal.SIGKILL)
+            for each in children - {victim}:
+                os.kill(each, signal.SIGCONT)
+
+            # who was accepted by the other, or by nobody yet, is answered
+            assert all(line.recv(9) == b"HTTP/1.1 " for line in late)
+            assert sum(map(self.ask_on, lines)) == 64 - lost
+            wait_until(lambda: len(self.children(client) - children) == 1)
+
     def test_all_finish_what_is_under_way(
         self, on_postgres: Folder, locked: psycopg.Connection
     ):

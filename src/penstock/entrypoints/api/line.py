@@ -9,9 +9,10 @@ are kept for those who ask whether we are well.
 import asyncio
 import resource
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -70,7 +71,9 @@ class Line(HttpToolsProtocol):
     """uvicorn's own, but for what it lets clients do."""
 
     # how many there may be; see `connection_limits`
-    limits = Limits(MOST_CONNECTIONS, FOR_HEALTH)
+    limits: ClassVar[Limits] = Limits(MOST_CONNECTIONS, FOR_HEALTH)
+    # called when one is closed
+    on_lost: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
     # whether there were too many others when it was opened
     is_for_health = False
     # whether nothing is under way, and what comes is the head of a request
@@ -90,6 +93,11 @@ class Line(HttpToolsProtocol):
         self.is_for_health = others >= self.limits.connections
         if others >= self.limits.connections + self.limits.for_health:
             self.send_away(TOO_MANY)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        Line.on_lost()
 
     @override
     def data_received(self, data: bytes) -> None:

@@ -9,11 +9,13 @@ import asyncio
 import socket
 from collections.abc import Callable
 from types import FrameType
+from typing import NamedTuple, cast
 
 import uvicorn
 from typing_extensions import override
 
 from penstock.domain.events import ConnectionsLimited
+from penstock.entrypoints.api.accepting import Acceptor, ConnectionCounts
 from penstock.entrypoints.api.app import app_of
 from penstock.entrypoints.api.line import Line, connection_limits, hurry
 from penstock.entrypoints.api.service import Api
@@ -25,6 +27,13 @@ LONGEST_IDLE = 75
 BACKLOG = 2048
 
 
+class Share(NamedTuple):
+    """Which of several processes this is, and what they know of each other."""
+
+    counts: ConnectionCounts
+    process: int
+
+
 def serve_api(
     api: Api,
     listening: socket.socket,
@@ -32,6 +41,7 @@ def serve_api(
     grace: float,
     on_ready: Callable[[], None],
     on_stop: Callable[[], None] = lambda: None,
+    share: Share | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; a second one does not wait for the grace."""
     Line.limits = connection_limits(api.lanes.threads)
@@ -59,10 +69,17 @@ def serve_api(
         timeout_graceful_shutdown=LONGEST_END,
     )
     server = Server(config, api, grace=grace, on_ready=on_ready, on_stop=on_stop)
-    server.run(sockets=[listening])
+    if share is None:
+        server.run(sockets=[listening])
+    else:
+        server.shared = (listening, share)
+        server.run(sockets=[])
 
 
 class Server(uvicorn.Server):
+    # a socket that other processes accept from as well
+    shared: tuple[socket.socket, Share] | None = None
+
     def __init__(
         self,
         config: uvicorn.Config,
@@ -85,8 +102,26 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
+            if self.shared is not None:
+                self._accept_beside_others(*self.shared)
             self._hurrying = asyncio.create_task(hurry(self.server_state))
             self._on_ready()
+
+    def _accept_beside_others(self, listening: socket.socket, share: Share) -> None:
+        acceptor = Acceptor(
+            listening,
+            *share,
+            state=self.server_state,
+            protocol=lambda: Line(
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+            ),
+        )
+        Line.on_lost = acceptor.count
+        acceptor.open()
+        # closed with the others when the process stops
+        self.servers.append(cast("asyncio.Server", acceptor))
 
     @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.domain.events import ServerReplaced
+from penstock.entrypoints.api.accepting import ConnectionCounts
 from penstock.entrypoints.api.server import LONGEST_END
 from penstock.errors import PenstockError
 from penstock.ports import Emit, Halt
 
 # what a process writes when it serves
 READY = b"ready\n"
+# the file of how many connections each has
+COUNTS = "connections"
 # seconds between two looks, and the least that a process lives before it is replaced
 LOOK_EVERY, REST = 0.1, 1.0
 # seconds beyond those that a process is given to end by itself
@@ -32,6 +35,11 @@ class Place:
     socket: int
     number: int
     folder: Path
+
+    @property
+    def counts(self) -> Path:
+        """Where the processes count their connections."""
+        return self.folder / COUNTS
 
     def __str__(self) -> str:
         return f"{self.socket}:{self.number}:{self.folder}"
@@ -59,6 +67,7 @@ class Staff:
         self._folder = folder
         self._emit = emit
         self._workers = workers
+        self._counts = ConnectionCounts.create(folder / COUNTS, processes=workers)
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._begun: dict[int, float] = {}
 
@@ -80,6 +89,9 @@ class Staff:
         while not halt.wait(LOOK_EVERY):
             for number, process in [*self._processes.items()]:
                 status = process.poll()
+                if status is not None:
+                    # nothing is left to it any more
+                    self._counts.close(number)
                 # one that dies at once would be started again and again
                 if status is not None and time.monotonic() > self._begun[number] + REST:
                     close_pipes(process)

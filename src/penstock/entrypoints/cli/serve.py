@@ -13,12 +13,13 @@ from typing import Annotated
 
 import typer
 
+from penstock.entrypoints.api.accepting import ConnectionCounts
 from penstock.entrypoints.api.app import LOOKING, api_of
 from penstock.entrypoints.api.colleagues import Colleague
 from penstock.entrypoints.api.errands import CONNECTIONS
 from penstock.entrypoints.api.line import connection_limits
 from penstock.entrypoints.api.listening import address_of, listen
-from penstock.entrypoints.api.server import serve_api
+from penstock.entrypoints.api.server import Share, serve_api
 from penstock.entrypoints.api.service import Api
 from penstock.entrypoints.api.staff import READY, Place, Staff, stop_with_input
 from penstock.entrypoints.cli.shared import (
@@ -147,7 +148,8 @@ def serve_beside_others(wanted: Wanted, place: Place) -> None:
         socket.socket(fileno=place.socket) as door,
     ):
         api.colleagues = Colleague(api.metrics, place.folder, place.number)
-        serve_api(api, door, grace=wanted.grace, on_ready=say_ready)
+        share = Share(ConnectionCounts(place.counts), place.number)
+        serve_api(api, door, grace=wanted.grace, on_ready=say_ready, share=share)
 
 
 @contextmanager
