@@ -54,7 +54,8 @@ class Set:
 
     def ask_standby(self, statement: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.standby.url, autocommit=True) as server:
-            return server.execute(statement.encode()).fetchall()
+            answer = server.execute(statement.encode())
+            return answer.fetchall() if answer.description else []
 
     def hold_back(self) -> None:
         self.ask_standby("select pg_wal_replay_pause()")
@@ -119,7 +120,12 @@ def of(own_postgres: StartPostgres, own_standby: StartStandby) -> Iterator[Set]:
             stack.callback(each.close)
         replica = Replica(databases[1], clock=lambda: clock[0])
         database = Replicated(databases[0], [replica])
-        served = served_by(database, primary=databases[0], on_news=database.rise)
+        served = served_by(
+            database,
+            primary=databases[0],
+            on_news=database.rise,
+            on_lost=database.doubt,
+        )
         yield Set(primary, line, standby, stores, served, database, clock)
 
 
@@ -283,6 +289,33 @@ def test_a_replica_that_is_away_or_lags_is_named_though_nobody_reads(of: Set):
     wait_for(of, [1, 2])
     of.clock[0] += FIRST_REST
     assert of.database.trouble() is None
+
+
+def test_a_replica_of_a_history_that_was_lost_is_not_asked(of: Set):
+    run(of.stores, POI, last(record(1)))
+    wait_for(of, [1])
+    of.primary.stop()
+    of.primary.copy_data()
+    of.primary.start()
+    # the replica has what the primary loses, and nothing to follow any more
+    of.write(2)
+    lost = of.served.reads.states()["poi"].position
+    wait_for(of, [1, 2])
+    assert of.ids() == [1, 2]
+    of.ask_standby("alter system set primary_conninfo = ''")
+    of.ask_standby("select pg_reload_conf()")
+    of.primary.stop()
+    of.primary.put_data_back()
+    of.primary.start()
+
+    of.served.reads.states()
+    assert not of.served.reads.knows("poi", [lost])
+
+    assert of.ids() == [1]
+    assert not of.replica.is_in_rotation
+    of.write(3)
+    of.clock[0] += FIRST_REST
+    assert of.ids() == [1, 3]
 
 
 def test_a_replica_that_was_promoted_is_not_asked(of: Set):

@@ -58,7 +58,11 @@ def postgres_served(settings: Settings, stack: ExitStack, *, threads: int) -> Se
     ]
     database = Replicated(primary, replicas)
     return served_by(
-        database, primary=primary, on_news=database.rise, trouble=database.trouble
+        database,
+        primary=primary,
+        on_news=database.rise,
+        on_lost=database.doubt,
+        trouble=database.trouble,
     )
 
 

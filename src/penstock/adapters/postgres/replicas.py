@@ -7,6 +7,10 @@ not get there soon, or does not answer, leaves the rotation and is tried again l
 
 Where a change took effect and the primary could not say how far it had come, only the
 primary is read, until it has said so.
+
+A primary that was put back to an older state has other changes than a replica that was
+not. So before a replica is read from, and whenever the history is in doubt, the primary
+is asked whether it knows the last changes that the replica has.
 """
 
 import itertools
@@ -22,6 +26,8 @@ from typing_extensions import override
 from penstock.adapters.postgres.database import POSITION, Database, Transaction
 from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Outcome
+from penstock.adapters.sql.states import has_change, to_state
+from penstock.domain.history import Position
 from penstock.errors import Misconfigured, StoreTooSlow, StoreUnavailable
 
 # seconds that a read waits for a replica to get there; then the primary is asked
@@ -48,6 +54,8 @@ class Replica:
         self._replayed = -1
         self._rest = FIRST_REST
         self._out_until = -1e9
+        # the doubt after which it was last found to have the history of the primary
+        self.verified = -1
 
     @property
     def is_in_rotation(self) -> bool:
@@ -66,13 +74,13 @@ class Replica:
             pause = min(2 * pause, LONGEST_PAUSE)
         return True
 
-    def look(self, floor: int) -> None:
+    def look(self, floor: int, has_history: Callable[["Replica"], bool]) -> None:
         """See whether it is there and has got so far, though nobody reads from it."""
         if not self.is_in_rotation:
             return
-        self._replayed = -1
+        self.forget()
         try:
-            is_there = self.has(floor)
+            is_there = self.has(floor) and has_history(self)
         except (StoreUnavailable, Misconfigured):
             is_there = False
         if is_there:
@@ -85,7 +93,11 @@ class Replica:
         self._out_until = self._clock() + self._rest
         self._rest = min(2 * self._rest, LONGEST_REST)
         # it may come back as another one
-        self._replayed = -1
+        self.forget()
+
+    def forget(self) -> None:
+        """See anew how far it is, and of which history."""
+        self._replayed = self.verified = -1
 
     def is_well(self) -> None:
         self._rest = FIRST_REST
@@ -101,12 +113,42 @@ class Replicated(sql.Database):
         self._floor = 0
         # writes after which the floor is unknown, and how many of them it is above
         self._doubts = self._settled = 0
+        # how often it was in doubt whether the primary has gone back
+        self._histories = 0
         self._lock = threading.Lock()
 
     def rise(self) -> None:
         """Let nobody read less than the primary has now."""
-        doubts = self._doubts
-        self._rise_to(self.primary.read(written), settled=doubts)
+        doubts, floor = self._doubts, self._floor
+        position = self.primary.read(written)
+        if position < floor:
+            # it was there before: its log is that of another history
+            with self._lock:
+                if self._floor == floor:
+                    self._floor = position
+            self.doubt()
+        self._rise_to(position, settled=doubts)
+
+    def doubt(self) -> None:
+        """Read from no replica before it is known to have the primary's history."""
+        with self._lock:
+            self._histories += 1
+
+    def _has_history(self, replica: Replica) -> bool:
+        """Say whether the primary knows the last changes that a replica has."""
+        doubt = self._histories
+        if replica.verified == doubt:
+            return True
+        theirs = replica.database.read(last_changes)
+
+        def is_known(look: Transaction) -> bool:
+            doubtful = theirs - last_changes(look)
+            return all(has_change(look, name, each) for name, each in doubtful)
+
+        if not self.primary.read(is_known):
+            return False
+        replica.verified = doubt
+        return True
 
     def _rise_to(self, position: int, *, settled: int = 0) -> None:
         with self._lock:
@@ -116,7 +158,7 @@ class Replicated(sql.Database):
     def trouble(self) -> str | None:
         """Name the replicas from which nobody reads, or None; asks all others."""
         for each in self.replicas:
-            each.look(self._floor)
+            each.look(self._floor, self._has_history)
         out = [each for each in self.replicas if not each.is_in_rotation]
         places = ", ".join(each.database.place for each in out)
         return f"{places}: not asked for a while" if out else None
@@ -139,7 +181,7 @@ class Replicated(sql.Database):
             return self._read_primary(work)
         for replica in self._rotation():
             try:
-                if replica.has(self._floor):
+                if replica.has(self._floor) and self._has_history(replica):
                     outcome = replica.database.read(work)
                     replica.is_well()
                     return outcome
@@ -185,6 +227,11 @@ def replayed(look: Transaction) -> int:
     row = look.connection.execute(REPLAYED).fetchone()
     # a replica that was made a primary goes its own way
     return -1 if row is None or row["position"] is None else int(row["position"])
+
+
+def last_changes(look: Transaction) -> set[tuple[str, Position]]:
+    """Return the last change of each dataset."""
+    return {(row["name"], to_state(row).position) for row in look.all("dataset_states")}
 
 
 def written(look: Transaction) -> int:

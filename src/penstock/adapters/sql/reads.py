@@ -9,7 +9,7 @@ from typing_extensions import override
 from penstock.adapters.sql.database import Database, Outcome, Transaction
 from penstock.adapters.sql.rows import Rows
 from penstock.adapters.sql.served import Room, ShownRow, TookTooLong
-from penstock.adapters.sql.states import observe, to_state
+from penstock.adapters.sql.states import has_change, observe, to_state
 from penstock.domain.dataset import Dataset, Field
 from penstock.domain.history import Position
 from penstock.domain.page import Key
@@ -32,7 +32,8 @@ class SqlReads(Reads):
     """Reads of one database, or of replicas of it that `states` keeps up to date.
 
     `primary` knows how far the datasets have come. Before anybody hears of something
-    new, `on_news` sees to it that no read is answered from an older state.
+    new, `on_news` sees to it that no read is answered from an older state; and where a
+    change is not known, `on_lost`, that none is answered from another history.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class SqlReads(Reads):
         *,
         primary: Database | None = None,
         on_news: Callable[[], None] | None = None,
+        on_lost: Callable[[], None] = lambda: None,
     ) -> None:
         self._database = database
         self._primary = primary or database
         self._on_news = on_news
+        self._on_lost = on_lost
         self._known: Mapping[str, State] = {}
         self._rows = Rows(database.instant)
 
@@ -64,7 +67,10 @@ class SqlReads(Reads):
         def work(look: Transaction) -> bool:
             return all(has_change(look, dataset, each) for each in positions)
 
-        return self._primary.read(work)
+        is_known = self._primary.read(work)
+        if not is_known:
+            self._on_lost()
+        return is_known
 
     @override
     def page(self, query: Query) -> Listing:
@@ -129,14 +135,6 @@ class SqlReads(Reads):
 
         known = self._primary.read(lambda look: look.one("get_secret", name=name))
         return self._primary.write(work) if known is None else bytes(known["value"])
-
-
-def has_change(look: Transaction, dataset: str, position: Position) -> bool:
-    if position.seq <= 0:
-        # the beginning, which every history has
-        return True
-    row = look.one("has_change", dataset=dataset, seq=position.seq, tag=position.tag)
-    return row is not None and bool(row["is_known"])
 
 
 def read_page(look: Transaction, query: Query) -> Listing:

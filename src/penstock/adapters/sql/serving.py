@@ -14,11 +14,12 @@ def served_by(
     *,
     primary: Database | None = None,
     on_news: Callable[[], None] | None = None,
+    on_lost: Callable[[], None] = lambda: None,
     trouble: Trouble = lambda: None,
 ) -> Served:
     """Serve a database; where it reads from replicas, its primary is named."""
     return Served(
-        reads=SqlReads(database, primary=primary, on_news=on_news),
+        reads=SqlReads(database, primary=primary, on_news=on_news, on_lost=on_lost),
         edits=SqlEdits(database),
         search=SqlSearch(database),
         trouble=trouble,

@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.adapters.sql.database import Row, Transaction
 from penstock.domain.dataset import Dataset
+from penstock.domain.history import Position
 from penstock.ports.serving import OBSERVED, State, note_observed
 
 
@@ -31,3 +32,11 @@ def observe(look: Transaction, dataset: Dataset) -> None:
     row = look.one("dataset_state", dataset=dataset.name)
     if row is not None:
         note_observed(to_state(row))
+
+
+def has_change(look: Transaction, dataset: str, position: Position) -> bool:
+    if position.seq <= 0:
+        # the beginning, which every history has
+        return True
+    row = look.one("has_change", dataset=dataset, seq=position.seq, tag=position.tag)
+    return row is not None and bool(row["is_known"])

@@ -221,8 +221,8 @@ class Watch:
         lost = {
             name
             for name, positions in asked.items()
-            if has_gone_back(before[name], states[name])
-            or (positions and not self._reads.knows(name, positions))
+            if (positions and not self._reads.knows(name, positions))
+            or has_gone_back(before[name], states[name])
         }
         return Look(states, before, asked, lost)
 
