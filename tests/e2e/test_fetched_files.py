@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from tests.e2e.shops import HEADER, line, shops
+from tests.e2e.shops import HEADER, line, shops, stored
 from tests.e2e.workshop import Workshop, wait_until
 from tests.integration.scripted_server import Reply, ScriptedServer, scripted_server
 
@@ -55,6 +55,47 @@ def test_a_redirect_to_what_is_no_address_is_told_in_a_sentence(
     assert ran.code != 0
     assert "a redirect of 127.0.0.1 names what is no address of a file" in ran.err
     assert spooled(fetching) == []
+
+
+def test_a_file_that_was_cut_at_the_end_of_a_line_is_not_imported(
+    fetching: Workshop, server: ScriptedServer
+):
+    def cut_off(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n" + HEADER + line(1, "one", 1))
+
+    server.answers = lambda _: cut_off
+
+    ran = fetching.penstock("run", "shops")
+
+    assert ran.code == 1
+    assert 'set source.unsized = "accept" if it is to be taken as it came' in ran.err
+    assert fetching.ask("select 1 from penstock_import") == []
+    assert spooled(fetching) == []
+
+    config = fetching.config.read_text("utf-8")
+    accepting = config.replace("private = true", 'private = true\nunsized = "accept"')
+    fetching.config.write_text(accepting, "utf-8")
+    ran = fetching.penstock("run", "shops")
+
+    assert ran.code == 0, ran.err
+    assert stored(fetching) == {1: ("one", 1)}
+
+
+def test_a_fetched_file_with_other_rows_is_the_same_file(
+    fetching: Workshop, server: ScriptedServer
+):
+    """It lies in the spool by another name, and is not lost for that."""
+    config = fetching.config.read_text("utf-8")
+    marking = 'key = "id"\nmissing = { do = "mark", max_drop = 1.0 }'
+    fetching.config.write_text(config.replace('key = "id"', marking), "utf-8")
+    server.script(Reply(body=ROWS), Reply(body=HEADER + line(2, "two", 2)))
+    assert fetching.penstock("run", "shops").code == 0
+
+    ran = fetching.penstock("run", "shops", "--json")
+
+    assert ran.json["note"] is None
+    assert ran.json["records"]["deleted"] == 1
+    assert stored(fetching) == {2: ("two", 2)}
 
 
 def test_a_command_that_fetches_stops_when_it_is_told(

@@ -32,6 +32,15 @@ def test_rows_that_do_not_tell_their_file_may_be_of_any():
     assert lost.origins == (Origin(1, None),)
 
 
+def test_rows_of_an_import_that_is_forgotten_stood_in_a_file_of_it():
+    missing = {Origin(1, 0): 5, Origin(0, None): 2}
+
+    lost = find_lost(missing, {1: None, 0: None}, read={0: "a"})
+
+    assert (lost.rows, lost.files) == (7, ("a file of import 1",))
+    assert find_lost({Origin(0, None): 2}, {0: None}, read={0: "a"}) == Lost()
+
+
 def test_of_two_fetched_files_with_one_name_either_may_be_lost():
     missing = {Origin(1, 0): 5, Origin(1, 1): 3}
 

@@ -51,32 +51,28 @@ class Lost:
 
 def find_lost(
     missing: Mapping[Origin, int],
-    files: Mapping[int, Mapping[int, str]],
+    files: Mapping[int, Mapping[int, str] | None],
     *,
     read: Mapping[int, str],
 ) -> Lost:
     """Find the missing rows whose file was not read.
 
-    `files` holds for each import of theirs the files that it has read, if it was a full
-    one. Rows that came in another way are missing, unless some files are lost: they may
-    have stood in these as well.
+    `files` holds the files that each of their imports has read, by their numbers: none
+    unless it was a full import of files, and None if the ledger has forgotten it. Rows
+    that came in another way are missing, unless some files are lost: they may have
+    stood in these as well.
     """
     now = Counter(read.values())
     gone: set[str] = set()
     lost: list[Origin] = []
     elsewhere: list[Origin] = []
     for origin in missing:
-        of_import = files[origin.import_id]
-        before = Counter(of_import.values())
-        absent = {name for name in before if before[name] > now[name]}
-        if origin.number is None:
-            names = absent
-        else:
-            names = absent & {of_import.get(origin.number, "")}
+        before = files[origin.import_id]
+        names = absent_files(origin, before, now)
         gone |= names
         if names:
             lost.append(origin)
-        elif origin.number is None or origin.number not in of_import:
+        elif origin.number not in (before or {}):
             elsewhere.append(origin)
     origins = [*lost, *elsewhere] if lost else []
     return Lost(
@@ -84,6 +80,21 @@ def find_lost(
         origins=tuple(origins),
         files=tuple(sorted(gone)),
     )
+
+
+def absent_files(
+    origin: Origin, before: Mapping[int, str] | None, now: Counter[str]
+) -> set[str]:
+    """Name the files that rows may have stood in, and that are not read any more."""
+    if before is None:
+        # rows that no file brought have no number either
+        known = origin.number is not None
+        return {f"a file of import {origin.import_id}"} if known else set()
+    times = Counter(before.values())
+    absent = {name for name in times if times[name] > now[name]}
+    if origin.number is None:
+        return absent
+    return absent & {before.get(origin.number, "")}
 
 
 def name_file(file: str, dataset: Dataset) -> str:

@@ -379,7 +379,7 @@ class Counted(Facts):
         )
         seen_by = {each.import_id for each in found} if found else ()
         files = {import_id: self._files(import_id) for import_id in seen_by}
-        return find_lost(found, files, read=self._files(self._known.id))
+        return find_lost(found, files, read=self._files(self._known.id) or {})
 
     def mark_missing(self, lost: Lost) -> int:
         """Mark what is missing as deleted, but for what is lost; count the rows."""
@@ -389,10 +389,15 @@ class Counted(Facts):
             kept=lost.origins,
         )
 
-    def _files(self, import_id: int) -> Mapping[int, str]:
-        """Return by its number each file that a full import has read."""
+    def _files(self, import_id: int) -> Mapping[int, str] | None:
+        """Return by its number each file that a full import has read.
+
+        None where the ledger has forgotten the import.
+        """
         of = self._transaction.one("get_import", import_id=import_id)
-        if of is None or of["mode"] != Mode.FULL:
+        if of is None:
+            return None
+        if of["mode"] != Mode.FULL:
             return {}
         jobs = self._transaction.all("planned_shards", import_id=import_id)
         try:
