@@ -198,6 +198,16 @@ def test_a_backslash_is_an_escape_where_quotes_make_no_sense_without(row, escape
     assert layout.delimiter.value == ","
 
 
+def test_rows_that_end_in_a_delimiter_are_rows_of_a_draft():
+    text = "id,name\n" + "1,a,\n" * 199 + "2,Smith, John,\n"
+    layout = guess_layout(text, is_whole=True)
+
+    table = read_table([text], layout, is_whole=True)
+
+    assert table.rows == (("1", "a"),) * 199
+    assert table.odd == 1
+
+
 def test_a_row_that_goes_on_behind_what_is_read_is_not_judged():
     text = "a;b|c\n1;2|3\n4|5"
 

@@ -1531,6 +1531,13 @@ def test_a_dataset_may_come_from_files(read, folder):
         ("shard = '1KiB'", "", "source.shard: is less than 64KiB"),
         ("header = false", "", "source.columns: are required"),
         ("columns = ['a']", "", "source.columns: are for files without a header"),
+        ("escape = '\"'", "", "source.escape: is the quote as well"),
+        (
+            "escape = ';'\ndelimiter = ';'",
+            "",
+            "source.escape: is the delimiter as well",
+        ),
+        ("unclosed_quote = 'skip'", "", "source.unclosed_quote: 'skip' is not one of"),
         ("header = false\ncolumns = ['a', 'a']", "", "source.columns: names 'a' twice"),
         ("url = 'https://example.org'", "", "source.url: unknown key"),
         ("files = 'http://example.org/a.csv'", "", "must begin with https://, unless"),

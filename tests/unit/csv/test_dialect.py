@@ -149,6 +149,9 @@ def test_every_encoding_of_one_byte_a_character_is_read(encoding):
         {"delimiter": "€", "encoding": "latin-1"},
         {"quote": "\r"},
         {"quote": ","},
+        {"escape": '"'},
+        {"escape": ","},
+        {"escape": "\\\\"},
     ],
 )
 def test_what_cannot_delimit_or_quote_is_refused(wrong):

@@ -6,11 +6,10 @@ Every shard reads the same beginning of its file, so all of them judge alike.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.domain.guess.layout import LEAST_TRAILING, ends_in_delimiters
 from penstock.domain.page import Reason
 from penstock.domain.text import shorten
 
-# of the rows must end in a delimiter, or none may
-LEAST_TRAILING = 0.99
 MAX_SHOWN = 30
 SHOWN_VALUES = 3
 TRAILING = (
@@ -66,12 +65,12 @@ def check_shape(
     shape = Shape(width=len(names))
     longer = [row for row in rows if len(row) == len(names) + 1]
     filled = [row for row in longer if row[-1]]
-    needed = LEAST_TRAILING * len(rows)
-    if rows and names and len(longer) - len(filled) >= needed:
+    if names and ends_in_delimiters(rows, len(names)):
         shape = Shape(width=len(names), is_trailing=True)
         told = TRAILING if has_header else "rows end in a delimiter, `columns` do not"
         return ShapeCheck(shape=shape, remarks=(told,))
-    if filled and (len(filled) > len(rows) / 2 or len(longer) >= needed):
+    is_every = len(longer) >= LEAST_TRAILING * len(rows)
+    if filled and (is_every or len(filled) > len(rows) / 2):
         owner = "its header has" if has_header else "columns has"
         told = (
             f"{owner} {len(names)} names, but {len(longer)} of the first {len(rows)} "

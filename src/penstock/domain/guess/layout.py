@@ -18,6 +18,8 @@ from penstock.domain.text import shorten
 
 DELIMITERS = (",", ";", "\t", "|")
 BACKSLASH = "\\"
+# of the rows end in a delimiter, or it is an extra one
+LEAST_TRAILING = 0.99
 # enough to tell delimiters apart, and few enough to try them all
 JUDGED_CHARACTERS = 64 * 1024
 JUDGED_ROWS = 200
@@ -371,6 +373,8 @@ def read_table(pieces: Sequence[str], layout: Layout, *, is_whole: bool) -> Tabl
     if not is_whole:
         # the last one may be cut off
         begin = begin[:-1]
+    if ends_in_delimiters(begin, len(columns)):
+        begin, *others = map(without_trailing, (begin, *others))
     rows = [row for row in begin if len(row) == len(columns)]
     odd = len(begin) - len(rows)
     for piece in others:
@@ -378,6 +382,16 @@ def read_table(pieces: Sequence[str], layout: Layout, *, is_whole: bool) -> Tabl
         if len(good) >= MOST * len(piece):
             rows += good
     return Table(columns=columns, rows=tuple(map(tuple, rows)), odd=odd)
+
+
+def ends_in_delimiters(rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Say whether nearly all rows have one cell more than names, an empty one."""
+    trailing = sum(len(row) == width + 1 and not row[-1] for row in rows)
+    return bool(rows) and trailing >= LEAST_TRAILING * len(rows)
+
+
+def without_trailing(rows: Iterable[list[str]]) -> list[list[str]]:
+    return [row if row[-1] else row[:-1] for row in rows]
 
 
 def cut(
