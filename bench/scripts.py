@@ -64,7 +64,7 @@ def create(target, database, folder):
         dataset = load(folder / "penstock.toml", {}).dataset("retailers")
         built = [f'"{name}" on {what}' for name, what in indexes(dataset).items()]
     else:
-        built = ["on retailers (region)", "on retailers (points)"]
+        built = [f"{name} on retailers ({name})" for name in ("region", "points")]
     with psycopg.connect(database) as connection:
         if target is BARE:
             connection.execute(
@@ -72,7 +72,7 @@ def create(target, database, folder):
             )
         connection.execute("set search_path to penstock, public")
         for index in built:
-            connection.execute(f"create index {index}")
+            connection.execute(f"create index if not exists {index}")
 
 
 def run_psql(target, database, path):

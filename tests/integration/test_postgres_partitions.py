@@ -438,7 +438,7 @@ class TestTables:
                 "where indrelid = %s::regclass and indisvalid",
                 child,
             )
-            assert told == [(4,)]
+            assert told == [(5,)]
 
     def test_search_indexes_of_partitions_are_tidied(self, stores: Stores, place):
         run(stores, SHOPS, last(shop(1, "north"), shop(2, "south")))

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from penstock.adapters.postgres import tending
+from penstock.adapters.postgres.tables import DEEP
 from penstock.adapters.postgres.tidying import MANY
 from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.job import Mode
@@ -65,9 +66,10 @@ def poi(number: int, title: str = "town") -> Record:
 
 
 def valid_indexes(place: Place, name: str = "poi") -> set[str]:
+    """Return what was built; that of deleted rows is there from the beginning."""
     told = place.ask(
         "select relname from pg_index join pg_class on pg_class.oid = indexrelid "
-        "where indisvalid and not indisprimary "
+        "where indisvalid and not indisprimary and relname not like '%%::deleted' "
         "and indrelid = to_regclass(quote_ident(%s))",
         name,
     )
@@ -134,6 +136,46 @@ class TestBuilding:
             again.schema.tend(POI)
 
         assert valid_indexes(place) == SECONDARY
+
+    def test_those_of_all_rows_are_replaced_by_those_of_live_ones(
+        self, stores: Stores, place
+    ):
+        """As a table has them that an earlier version has filled."""
+        run(stores, POI, last(poi(1)))
+        stores.schema.tend(POI)
+        place.ask('drop index "penstock:poi:points", "penstock:poi::words"')
+        place.ask('drop index "penstock:poi::deleted"')
+        place.ask('create index "penstock:poi:points" on poi (points, id)')
+        place.ask(
+            'create index "penstock:poi::words" on poi '
+            "using gin (penstock_words(coalesce(title, '')))"
+        )
+
+        built = set(stores.schema.tend(POI))
+
+        assert built == {
+            "build index penstock:poi::deleted",
+            "build index penstock:poi:points",
+            "build index penstock:poi::words",
+        }
+        assert valid_indexes(place) == SECONDARY
+        assert place.ask(
+            "select count(*) from pg_index where indrelid = 'poi'::regclass "
+            "and not indisprimary and indpred is null"
+        ) == [(0,)]
+
+    @pytest.mark.parametrize("deleted", [DEEP - 1, DEEP])
+    def test_where_many_rows_are_deleted_the_others_get_one(
+        self, stores: Stores, place, deleted
+    ):
+        run(stores, POI, last(*(poi(number) for number in range(DEEP + 10))))
+        stores.schema.tend(POI)
+        place.ask("update poi set _deleted_at = now() where id < %s", deleted)
+
+        stores.schema.tend(POI)
+
+        is_there = "penstock:poi::live" in valid_indexes(place)
+        assert is_there == (deleted == DEEP)
 
     @pytest.mark.parametrize("small", [0, 1 << 30], ids=["large", "small"])
     def test_writers_go_on_while_somebody_holds_the_table(

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.adapters.sql.serving import served_by
 from penstock.adapters.sqlite.database import Database
+from penstock.adapters.sqlite.tables import DEEP
 from penstock.domain.dataset import Missing, WhenMissing
 from penstock.domain.job import Mode
 from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavailable
@@ -296,3 +297,37 @@ class TestTheFile:
 
 class TestSqliteRefusedRows(RefusedRowsContract):
     pass
+
+
+class TestIndexes:
+    def test_those_of_all_rows_are_replaced_by_those_of_live_ones(
+        self, stores: Stores, path
+    ):
+        """As a table has them that an earlier version has filled."""
+        of = dataset(filter=("title",))
+        run(stores, of, last(record(1)))
+        with sqlite3.connect(path) as behind:
+            behind.execute('drop index "penstock:poi:title"')
+            behind.execute('drop index "penstock:poi::deleted"')
+            behind.execute('create index "penstock:poi:title" on poi ("title")')
+        behind.close()
+
+        assert list(stores.schema.prepare(of)) == [
+            "build index penstock:poi::deleted",
+            "build index penstock:poi:title",
+        ]
+        assert list(stores.schema.unprepared(of)) == []
+
+    @pytest.mark.parametrize("deleted", [DEEP - 1, DEEP])
+    def test_where_many_rows_are_deleted_the_others_get_one(
+        self, stores: Stores, deleted
+    ):
+        run(stores, MARKED, last(*(record(number) for number in range(DEEP + 10))))
+        rest = range(deleted, DEEP + 10)
+        run(stores, MARKED, last(*(record(number) for number in rest)))
+
+        built = list(stores.schema.tend(MARKED))
+
+        live = ["build index penstock:poi::live"]
+        assert built == (live if deleted == DEEP else [])
+        assert list(stores.schema.tend(MARKED)) == []

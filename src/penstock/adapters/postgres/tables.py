@@ -60,6 +60,10 @@ AT_ITS_PLACE = "kept.ctid = come._ctid and kept.tableoid = come._tableoid"
 RANK = "_rank bigint not null default 0"
 # what a search index may hold unsorted, in kilobytes, before a writer has to sort it
 PENDING = 16_384
+# which rows clients see; an index of these alone does not grow by what is deleted
+LIVE = "_deleted_at is null"
+# rows that are deleted before those that are not get an index of their own by key
+DEEP = 1_000
 
 
 class Table:
@@ -75,7 +79,12 @@ class Table:
         self.grows = True
         self.create = creation(dataset)
         self.indexes = indexes(dataset)
+        # while an index is replaced by another one of its name
+        self.new_index = own_name("penstock", dataset.name, "", "new")
+        self.replaced_index = own_name("penstock", dataset.name, "", "replaced")
         self.old_indexes = [own_name("penstock", dataset.name, "", "search")]
+        self.deleted_index = deleted_index(dataset)
+        self.live_index = own_name("penstock", dataset.name, "", "live")
         self.words_index = own_name("penstock", dataset.name, "", "words")
         self.sample_index = own_name("penstock", dataset.name, "", "sample")
         self.place_index = own_name("penstock", dataset.name, "", "place")
@@ -113,6 +122,11 @@ class Table:
         )
         self.count = (
             f"select count(*) as counted from {self.name} where _deleted_at is null"
+        )
+        # of which an index tells, whatever the server thinks of their number
+        self.is_deep = (
+            f"select 1 as found from {self.name} where _deleted_at is not null "
+            f"order by {self._keys} limit 1 offset {DEEP - 1:d}"
         )
         self.first = f"select 1 as found from {self.name} limit 1"
         rank = "_rank" if dataset.is_ranked else "0"
@@ -153,6 +167,13 @@ class Table:
             f"%(import_id)s, {now}, %(tag)s from pg_temp.{self.gone} "
             "group by (place - 1) / 10000"
         )
+
+    def definition(self, index: str) -> str:
+        """Return what an index is built on."""
+        if index == self.live_index:
+            # where others are deleted, it gives rows in the order of their key
+            return f"{self.name} ({self._keys}) where {LIVE}"
+        return self.indexes[index]
 
     def may_grow_by(self, records: Sized) -> bool:
         """Say whether rows are thought to be new, as those before them were.
@@ -545,31 +566,44 @@ def creation(dataset: Dataset) -> str:
     if dataset.is_ranked:
         columns.append(RANK)
     columns.append(f"primary key ({', '.join(map(quoted, key))})")
-    return f"create table {quoted(dataset.name)} ({', '.join(columns)}){tail}"
+    name = deleted_index(dataset)
+    return (
+        f"create table {quoted(dataset.name)} ({', '.join(columns)}){tail}; "
+        # it stays empty while rows only come, and costs nothing as long
+        f"create index {quoted(name)} on {indexes(dataset)[name]}"
+    )
+
+
+def deleted_index(dataset: Dataset) -> str:
+    return own_name("penstock", dataset.name, "", "deleted")
 
 
 def indexes(dataset: Dataset) -> dict[str, str]:
     """Return what is searched and filtered by, beside the key."""
     table = quoted(dataset.name)
-    found = {}
+    key = ", ".join(map(quoted, dataset.key))
+    # by which it is known whether many rows are deleted
+    found = {deleted_index(dataset): f"{table} ({key}) where _deleted_at is not null"}
     for name in dataset.filter:
         if name != dataset.key[0]:
             # with the key behind it, it also gives the rows in order, page by page
             columns = dict.fromkeys([name, *dataset.key])
             found[own_name("penstock", dataset.name, name)] = (
-                f"{table} ({', '.join(map(quoted, columns))})"
+                f"{table} ({', '.join(map(quoted, columns))}) where {LIVE}"
             )
     if dataset.search:
         words = f"{table} using gin ({words_of(dataset)})"
         found[own_name("penstock", dataset.name, "", "words")] = (
-            f"{words} with (fastupdate = on, gin_pending_list_limit = {PENDING})"
+            f"{words} with (fastupdate = on, gin_pending_list_limit = {PENDING}) "
+            f"where {LIVE}"
         )
         found[own_name("penstock", dataset.name, "", "sample")] = (
-            f"{words} with (fastupdate = off) where {in_sample(dataset)}"
+            f"{words} with (fastupdate = off) where {LIVE} and {in_sample(dataset)}"
         )
     if dataset.geo is not None:
         found[own_name("penstock", dataset.name, "", "place")] = (
-            f"{table} using gist ({place_of(dataset)}) where {has_place(dataset)}"
+            f"{table} using gist ({place_of(dataset)}) "
+            f"where {LIVE} and {has_place(dataset)}"
         )
     return found
 

@@ -4,7 +4,8 @@ Indexes are most of the cost of storing rows, so an empty table has none but its
 and gets them when its first import has ended, or ten minutes after that began,
 whichever comes first. An index that a declaration gains later is built at once. Both
 are built by one process at a time, while others go on reading and, but for a moment and
-for partitioned tables, writing.
+for partitioned tables, writing. Where many rows are deleted, another index gives those
+that are not in the order of their key.
 """
 
 from contextlib import suppress
@@ -32,20 +33,15 @@ USING = " using "
 class Tending:
     def __init__(self, database: Database) -> None:
         self._database = database
-        # datasets whose indexes were all there when we last looked
-        self._complete: dict[str, Dataset] = {}
 
     def __call__(self, dataset: Dataset) -> list[str]:
         done: list[str] = []
-        if self._complete.get(dataset.name) is not dataset:
-            if self._missing(dataset):
-                if self._is_being_loaded(dataset):
-                    return []
-                done = told(self._build(dataset))
-                if not done:
-                    return []
-            else:
-                self._complete[dataset.name] = dataset
+        if self._missing(dataset):
+            if self._is_being_loaded(dataset):
+                return []
+            done = told(self._build(dataset))
+            if not done:
+                return []
         if dataset.search:
             self._tidy(dataset)
             learn(self._database, dataset)
@@ -102,33 +98,48 @@ def told(indexes: list[str]) -> list[str]:
 
 
 def missing_indexes(connection: Connection, table: Table) -> list[str]:
-    """Return the declared indexes that are not there, or were not built to the end."""
+    """Return the indexes that are not there, or were not built to the end.
+
+    Nor are those of use that hold deleted rows, too, as they once did.
+    """
     found = connection.execute(
         "select relname from pg_index join pg_class on pg_class.oid = indexrelid "
-        "where indisvalid and indrelid = to_regclass(quote_ident(current_schema()) "
+        "where indisvalid and pg_get_expr(indpred, indrelid) ~ '_deleted_at IS ' "
+        "and indrelid = to_regclass(quote_ident(current_schema()) "
         "|| '.' || quote_ident(%s))",
         (table.dataset.name,),
     )
     valid = {row["relname"] for row in found.fetchall()}
-    return [name for name in table.indexes if name not in valid]
+    missing = [name for name in table.indexes if name not in valid]
+    if table.live_index not in valid and table.deleted_index in valid:
+        row = connection.execute(table.is_deep.encode()).fetchone()
+        missing += [] if row is None else [table.live_index]
+    return missing
 
 
 def build(connection: Connection, table: Table) -> list[str]:
-    missing = missing_indexes(connection, table)
-    for name in missing:
-        # one that was not built to its end
-        drop_beside(connection, table, name)
+    done: list[str] = []
+    # whether many rows are deleted is only known by an index that may be missing, too
+    while missing := [
+        name for name in missing_indexes(connection, table) if name not in done
+    ]:
+        name = missing[0]
+        # what was left behind by somebody who did not come to the end
+        drop_beside(connection, table, table.new_index)
+        drop_beside(connection, table, table.replaced_index)
         if not built_at_once(connection, table, name):
             build_beside(connection, table, name)
+        replace_by_new(connection, table, name)
+        done.append(name)
     for name in table.old_indexes:
         drop_beside(connection, table, name)
     connection.execute(f"analyze {table.name}".encode())
-    return missing
+    return done
 
 
 def built_at_once(connection: Connection, table: Table, name: str) -> bool:
     """Build an index in half the time, while writers wait, if that is a moment only."""
-    index = table.indexes[name]
+    index = table.definition(name)
     if table.dataset.partition is not None or USING in index:
         return False
     row = connection.execute(
@@ -140,7 +151,8 @@ def built_at_once(connection: Connection, table: Table, name: str) -> bool:
         with connection.transaction():
             # whoever comes to write waits behind us, also while we wait for others
             connection.execute(f"set local lock_timeout = {LONGEST_WAIT:d}".encode())
-            connection.execute(f"create index {quoted(name)} on {index}".encode())
+            new = quoted(table.new_index)
+            connection.execute(f"create index {new} on {index}".encode())
     except postgres.LockNotAvailable:
         return False
     return True
@@ -148,10 +160,20 @@ def built_at_once(connection: Connection, table: Table, name: str) -> bool:
 
 def build_beside(connection: Connection, table: Table, name: str) -> None:
     """Build an index while writers go on."""
-    beside = beside_writers(table)
+    beside, new = beside_writers(table), quoted(table.new_index)
     connection.execute(
-        f"create index {beside} {quoted(name)} on {table.indexes[name]}".encode()
+        f"create index {beside} {new} on {table.definition(name)}".encode()
     )
+
+
+def replace_by_new(connection: Connection, table: Table, name: str) -> None:
+    """Give a new index its name; readers have the one before until then."""
+    with connection.transaction():
+        for old, new in ((name, table.replaced_index), (table.new_index, name)):
+            connection.execute(
+                f"alter index if exists {quoted(old)} rename to {quoted(new)}".encode()
+            )
+    drop_beside(connection, table, table.replaced_index)
 
 
 def drop_beside(connection: Connection, table: Table, name: str) -> None:

@@ -19,7 +19,7 @@ from penstock.adapters.postgres.searched import (
     words_of,
 )
 from penstock.adapters.postgres.served import DIALECT
-from penstock.adapters.postgres.tables import Table
+from penstock.adapters.postgres.tables import LIVE, Table
 from penstock.adapters.sql.selects import Where
 from penstock.domain.queries.query import Condition
 from penstock.domain.queries.words import Term
@@ -136,7 +136,7 @@ def ways_to(
         query_of(terms[-1:]),
     ]
     words = words_of(of.dataset)
-    wanted = [f"{words} @@ {where.mark(query)}::tsquery" for query in asked]
+    wanted = [f"{LIVE} and {words} @@ {where.mark(query)}::tsquery" for query in asked]
     parts = " union all ".join(
         f"select from {of.name} where {each}" for each in (*wanted, str(where))
     )

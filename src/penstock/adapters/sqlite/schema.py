@@ -96,8 +96,10 @@ class SqliteSchema(Schema):
     def tend(self, dataset: Dataset) -> Sequence[str]:
         """Let the index of words follow the rows, while no search waits for it.
 
-        Other indexes SQLite keeps in order while it writes.
+        Other indexes SQLite keeps in order while it writes. Where many rows are
+        deleted, the others get one of their own, once no import waits for it.
         """
+        done = self._index_live_rows(dataset)
         # whoever cannot search can still import
         with suppress(Misconfigured):
             while self._is_behind(dataset):
@@ -107,6 +109,19 @@ class SqliteSchema(Schema):
                 # whoever imports waits for us: the rest comes later
                 if not has_more or not self._is_at_rest(dataset):
                     break
+        return done
+
+    def _index_live_rows(self, dataset: Dataset) -> list[str]:
+        def is_due(look: Transaction) -> bool:
+            table = look.searched(dataset).of
+            return table.live_index in table.missing_indexes(look.connection)
+
+        def build(transaction: Transaction) -> list[str]:
+            table = transaction.searched(dataset).of
+            return table.build_indexes(transaction.connection)
+
+        if self._database.read(is_due) and self._is_at_rest(dataset):
+            return built(self._database.write(build))
         return []
 
     def _is_behind(self, dataset: Dataset) -> bool:
@@ -147,8 +162,7 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence
     transaction.execute(
         "set_fields", dataset=dataset.name, fields=json.dumps(known | declared)
     )
-    for index in table.indexes.values():
-        connection.execute(index)
+    table.build_indexes(connection)
     update_view(connection, dataset)
     return done
 
@@ -200,16 +214,18 @@ def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]
     if not stored or not known:
         return [f"create table {dataset.name}"]
     refuse(dataset, stored, known)
-    found = connection.execute(f"pragma index_list({quoted(dataset.name)})")
-    indexes = {row["name"] for row in found}
     # a view follows its table without a word
     gained = columns_to_add(dataset, stored) or view_steps(
         dataset, shown_columns(connection, dataset)
     )
     return [
         *gained,
-        *(f"build index {name}" for name in table.indexes if name not in indexes),
+        *built(table.missing_indexes(connection)),
     ]
+
+
+def built(indexes: Sequence[str]) -> list[str]:
+    return [f"build index {name}" for name in indexes]
 
 
 def stored_columns(

@@ -39,6 +39,10 @@ OURS = (
 )
 
 
+# which rows clients see
+LIVE = "_deleted_at is null"
+# rows that are deleted before those that are not get an index of their own by key
+DEEP = 1_000
 # where in its source a row of this import stands
 RANK = "_rank integer not null default 0"
 
@@ -87,19 +91,29 @@ class Table:
         )
         version = "null" if dataset.version is None else quoted(dataset.version)
         self.create = create_statement(dataset)
+        # a colon stands in no declared name, so these are nobody's tables
+        ours = f"penstock:{dataset.name}:"
+        self.deleted_index = f"{ours}:deleted"
+        self.live_index = f"{ours}:live"
+        # by which it is known whether many rows are deleted; an index of those that are
+        # not does not grow by them
         self.indexes = {
-            # a colon stands in no declared name, so this is nobody's table
-            f"penstock:{dataset.name}:{name}": "create index if not exists "
-            f"{quoted(f'penstock:{dataset.name}:{name}')} on {table} ({quoted(name)})"
-            for name in dataset.filter
-            if [name] != list(dataset.key)
+            self.deleted_index: f"{table} ({', '.join(key)}) "
+            "where _deleted_at is not null",
+            **{
+                f"{ours}{name}": f"{table} ({quoted(name)}) where {LIVE}"
+                for name in dataset.filter
+                if [name] != list(dataset.key)
+            },
         }
         if dataset.geo is not None:
-            place = f"penstock:{dataset.name}::place"
-            self.indexes[place] = (
-                f"create index if not exists {quoted(place)} "
-                f"on {table} ({', '.join(map(quoted, dataset.geo))})"
-            )
+            place = ", ".join(map(quoted, dataset.geo))
+            self.indexes[f"{ours}:place"] = f"{table} ({place}) where {LIVE}"
+        self._live = f"{table} ({', '.join(key)}) where {LIVE}"
+        self._is_deep = (
+            f"select 1 from {table} where _deleted_at is not null "
+            f"limit 1 offset {DEEP - 1:d}"
+        )
         rank = "_rank" if dataset.is_ranked else "0"
         self._known = (
             f"select {', '.join(key)}, _digest, _deleted_at is not null, _updated_at, "
@@ -174,6 +188,33 @@ class Table:
         self._mark_missing = (
             f"update {table} set _deleted_at = :now, _updated_at = :now {missing}"
         )
+
+    def missing_indexes(self, connection: sqlite3.Connection) -> list[str]:
+        """Return the indexes that are not there, or hold deleted rows, too."""
+        found = connection.execute(
+            "select name from sqlite_schema where type = 'index' and tbl_name = ? "
+            "and sql like '% where _deleted_at is %'",
+            (self.dataset.name,),
+        )
+        stored = {row[0] for row in found}
+        missing = [name for name in self.indexes if name not in stored]
+        if self.deleted_index in stored and self.live_index not in stored:
+            is_deep = connection.execute(self._is_deep).fetchone() is not None
+            missing += [self.live_index] if is_deep else []
+        return missing
+
+    def build_indexes(self, connection: sqlite3.Connection) -> list[str]:
+        done: list[str] = []
+        # whether many rows are deleted is only known by an index that may be missing
+        while missing := [
+            name for name in self.missing_indexes(connection) if name not in done
+        ]:
+            name = missing[0]
+            definition = self.indexes.get(name, self._live)
+            connection.execute(f"drop index if exists {quoted(name)}")
+            connection.execute(f"create index {quoted(name)} on {definition}")
+            done.append(name)
+        return done
 
     def known(
         self, connection: sqlite3.Connection, keys: Iterable[Key]

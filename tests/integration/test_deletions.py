@@ -1,0 +1,76 @@
+"""However many rows are deleted, lists and searches of the others cost the same."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import pytest
+
+from penstock.adapters.postgres.connections import FOR_CLIENTS
+from penstock.adapters.sql.serving import served_by
+from penstock.adapters.sqlite.database import Database
+from tests.builders import sqlite_stores
+from tests.contracts.deletions import DeletionsContract, Observed
+from tests.integration.postgres import explained, nodes, opened, own_schema
+
+
+class TestSqliteDeletions(DeletionsContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def observed(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
+        database = Database(tmp_path_factory.mktemp("deletions") / "penstock.db")
+        stores = sqlite_stores(database)
+        stores.schema.migrate()
+
+        def work(of: Callable[[], object]) -> int:
+            """Count the steps that SQLite takes."""
+            steps = 0
+
+            def count() -> int:
+                nonlocal steps
+                steps += 1
+                return 0
+
+            database.read(lambda look: look.connection.set_progress_handler(count, 10))
+            of()
+            database.read(lambda look: look.connection.set_progress_handler(None, 0))
+            return steps
+
+        yield Observed(stores, stores.records, served_by(database), work)
+        database.close()
+
+
+class TestPostgresDeletions(DeletionsContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def observed(cls, postgres_url: str) -> Iterator[Observed]:
+        with (
+            own_schema(postgres_url) as place,
+            opened(place) as (stores, _),
+            # as clients ask, by whatever plan the server thinks best
+            opened(place, manner=FOR_CLIENTS, most_connections=1) as (same, database),
+        ):
+            stores.schema.migrate()
+            told = explained(database)
+
+            def work(of: Callable[[], object]) -> int:
+                """Count the rows that were read of datasets."""
+                told.clear()
+                of()
+                plans = [text.partition("plan:")[2] for text in told]
+                return sum(map(touched, filter(None, plans)))
+
+            yield Observed(stores, same.records, served_by(database), work)
+
+
+class TestPostgresPartitionDeletions(TestPostgresDeletions):
+    declared: ClassVar[dict[str, Any]] = {"partition": "points"}
+
+
+def touched(plan: str) -> int:
+    read = ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck")
+    return sum(
+        node.get("Actual Loops", 0) * sum(node.get(each, 0) for each in read)
+        for node in nodes(json.loads(plan)["Plan"])
+        if node.get("Relation Name", "").startswith(("few", "deep"))
+    )
