@@ -1,6 +1,7 @@
 """Indexes come when the first rows are in, and what they hold unsorted stays small."""
 
 import random
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -200,6 +201,22 @@ class TestBuilding:
         assert not is_early
         assert len(told) == 4
         assert valid_indexes(place) == SECONDARY
+
+    def test_words_are_counted_while_they_are_built(self, stores: Stores, place: Place):
+        run(stores, POI, last(*(poi(number) for number in range(100))))
+
+        with psycopg.connect(place.url) as holder, ThreadPoolExecutor(1) as aside:
+            # none can be ready before whoever holds the table has ended
+            holder.execute(f'update "{place.schema}".poi set points = 1 where id = 1')
+            built = aside.submit(stores.schema.tend, POI)
+            while not built.done() and not place.ask("select 1 from penstock_word"):
+                time.sleep(0.02)
+            is_early = built.done()
+            holder.commit()
+            told = list(built.result(30))
+
+        assert not is_early
+        assert len(told) == 4
 
     def test_two_processes_may_tend_at_once(self, stores: Stores, place):
         run(stores, POI, last(*(poi(number) for number in range(2000))))

@@ -8,6 +8,7 @@ for partitioned tables, writing. Where many rows are deleted, another index give
 that are not in the order of their key.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from psycopg import errors as postgres
@@ -78,7 +79,8 @@ class Tending:
         return self._database.read(work)
 
     def _build(self, dataset: Dataset) -> list[str]:
-        with self._database.alone() as connection:
+        # who waits for the thread no longer holds a connection that it may need
+        with ThreadPoolExecutor(1) as beside, self._database.alone() as connection:
             number = lock_number(f"index:{self._database.schema}:{dataset.name}")
             row = connection.execute(
                 "select pg_try_advisory_lock(%s) as is_ours", (number,)
@@ -86,6 +88,9 @@ class Tending:
             if row is None or not row["is_ours"]:
                 # another process is at it
                 return []
+            if dataset.search:
+                # on another core of the server; what fails there is done again later
+                beside.submit(learn, self._database, dataset)
             try:
                 return build(connection, self._database.table(dataset))
             finally:
