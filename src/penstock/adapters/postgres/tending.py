@@ -29,6 +29,9 @@ SMALL_TABLE = 256 * 1024 * 1024
 LONGEST_WAIT = 500
 # how an index of words or places is written, which takes longer
 USING = " using "
+# what is sorted at once for an index of words that memory holds as a whole: the caches
+# of a processor hold it, too
+SORTED_AT_ONCE = "16MB"
 
 
 class Tending:
@@ -166,9 +169,28 @@ def built_at_once(connection: Connection, table: Table, name: str) -> bool:
 def build_beside(connection: Connection, table: Table, name: str) -> None:
     """Build an index while writers go on."""
     beside, new = beside_writers(table), quoted(table.new_index)
-    connection.execute(
-        f"create index {beside} {new} on {table.definition(name)}".encode()
-    )
+    definition = table.definition(name)
+    if f"{USING}gin" in definition and fits_in_memory(connection, table):
+        memory = f"set maintenance_work_mem = '{SORTED_AT_ONCE}'"
+        connection.execute(memory.encode())
+    try:
+        connection.execute(f"create index {beside} {new} on {definition}".encode())
+    finally:
+        if not connection.closed:
+            connection.execute("reset maintenance_work_mem")
+
+
+def fits_in_memory(connection: Connection, table: Table) -> bool:
+    """Say whether the server can hold all rows, and so surely an index of them."""
+    row = connection.execute(
+        "select coalesce("
+        "(select sum(pg_relation_size(relid)) from pg_partition_tree(named.id)), "
+        "pg_relation_size(named.id)"
+        ") < pg_size_bytes(current_setting('shared_buffers')) as fits "
+        "from (select %s::regclass as id) as named",
+        (table.name,),
+    ).fetchone()
+    return row is not None and bool(row["fits"])
 
 
 def replace_by_new(connection: Connection, table: Table, name: str) -> None:
