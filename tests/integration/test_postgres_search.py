@@ -680,6 +680,15 @@ class TestVocabulary:
 
         assert self.words(at) == {"0x": 1333, "1x": 1333, "2x": 1333, "bern": 3999}
 
+    @pytest.mark.parametrize("partition", [None, "points"])
+    def test_what_is_much_is_judged_by_all_rows(self, stores, database, partition):
+        of = replace(PLACES, partition=partition)
+        store(stores, [place(n, "Berlin", points=n % 2) for n in range(1, 51)], of)
+
+        known = database.read(lambda look: look.one("vocabulary", dataset=of.name))
+
+        assert known["rows"] == 50
+
     def test_other_fields_are_other_words(self, stores, at):
         store(stores, [place(1, "Berlin", "Bern")])
         store(stores, [place(1, "Berlin", "Bern")], replace(PLACES, search=("town",)))

@@ -57,12 +57,18 @@ where indisvalid and indrelid
 select vocabulary.fields, vocabulary.change_seq as known_seq, counted_seq,
     penstock_dataset.change_seq as latest_seq,
     (
-        select coalesce(sum(reltuples), 0) from pg_class
-        where oid in (
-            select relid from pg_partition_tree(
-                to_regclass(quote_ident(current_schema()) || '.' || quote_ident(name))
-            )
-        )
+        select coalesce(sum(greatest(reltuples, 0)), 0)
+        from (
+            select to_regclass(
+                quote_ident(current_schema()) || '.' || quote_ident(%(dataset)s)
+            ) as whole
+        ) as named
+        -- a table without partitions has no tree
+        cross join lateral (
+            select whole as id union select relid from pg_partition_tree(whole)
+        ) as part
+        join pg_class on pg_class.oid = part.id
+        where relkind = 'r'
     ) as rows,
     not exists (
         select 1 from penstock_import
