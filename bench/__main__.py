@@ -6,6 +6,7 @@ import sys
 from bench import (
     audits,
     budget,
+    changes,
     cutting,
     files,
     imports,
@@ -23,6 +24,7 @@ BENCHMARKS = {
     "imports": imports.measure,
     "cutting": cutting.measure,
     "files": files.measure,
+    "changes": changes.measure,
     "queues": queues.measure,
     "audits": audits.measure,
     "pipelines": pipelines.measure,
