@@ -435,6 +435,14 @@ def test_each_pattern_must_match(tmp_path):
         survey(shops(tmp_path, "*.csv", "b-*.csv"))
 
 
+def test_a_name_that_is_taken_for_a_pattern_is_told(tmp_path):
+    write(tmp_path, "a[1].csv", 3)
+
+    with pytest.raises(Misconfigured, match=r"; write a\[\[\]1\]\.csv for the file"):
+        survey(shops(tmp_path, "a[1].csv"))
+    survey(shops(tmp_path, "a[[]1].csv"))
+
+
 def test_what_a_pattern_matches_and_is_a_dangling_link_is_missing(tmp_path):
     write(tmp_path, "a.csv", 3)
     (tmp_path / "b.csv").symlink_to("gone.csv")

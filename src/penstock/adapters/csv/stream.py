@@ -10,28 +10,11 @@ from types import TracebackType
 from typing import Self
 
 from penstock.adapters.csv.limits import LIMITS, Limits
+from penstock.domain.file_formats import LONGEST_MAGIC, describe_format
 from penstock.errors import Misconfigured, Rejected, SourceUnavailable, UnpacksTooLarge
 from penstock.ports import StillHere
 
 GZIP = b"\x1f\x8b\x08"
-ZIP = b"PK\x03\x04"
-EXCEL = ("an Excel workbook", "save the sheet as CSV UTF-8, and import that")
-UNPACK = "unpack it, or pack the CSV file by gzip"
-# what people send instead of CSV, by its first bytes
-OTHER_FORMATS = {
-    ZIP: ("a ZIP archive", "import the CSV files in it"),
-    b"PK\x05\x06": ("an empty ZIP archive", "import a CSV file"),
-    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": EXCEL,
-    **{b"BZh%d1AY&SY" % level: ("packed by bzip2", UNPACK) for level in range(1, 10)},
-    b"\xfd7zXZ\x00": ("packed by xz", UNPACK),
-    b"\x28\xb5\x2f\xfd": ("packed by Zstandard", UNPACK),
-    b"7z\xbc\xaf\x27\x1c": ("a 7-Zip archive", "import the CSV files in it"),
-    b"PAR1\x15": ("a Parquet file", "export it as CSV"),
-    b"%PDF-": ("a PDF document", "export its table as CSV"),
-    b"SQLite format 3\x00": ("a SQLite database", "export its table as CSV"),
-}
-# enough to see the names of the first files in an archive
-LONGEST_MAGIC = 4096
 SKIPPED = 1024 * 1024
 
 
@@ -63,7 +46,9 @@ class Stream:
         with translated(self._path), ExitStack() as opening:
             self._file = file = opening.enter_context(self._path.open("rb"))
             beginning = file.peek(LONGEST_MAGIC)
-            refuse_other_format(beginning, self._path)
+            other = describe_format(beginning, self._path.name)
+            if other is not None:
+                raise Rejected(other)
             self.is_packed = beginning.startswith(GZIP)
             self._take: Callable[[int], bytes] = file.read
             if self.is_packed:
@@ -138,17 +123,6 @@ def translated(path: Path) -> Iterator[None]:
         raise Misconfigured(f"{path} cannot be read: {error.strerror}") from error
     except OSError as error:
         raise SourceUnavailable(f"{path} cannot be read: {error.strerror}") from error
-
-
-def refuse_other_format(beginning: bytes, path: Path) -> None:
-    """Refuse what is known to be no CSV by its first bytes, with what to do instead."""
-    found = next(filter(beginning.startswith, OTHER_FORMATS), None)
-    if found is None:
-        return
-    is_workbook = path.suffix.lower() in {".xlsx", ".xlsm"} or b"xl/" in beginning
-    is_zipped_sheet = found == ZIP and is_workbook
-    kind, remedy = EXCEL if is_zipped_sheet else OTHER_FORMATS[found]
-    raise Rejected(f"it is {kind}, not CSV; {remedy}")
 
 
 def check_regular(path: Path) -> None:

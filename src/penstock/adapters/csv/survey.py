@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -186,9 +186,11 @@ def find_files(dataset: Dataset) -> dict[str, tuple[str, ...]]:
         matched = [name for name in found if is_meant(Path(source.folder, name))]
         named.update(matched)
         if not matched:
-            others = f"; {', '.join(found[:3])} is no regular file" if found else ""
             place = Path(source.folder).absolute()
-            wrong.append(f"no file matches {pattern} in {place}{others}")
+            hint = f"; {', '.join(found[:3])} is no regular file" if found else ""
+            if Path(place, pattern).is_file():
+                hint = f"; write {escape(pattern)} for the file of that very name"
+            wrong.append(f"no file matches {pattern} in {place}{hint}")
     refuse_odd_names(named)
     by_place: dict[str, list[str]] = {}
     for name in sorted(named, key=lambda name: (len(name), name)):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from penstock.domain.file_formats import LONGEST_MAGIC, describe_format
 from penstock.domain.guess.encoding import find_mark, guess_encoding, guess_wide
 from penstock.domain.guess.guessed import Guessed
 from penstock.errors import Misconfigured
@@ -16,7 +17,7 @@ from penstock.errors import Misconfigured
 BEGINNING = 2**20
 ELSEWHERE = 2**17
 
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+GZIP = b"\x1f\x8b"
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -64,9 +65,9 @@ def peek_into(file: IO[bytes], path: Path) -> Peek:
 
 
 def refuse_what_is_no_text(beginning: bytes, path: Path) -> None:
-    if beginning.startswith(ZIP):
-        told = "is a ZIP archive, as spreadsheets are; save the sheet as CSV first"
-        raise Misconfigured(f"{path}: {told}")
+    other = describe_format(beginning[:LONGEST_MAGIC], path.name)
+    if other is not None:
+        raise Misconfigured(f"{path}: {other}")
     if not is_wide(beginning) and b"\0" in beginning:
         told = "is no text: it holds NUL bytes; convert it to UTF-8 CSV first"
         raise Misconfigured(f"{path}: {told}")
