@@ -1,16 +1,21 @@
 """After a database went back, nothing of the history that was lost is honoured."""
 
+import random
+import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.api import OF, UNHURRIED, Client, Told, serving
-from tests.e2e.workshop import Workshop, wait_until
+from tests.e2e.workshop import Workshop, happens, wait_until
 from tests.integration.restoring import (
     PromotedStandby,
     Restorable,
@@ -194,9 +199,9 @@ def test_nothing_of_a_lost_history_is_honoured(world: World):
 def test_what_was_read_just_before_the_loss_is_not_honoured(world: World):
     """A process that has not heard of a change holds it all the same."""
     one, other = world.clients
-    put(one, 1, 0.5)
-    wait_until(lambda: shares(other.get(LIST)) == {1: 0.5})
+    token = put(one, 1, 0.5).headers[TOKEN]
     world.database.save()
+    assert until_answered(partial(other.get, ONE, x_consistency_token=token)).json
     # the other process reads the change under the state that it knows from before
     put(one, 1, 0.111)
     held = [other.get(f"{LIST}&limit={limit}") for limit in range(1, 21)]
@@ -234,3 +239,187 @@ def test_a_restart_or_a_failover_without_a_loss_invalidates_nothing(world: World
                 )
                 assert again.status == 304, target
             assert client.get(CHANGES, {"after": feed}).json["next"] == feed
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a client was answered, and keeps."""
+
+    target: str
+    etag: str
+    body: Any
+
+
+class Drill:
+    """Random clients of a database that goes back, and a judge of their answers."""
+
+    targets = (
+        *(f"{RECORDS}/{number}" for number in range(1, 7)),
+        LIST,
+        f"{RECORDS}?sort=-share&limit=2",
+        f"{RECORDS}?share=gte.0.5",
+    )
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._roll = random.Random(seed)
+        self.held: list[Held] = []
+        # tokens and positions in the feed, by whether the database still has them
+        self.tokens: dict[bool, list[tuple[str, str]]] = {True: [], False: []}
+        self._fresh: list[tuple[str, str]] = []
+        self._is_over = threading.Event()
+
+    def write(self, most: int) -> None:
+        for _ in range(self._roll.randint(0, most)):
+            client = self._roll.choice(self._world.clients)
+            told = until_answered(self.change(client))
+            assert told.status in {200, 201, 204, 404}, told.body
+            if told.status != 404:
+                self._fresh.append((told.headers[TOKEN], self.position(client)))
+
+    def change(self, client: Client) -> Callable[[], Told]:
+        address = f"{RECORDS}/{self._roll.randint(1, 6)}"
+        share, note = round(self._roll.random(), 3), self._roll.choice("abc")
+        several = [{"id": each, "share": share} for each in (1, 2, 3)]
+        return self._roll.choice(
+            [
+                partial(client.put, address, {"share": share, "note": note}),
+                partial(client.patch, address, {"note": note}),
+                partial(client.delete, address),
+                partial(client.post, RECORDS, several),
+            ]
+        )
+
+    def position(self, client: Client) -> str:
+        """Return where the feed ends, as a client that follows it would know."""
+        after = 0
+        while True:
+            told = until_answered(partial(client.get, CHANGES, {"after": after}))
+            if not told.json["has_more"]:
+                return str(told.json["next"])
+            after = told.json["after"]
+
+    def read(self, roll: random.Random) -> None:
+        client, target = roll.choice(self._world.clients), roll.choice(self.targets)
+        told = client.get(target)
+        if told.status == 200:
+            self.held.append(Held(target, told.headers["etag"], told.json))
+
+    def read_on(self, seed: int) -> None:
+        roll = random.Random(seed)
+        while not self._is_over.is_set():
+            with suppress(OSError, HTTPException):
+                self.read(roll)
+
+    def go_back(self) -> None:
+        """Write, save, write, go back, write something else; others read meanwhile."""
+        self.write(8)
+        self.tokens[True] += self._fresh
+        self._fresh = []
+        self._world.database.save()
+        for client in self._world.clients:
+            # each knows just what is going to come back
+            position = self.position(client)
+            client.get(CHANGES, {"after": position})
+        self._is_over.clear()
+        with ThreadPoolExecutor(2) as readers:
+            for _ in range(2):
+                readers.submit(self.read_on, self._roll.getrandbits(32))
+            try:
+                self.write(8)
+                self.tokens[False] += self._fresh
+                self._fresh = []
+                self._world.database.put_back()
+                self.write(8)
+                self.tokens[True] += self._fresh
+                self._fresh = []
+            finally:
+                self._is_over.set()
+
+    def judge(self) -> None:
+        rows = self.rows()
+        for client in self._world.clients:
+            self.judge_tokens(client)
+            for target in self.targets:
+                until_same(client, target, expected(target, rows))
+            for held in self.held:
+                told = client.get(held.target, if_none_match=held.etag)
+                body = held.body if told.status == 304 else told.json
+                assert visible(told.status, body) == expected(held.target, rows), (
+                    held,
+                    told,
+                )
+
+    def judge_tokens(self, client: Client) -> None:
+        seqs = self._world.database.store.ask(
+            f"select seq from {self.schema}penstock_change "
+            "where dataset = 'shares' order by seq"
+        )
+        for is_known, some in self.tokens.items():
+            for token, position in some:
+                wanted = {200, 404} if is_known else {410}
+                read = until_answered(
+                    partial(client.get, ONE, x_consistency_token=token)
+                )
+                assert read.status in wanted, (is_known, position, read.body)
+                query = {"after": position, "limit": 1000}
+                feed = client.get(CHANGES, query)
+                assert feed.status == (200 if is_known else 410), (position, feed.body)
+                if is_known:
+                    after = int(position.partition("-")[0])
+                    assert [each["seq"] for each in feed.items] == [
+                        row["seq"] for row in seqs if row["seq"] > after
+                    ]
+
+    def rows(self) -> dict[int, dict[str, Any]]:
+        found = self._world.database.store.ask(
+            f"select id, share, note from {table(self._world)} "
+            "where _deleted_at is null order by id"
+        )
+        return {row["id"]: dict(row) for row in found}
+
+    @property
+    def schema(self) -> str:
+        return "penstock." if self._world.database.store.is_shared else ""
+
+
+def expected(target: str, rows: dict[int, dict[str, Any]]) -> Any:
+    """Work out from the database what an address is to be answered with."""
+    number = target.rpartition("/")[2]
+    if number.isdigit():
+        return rows.get(int(number))
+    if "gte" in target:
+        return [row for row in rows.values() if (row["share"] or 0) >= 0.5]
+    is_falling = "-share" in target
+    ordered = sorted(
+        rows.values(), key=lambda row: (row["share"], row["id"]), reverse=is_falling
+    )
+    return ordered[:2] if is_falling else ordered
+
+
+def visible(status: int, body: Any) -> Any:
+    if status == 404:
+        return None
+    return body.get("items", body)
+
+
+def until_same(client: Client, target: str, wanted: Any) -> None:
+    def is_same() -> bool:
+        told = client.get(target)
+        return bool(visible(told.status, told.json) == wanted)
+
+    assert happens(is_same, within=30), (target, wanted, client.get(target).body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["files", "standby", "sqlite"], indirect=True)
+def test_no_answer_is_of_a_history_that_was_lost(world: World):
+    seed = random.SystemRandom().getrandbits(32)
+    sys.stdout.write(f"the seed is {seed}\n")
+    drill = Drill(world, seed)
+    # a standby takes over once
+    rounds = 1 if isinstance(world.database, PromotedStandby) else 8
+    put(world.clients[0], 1, 0.5)
+    for _ in range(rounds):
+        drill.go_back()
+        drill.judge()
