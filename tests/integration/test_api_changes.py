@@ -212,3 +212,21 @@ def test_who_waits_for_changes_leaves_nothing_behind(running: Running):
 
     assert not any(running.api.watch._followers.values())
     assert not running.api.feeds._under_way
+
+
+def test_who_follows_a_dropped_dataset_has_to_begin_again(running: Running):
+    client, poi = running.client, running.api.dataset("poi")
+    run(running.stores, poi, last(record(5, "five", of=poi)))
+    end = client.get(CHANGES, {"after": 0}).json
+    listed = client.get(RECORDS)
+    sum(running.stores.schema.datasets.drop("poi"))
+    running.stores.schema.prepare(poi)
+
+    # also before anything was stored again, once the process has heard of it
+    wait_until(lambda: client.get(CHANGES, {"after": end["next"]}).status == 410)
+    run(running.stores, poi, last(record(5, "five", of=poi)))
+
+    for position in (end["after"], end["next"]):
+        assert client.get(CHANGES, {"after": position}).status == 410
+    tag = listed.headers["etag"]
+    assert client.get(RECORDS, if_none_match=tag).status == 200

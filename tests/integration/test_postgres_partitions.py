@@ -482,3 +482,60 @@ class TestTables:
             (1, "north", "shop", None, None),
             (2, "south", "shop", None, 5),
         ]
+
+
+class TestLifecycle:
+    def test_a_divided_dataset_has_a_live_view_and_can_be_converted_and_dropped(
+        self, stores: Stores, place
+    ):
+        run(
+            stores,
+            SHOPS,
+            last(*(record(at, f"r{at % 3}", "7", of=SHOPS) for at in (1, 2, 3))),
+        )
+        new = replace(
+            SHOPS,
+            fields=(*SHOPS.fields[:2], int_field("title"), SHOPS.fields[3]),
+            search=(),
+        )
+
+        done = stores.schema.datasets.retype(new)
+        again = run(
+            stores,
+            new,
+            last(*(record(at, f"r{at % 3}", 7, of=new) for at in (1, 2, 3))),
+        )
+
+        assert (done.rows, again.counts.unchanged) == (3, 3)
+        assert place.ask("select sum(title) from shops_live") == [(21,)]
+        sum(stores.schema.datasets.drop("shops"))
+        assert place.ask(LEFT, place.schema) == [(0,)]
+
+    def test_what_divides_the_rows_is_not_converted(self, stores: Stores):
+        run(stores, NUMBERED, last(record(1, 7, of=NUMBERED)))
+        new = replace(
+            NUMBERED, fields=(NUMBERED.fields[0], text_field("zone", required=True))
+        )
+
+        with pytest.raises(Misconfigured, match=r"datasets\.numbered\.partition"):
+            stores.schema.datasets.retype(new)
+
+        assert rows(stores, NUMBERED) == [(1, 7)]
+
+    def test_a_view_of_somebody_else_that_stands_in_the_way_is_named(
+        self, stores: Stores, place
+    ):
+        run(stores, NUMBERED, last(record(1, 7, of=NUMBERED)))
+        place.ask("create view report as select count(*) from numbered_live")
+
+        with pytest.raises(Misconfigured, match=r"report.*drop that view first"):
+            sum(stores.schema.datasets.drop("numbered"))
+
+        assert rows(stores, NUMBERED) == [(1, 7)]
+
+
+# tables, partitions, indexes and views of a dropped dataset
+LEFT = """
+select count(*) from pg_class join pg_namespace on pg_namespace.oid = relnamespace
+where nspname = %s and relname ~ 'shops'
+"""

@@ -10,6 +10,7 @@ from penstock.ports import Stores
 from penstock.ports.serving import Served
 from tests.contracts.budgets import BudgetsContract
 from tests.contracts.complaints import ComplaintsContract
+from tests.contracts.datasets import DatasetsContract
 from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
@@ -102,4 +103,8 @@ class TestPostgresComplaints(ComplaintsContract):
 
 
 class TestPostgresRefusedRows(RefusedRowsContract):
+    pass
+
+
+class TestPostgresDatasets(DatasetsContract):
     pass

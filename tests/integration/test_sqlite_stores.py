@@ -40,6 +40,7 @@ from tests.builders import (
 )
 from tests.contracts.budgets import BudgetsContract
 from tests.contracts.complaints import ComplaintsContract
+from tests.contracts.datasets import DatasetsContract
 from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
@@ -331,3 +332,7 @@ class TestIndexes:
         live = ["build index penstock:poi::live"]
         assert built == (live if deleted == DEEP else [])
         assert list(stores.schema.tend(MARKED)) == []
+
+
+class TestSqliteDatasets(DatasetsContract):
+    pass

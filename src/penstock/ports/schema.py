@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from penstock.domain.dataset import Dataset
+from penstock.ports.datasets import Datasets
 
 
 class Schema(Protocol):
@@ -16,6 +17,12 @@ class Schema(Protocol):
     @abstractmethod
     def is_shared(self) -> bool:
         """Whether others depend on them, so that an operator says when they change."""
+        ...
+
+    @property
+    @abstractmethod
+    def datasets(self) -> Datasets:
+        """What is stored of datasets as a whole."""
         ...
 
     @abstractmethod

@@ -27,6 +27,11 @@ class Uploads(Protocol):
         ...
 
     @abstractmethod
+    def remove_all(self, dataset: str, *, spool: str) -> int:
+        """Remove all files of a dataset that came from elsewhere; return how many."""
+        ...
+
+    @abstractmethod
     def remove_idle(
         self,
         dataset: Dataset,

@@ -97,6 +97,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         schema=penstock.schema_name,
         lease=penstock.lease,
         longest_wait=penstock.wait,
+        spool=path.parent / penstock.spool,
         commit_timeout=penstock.commit_timeout,
         attempts=penstock.attempts,
         budgets={

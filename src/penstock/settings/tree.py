@@ -28,6 +28,8 @@ class Settings:
     redis: str | None = None
     # the PostgreSQL schema of all our tables
     schema: str = "penstock"
+    # where received files are kept
+    spool: Path = Path("spool")
     # how long a job belongs to a worker that does not commit
     lease: timedelta = timedelta(seconds=60)
     # the longest a worker waits for a token while it holds a lease

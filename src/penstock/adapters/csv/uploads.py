@@ -2,12 +2,13 @@
 
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 from typing_extensions import override
 
-from penstock.adapters.csv.spool import harmless, spool_of
+from penstock.adapters.csv.spool import Spool, harmless, spool_of
 from penstock.domain.dataset import Dataset
 from penstock.ports.uploads import Uploads
 
@@ -35,6 +36,19 @@ class SpooledUploads(Uploads):
         path = Path(source.folder, file).absolute()
         if path.parent == Path(source.spool, dataset.name, FOLDER).absolute():
             path.unlink(missing_ok=True)
+
+    @override
+    def remove_all(self, dataset: str, *, spool: str) -> int:
+        files = Spool(Path(spool).absolute(), 0)
+        removed = 0
+        for place in (f"{dataset}/{FOLDER}", dataset):
+            for path in files.idle(place, age=timedelta()):
+                files.remove_idle(path, age=timedelta())
+                removed += 1
+            with suppress(OSError):
+                # what is not ours stays in it
+                (files.folder / place).rmdir()
+        return removed
 
     @override
     def remove_idle(

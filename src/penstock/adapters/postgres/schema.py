@@ -12,6 +12,7 @@ from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.locks import lock_number
 from penstock.adapters.postgres.tables import RANK, VIEW_MARK, column, live_view
 from penstock.adapters.postgres.tending import Tending
+from penstock.adapters.sql.datasets import SqlDatasets
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.schema import (
     REMEDY,
@@ -22,12 +23,14 @@ from penstock.adapters.sql.schema import (
     missing_fields,
     missing_migrations,
     refuse_changes,
+    refuse_unfinished,
     refuse_view,
+    replaces_empty,
     view_columns,
     view_steps,
 )
 from penstock.domain.dataset import Dataset
-from penstock.errors import Misconfigured
+from penstock.errors import Misconfigured, StoreUnavailable
 from penstock.ports import Schema
 
 OLDEST_SERVER = 15
@@ -43,6 +46,14 @@ class PostgresSchema(Schema):
     @override
     def is_shared(self) -> bool:
         return True
+
+    @property
+    @override
+    def datasets(self) -> SqlDatasets:
+        # few commands need it
+        from penstock.adapters.postgres.retyping import PostgresTableChanges
+
+        return SqlDatasets(self._database, PostgresTableChanges())
 
     @override
     def is_there(self) -> bool:
@@ -121,13 +132,17 @@ class PostgresSchema(Schema):
     def _prepare(self, transaction: Transaction, dataset: Dataset) -> Sequence[str]:
         connection = transaction.connection
         hold(connection, f"prepare:{self._database.schema}:{dataset.name}")
-        done = steps(transaction, dataset)
         transaction.execute("add_dataset", dataset=dataset.name)
+        # no import begins meanwhile
+        transaction.one("hold_dataset", dataset=dataset.name)
+        done = steps(transaction, dataset)
         stored = stored_columns(connection, dataset)
         known = declared_types(transaction, dataset)
         table = transaction.table(dataset).of
+        if done == replaces_empty(dataset):
+            drop_empty(transaction, dataset)
+            stored, known = set(), {}
         if stored:
-            refuse(connection, dataset, stored, known)
             # whoever waits for a table makes all others wait behind: only a moment
             connection.execute("set local lock_timeout = '1s'")
             for field in missing_fields(dataset, stored):
@@ -157,11 +172,29 @@ def steps(transaction: Transaction, dataset: Dataset) -> list[str]:
     known = declared_types(transaction, dataset)
     if not stored or not known:
         return [f"create table {dataset.name}"]
-    refuse(transaction.connection, dataset, stored, known)
+    try:
+        refuse(transaction.connection, dataset, stored, known)
+    except Misconfigured:
+        if not transaction.table(dataset).is_empty():
+            raise
+        refuse_unfinished(transaction, dataset.name)
+        return replaces_empty(dataset)
     # a view follows its table without a word
     return columns_to_add(dataset, stored) or view_steps(
         dataset, shown_columns(transaction.connection, dataset)
     )
+
+
+def drop_empty(transaction: Transaction, dataset: Dataset) -> None:
+    """Drop a table that has no rows, and gets none meanwhile."""
+    connection, name = transaction.connection, quoted(dataset.name)
+    connection.execute("set local lock_timeout = '1s'")
+    connection.execute(f"lock table {name} in access exclusive mode".encode())
+    if not transaction.table(dataset).is_empty():
+        raise StoreUnavailable(f"dataset {dataset.name} gets its first rows just now")
+    if shown_columns(connection, dataset):
+        connection.execute(f"drop view {quoted(dataset.live_view)}".encode())
+    connection.execute(f"drop table {name}".encode())
 
 
 def update_view(connection: Connection, dataset: Dataset) -> None:

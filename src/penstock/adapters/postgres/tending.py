@@ -39,13 +39,13 @@ class Tending:
         self._database = database
 
     def __call__(self, dataset: Dataset) -> list[str]:
-        done: list[str] = []
-        if self._missing(dataset):
-            if self._is_being_loaded(dataset):
-                return []
-            done = told(self._build(dataset))
-            if not done:
-                return []
+        # asked each time: others may have dropped the table, and made it again
+        missing = self._missing(dataset)
+        if missing is None or (missing and self._is_being_loaded(dataset)):
+            return []
+        done = told(self._build(dataset)) if missing else []
+        if missing and not done:
+            return []
         if dataset.search:
             self._tidy(dataset)
             learn(self._database, dataset)
@@ -55,10 +55,19 @@ class Tending:
         missing = self._missing(dataset)
         return told(missing) if missing and not self._is_being_loaded(dataset) else []
 
-    def _missing(self, dataset: Dataset) -> list[str]:
-        return self._database.read(
-            lambda look: missing_indexes(look.connection, look.table(dataset).of)
-        )
+    def _missing(self, dataset: Dataset) -> list[str] | None:
+        """Return the declared indexes that are not there; None without a table."""
+
+        def work(look: Transaction) -> list[str] | None:
+            table = look.table(dataset).of
+            row = look.connection.execute(
+                "select to_regclass(%s) is not null as is_there", (table.name,)
+            ).fetchone()
+            if row is None or not row["is_there"]:
+                return None
+            return missing_indexes(look.connection, table)
+
+        return self._database.read(work)
 
     def _tidy(self, dataset: Dataset) -> None:
         """Sort in what an import has left behind that is over, and its workers gone."""

@@ -6,6 +6,7 @@ from typing_extensions import override
 
 from penstock.adapters.sql.database import Database, Merged, Transaction
 from penstock.adapters.sql.refused import naming_rows
+from penstock.adapters.sql.schema import refuse_stale
 from penstock.adapters.sql.served import Held
 from penstock.adapters.sql.states import to_state
 from penstock.domain.dataset import Dataset
@@ -69,6 +70,7 @@ def edit(
     row = transaction.one("get_dataset", dataset=dataset.name)
     if row is None:
         raise LookupError(f"dataset {dataset.name!r} was never prepared")
+    refuse_stale(row, dataset)
     return Written(
         created=len(merged.created),
         updated=len(merged.updated),

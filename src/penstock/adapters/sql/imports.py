@@ -13,6 +13,7 @@ from penstock import __version__
 from penstock.adapters.sql.complaints import settle_outdone
 from penstock.adapters.sql.database import Database, Row, Transaction, counted
 from penstock.adapters.sql.rows import Rows, read_shards
+from penstock.adapters.sql.schema import refuse_stale
 from penstock.domain.dataset import Dataset, LostFiles
 from penstock.domain.finish import Ending, Facts, Missed, is_tracked, settle
 from penstock.domain.job import Import, ImportId, ImportStatus, Mode, Shards
@@ -248,6 +249,7 @@ def begin(
     declaration: str,
 ) -> tuple[Import, bool]:
     """Store a new import, or find the unfinished one of the same kind."""
+    refuse_stale(transaction.one("share_dataset", dataset=dataset.name), dataset)
     rows = Rows(database.instant)
     same = {"dataset": dataset.name, "mode": scope.mode}
     known = transaction.one("find_unfinished_import", **same)

@@ -5,15 +5,16 @@ from collections.abc import Collection, Sequence
 from importlib import resources
 from typing import NamedTuple
 
-from penstock.adapters.sql.database import Transaction
+from penstock.adapters.sql.database import Row, Transaction
 from penstock.adapters.sql.rows import decoded
 from penstock.domain.dataset import Dataset, Field
-from penstock.errors import Misconfigured
+from penstock.domain.retyping import changed_types
+from penstock.errors import Conflict, Misconfigured
 
 NUMBERED = re.compile(r"^(\d{4})_\w+\.sql$")
 # our own columns that a live view shows
 STAMPS = ("_created_at", "_updated_at")
-REMEDY = "or drop the table and import again"
+REMEDY = "or drop the dataset with penstock datasets drop, and import again"
 
 
 class Migration(NamedTuple):
@@ -115,5 +116,33 @@ def refuse_changes(
             raise Misconfigured(
                 f"datasets.{dataset.name}.fields.{field.name}: the stored column has "
                 f"type {stored_type}, the declaration says {field.type}; "
-                f"rename the field, {REMEDY}"
+                f"rename the field, or convert it: penstock datasets retype "
+                f"{dataset.name}"
             )
+
+
+def refuse_unfinished(transaction: Transaction, name: str) -> None:
+    """Refuse what workers of an import would not know of."""
+    row = transaction.one("unfinished_import", dataset=name)
+    if row is not None:
+        raise Conflict(
+            f"import {row['id']} of {name} is unfinished; "
+            "wait until it has ended, or cancel it"
+        )
+
+
+def refuse_stale(row: Row | None, dataset: Dataset) -> None:
+    """Refuse a process whose declaration is older than the table."""
+    if row is None:
+        return
+    stored = decoded(row["fields"])
+    if not stored or changed_types(dataset, stored):
+        raise Conflict(
+            f"dataset {dataset.name} was dropped or converted since this process has "
+            "read its declaration; start the process again"
+        )
+
+
+def replaces_empty(dataset: Dataset) -> list[str]:
+    """Say that a table without rows becomes what the declaration says now."""
+    return [f"create table {dataset.name} anew: it has no rows"]

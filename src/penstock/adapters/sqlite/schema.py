@@ -8,6 +8,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from penstock.adapters.sql.datasets import SqlDatasets
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.schema import (
     columns_to_add,
@@ -17,7 +18,9 @@ from penstock.adapters.sql.schema import (
     missing_fields,
     missing_migrations,
     refuse_changes,
+    refuse_unfinished,
     refuse_view,
+    replaces_empty,
     view_columns,
     view_steps,
 )
@@ -27,6 +30,7 @@ from penstock.adapters.sqlite.tables import (
     RANK,
     VIEW_MARK,
     Table,
+    is_empty,
     live_view,
 )
 from penstock.domain.dataset import Dataset
@@ -46,6 +50,14 @@ class SqliteSchema(Schema):
     @override
     def is_shared(self) -> bool:
         return False
+
+    @property
+    @override
+    def datasets(self) -> SqlDatasets:
+        # few commands need it
+        from penstock.adapters.sqlite.retyping import SqliteTableChanges
+
+        return SqlDatasets(self._database, SqliteTableChanges())
 
     @override
     def is_there(self) -> bool:
@@ -147,8 +159,12 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence
     transaction.execute("add_dataset", dataset=dataset.name)
     stored = stored_columns(connection, dataset)
     known = declared_types(transaction, dataset)
+    if done == replaces_empty(dataset):
+        if shown_columns(connection, dataset):
+            connection.execute(f"drop view {quoted(dataset.live_view)}")
+        connection.execute(f"drop table {quoted(dataset.name)}")
+        stored, known = {}, {}
     if stored:
-        refuse(dataset, stored, known)
         for field in missing_fields(dataset, stored):
             connection.execute(
                 f"alter table {quoted(dataset.name)} "
@@ -213,7 +229,13 @@ def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]
     known = declared_types(transaction, dataset)
     if not stored or not known:
         return [f"create table {dataset.name}"]
-    refuse(dataset, stored, known)
+    try:
+        refuse(dataset, stored, known)
+    except Misconfigured:
+        if not is_empty(connection, dataset):
+            raise
+        refuse_unfinished(transaction, dataset.name)
+        return replaces_empty(dataset)
     # a view follows its table without a word
     gained = columns_to_add(dataset, stored) or view_steps(
         dataset, shown_columns(connection, dataset)

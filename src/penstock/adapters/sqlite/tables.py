@@ -393,7 +393,7 @@ class Table:
         return json.dumps([[plain_value(part) for part in key] for key in keys])
 
 
-def create_statement(dataset: Dataset) -> str:
+def create_statement(dataset: Dataset, *, name: str | None = None) -> str:
     columns = []
     # a single whole-number key is the row id itself: no second index to keep
     is_rowid = len(dataset.key) == 1 and (
@@ -411,7 +411,8 @@ def create_statement(dataset: Dataset) -> str:
     if not is_rowid:
         columns.append(f"primary key ({', '.join(map(quoted, dataset.key))})")
     tail = "strict" if is_rowid else "strict, without rowid"
-    return f"create table {quoted(dataset.name)} ({', '.join(columns)}) {tail}"
+    table = quoted(dataset.name if name is None else name)
+    return f"create table {table} ({', '.join(columns)}) {tail}"
 
 
 def live_view(dataset: Dataset, columns: Sequence[str]) -> str:
@@ -423,6 +424,11 @@ def live_view(dataset: Dataset, columns: Sequence[str]) -> str:
         f"create view {quoted(dataset.live_view)} as {VIEW_MARK} select {shown} "
         f"from {quoted(dataset.name)} where _deleted_at is null"
     )
+
+
+def is_empty(connection: sqlite3.Connection, dataset: Dataset) -> bool:
+    found = connection.execute(f"select 1 from {quoted(dataset.name)} limit 1")
+    return found.fetchone() is None
 
 
 def outdo_statement(dataset: Dataset) -> str:

@@ -29,6 +29,7 @@ COMMANDS = {
     "imports": "imports:app",
     "jobs": "jobs:app",
     "audit": "imports:audit",
+    "datasets": "datasets:app",
     "quarantine": "quarantine:app",
     "export": "export:export",
     "budgets": "budgets:app",

@@ -43,7 +43,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the newest imports, or one with all its figures."""
-    with look(config) as penstock:
+    with look(config, is_prepared=False) as penstock:
         if import_id is not None:
             known, shards = penstock.stores.imports.get(ImportId(import_id))
             waiting = penstock.explain_waiting(known)
@@ -96,7 +96,7 @@ def cancel(
     as_json: AsJson = False,
 ) -> None:
     """End an import; what was committed stays."""
-    with session(config) as penstock:
+    with session(config, is_prepared=False) as penstock:
         known = penstock.stores.imports.cancel(
             ImportId(import_id), reason="cancelled by an operator"
         )

@@ -74,21 +74,25 @@ def session(
     emit: Callable[[Settings], Emit] | None = None,
     *,
     threads: int = 1,
+    is_prepared: bool = True,
 ) -> Iterator[Penstock]:
-    """Read the settings, open the stores, see that the tables are up to date."""
+    """Read the settings, open the stores, see that the tables are up to date.
+
+    Where it is not prepared, those of the datasets need not be what they should.
+    """
     settings = read_settings(config)
     listener = ignore if emit is None else emit(settings)
     with opened(settings, listener, threads=threads) as penstock:
-        prepare(penstock)
+        prepare(penstock, with_datasets=is_prepared)
         yield penstock
 
 
 @contextmanager
-def look(config: Path) -> Iterator[Penstock]:
+def look(config: Path, *, is_prepared: bool = True) -> Iterator[Penstock]:
     """Open the stores to look only; where there is no database yet, none is made."""
     settings = read_settings(config)
     if is_there(settings):
-        with session(config) as penstock:
+        with session(config, is_prepared=is_prepared) as penstock:
             yield penstock
         return
     with opened(settings, ignore, scratch=True) as penstock:
@@ -123,9 +127,10 @@ def is_there(settings: Settings) -> bool:
         return penstock.stores.schema.is_there()
 
 
-def prepare(penstock: Penstock) -> None:
+def prepare(penstock: Penstock, *, with_datasets: bool = True) -> None:
     """Bring the tables up to date; on a server that is an operator's to decide."""
-    schema, datasets = penstock.stores.schema, penstock.settings.datasets.values()
+    schema = penstock.stores.schema
+    datasets = [*penstock.settings.datasets.values()] if with_datasets else []
     if not schema.is_shared:
         schema.migrate()
         for dataset in datasets:

@@ -1,0 +1,327 @@
+"""What every store promises of datasets as a whole."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+import pytest
+
+from penstock.domain.dataset import FieldType, Missing, WhenMissing
+from penstock.domain.editing import Precondition
+from penstock.domain.job import Mode
+from penstock.errors import Conflict, Misconfigured, NotFound
+from penstock.flow.edit_records import EditRecords
+from penstock.ports import Stores
+from penstock.ports.serving import Served
+from tests.builders import (
+    begin,
+    claim,
+    dataset,
+    known_page,
+    last,
+    plan,
+    record,
+    rejection,
+    repeated,
+    rows,
+    run,
+    text_field,
+    typed_field,
+)
+from tests.contracts.schema import Ask
+
+POI = dataset(search=("title",))
+MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
+LEDGER = ("import", "job", "page", "quarantine", "change", "word", "vocabulary")
+
+
+def titled(kind: FieldType, **told):
+    """Return the plain dataset with a title of another type."""
+    return dataset(fields=(POI.fields[0], typed_field("title", kind, **told)))
+
+
+def dropped(stores: Stores, name: str = "poi") -> int:
+    return sum(stores.schema.datasets.drop(name))
+
+
+class DatasetsContract:
+    """Subclasses bring `stores`, `served` and `ask`."""
+
+    # listing
+
+    def test_a_dataset_is_listed_with_what_is_stored_of_it(self, stores: Stores):
+        run(stores, MARKED, last(record(1), record(2), record(3)))
+        run(stores, MARKED, last(record(1), rejections=[rejection(9, key=[7])]))
+        stores.schema.prepare(dataset("other"))
+
+        other, poi = stores.schema.datasets.stored()
+
+        assert (other.name, other.rows, other.last_import) == ("other", 0, None)
+        assert (poi.name, poi.rows, poi.deleted, poi.bad_rows) == ("poi", 1, 2, 1)
+        assert poi.last_import is not None
+        assert poi.imported_at == poi.last_import.finished_at
+
+    # dropping
+
+    def test_nothing_is_left_of_a_dropped_dataset(self, stores: Stores, ask: Ask):
+        known = [known_page(record(1)), last(record(2), rejections=[rejection(9)])]
+        run(stores, POI, *known)
+        run(stores, dataset("other"), last(record(1)))
+        stores.schema.tend(POI)
+
+        assert dropped(stores) > 0
+
+        assert [each.name for each in stores.schema.datasets.stored()] == ["other"]
+        for table in LEDGER:
+            left = ask(f"select count(*) from penstock_{table}")[0][0]
+            ours = 1 if table in {"import", "job", "page", "change"} else 0
+            assert (table, left) == (table, ours)
+        assert rows(stores, dataset("other")) == [(1, "title 1")]
+        with pytest.raises(NotFound):
+            dropped(stores)
+
+    def test_a_dataset_is_not_dropped_while_an_import_is_unfinished(
+        self, stores: Stores
+    ):
+        run(stores, POI, last(record(1)))
+        begun = begin(stores, POI)
+
+        with pytest.raises(Conflict, match=f"import {begun.id} of poi is unfinished"):
+            dropped(stores)
+
+        assert rows(stores, POI) == [(1, "title 1")]
+
+    def test_a_drop_that_was_interrupted_goes_on(self, stores: Stores, ask: Ask):
+        run(stores, POI, last(record(1), rejections=[rejection(9)]))
+        next(iter(stores.schema.datasets.drop("poi")))
+
+        (half,) = stores.schema.datasets.stored()
+        assert (half.name, half.rows) == ("poi", None)
+        dropped(stores)
+
+        assert ask("select count(*) from penstock_job") == [(0,)]
+        assert not stores.schema.datasets.stored()
+
+    def test_a_dataset_that_is_declared_again_has_another_history(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POI, last(record(1)))
+        before = served.reads.states()["poi"]
+        dropped(stores)
+        assert served.reads.states()["poi"].watermark is None
+
+        run(stores, POI, last(record(2)))
+
+        after = served.reads.states()["poi"]
+        assert after.generation > before.generation
+        # the number behind the last one is missing, so whoever follows notices
+        (change,) = served.reads.changes(POI, after=0, limit=9)
+        assert change.seq > before.change_seq + 1
+
+    def test_a_process_that_did_not_hear_of_a_drop_begins_no_import(
+        self, stores: Stores
+    ):
+        run(stores, POI, last(record(1)))
+        dropped(stores)
+
+        with pytest.raises(Conflict, match="start the process again"):
+            begin(stores, POI)
+
+    # tables without rows
+
+    @pytest.mark.parametrize(
+        "declared",
+        [
+            titled(FieldType.INT),
+            titled(FieldType.JSON),
+            replace(POI, key=("title",), fields=(POI.fields[0], text_field("title"))),
+        ],
+    )
+    def test_a_table_without_rows_becomes_what_is_declared(
+        self, stores: Stores, ask: Ask, declared
+    ):
+        run(stores, POI, last(rejections=[rejection(0)]))
+
+        (step,) = stores.schema.unprepared(declared)
+        assert step == "create table poi anew: it has no rows"
+        stores.schema.prepare(declared)
+
+        assert list(stores.schema.unprepared(declared)) == []
+        title = {FieldType.INT: 7, FieldType.JSON: "{}"}
+        value = title.get(declared.fields[1].type, "seven")
+        run(stores, declared, last(record(1, value, of=declared)))
+        assert rows(stores, declared) == [(1, value)]
+        assert ask("select id from poi_live") == [(1,)]
+
+    def test_a_table_is_not_replaced_under_an_unfinished_import(self, stores: Stores):
+        plan(stores, POI)
+
+        with pytest.raises(Conflict, match="unfinished"):
+            stores.schema.prepare(titled(FieldType.INT))
+
+    # converting
+
+    @pytest.mark.parametrize(
+        ("stored", "declared", "pairs"),
+        [
+            (FieldType.TEXT, FieldType.INT, [("7", 7), ("-12", -12)]),
+            (FieldType.TEXT, FieldType.FLOAT, [("1.50", 1.5), ("7", 7.0)]),
+            (FieldType.TEXT, FieldType.BOOL, [("yes", True), ("0", False)]),
+            (FieldType.TEXT, FieldType.DATE, [("2026-02-28", date(2026, 2, 28))]),
+            (FieldType.TEXT, FieldType.JSON, [('{"b": 1}', '{"b":1}')]),
+            (FieldType.INT, FieldType.TEXT, [(7, "7")]),
+            (FieldType.INT, FieldType.FLOAT, [(2**53, float(2**53))]),
+            (FieldType.FLOAT, FieldType.INT, [(7.0, 7)]),
+            (FieldType.BOOL, FieldType.TEXT, [(True, "true")]),
+            (
+                FieldType.DATE,
+                FieldType.TIMESTAMP,
+                [(date(2026, 2, 28), datetime(2026, 2, 28, tzinfo=UTC))],
+            ),
+            (
+                FieldType.TIMESTAMP,
+                FieldType.TEXT,
+                [(datetime(2026, 2, 28, 1, tzinfo=UTC), "2026-02-28T01:00:00Z")],
+            ),
+        ],
+    )
+    def test_values_are_converted_as_an_import_would_bring_them(
+        self, stores: Stores, served: Served, ask: Ask, stored, declared, pairs
+    ):
+        old, new = titled(stored), titled(declared)
+        before = [record(at, value, of=old) for at, (value, _) in enumerate(pairs)]
+        after = [record(at, value, of=new) for at, (_, value) in enumerate(pairs)]
+        run(stores, old, last(*before, record(99, None, of=old)))
+        state = served.reads.states()["poi"]
+
+        done = stores.schema.datasets.retype(new)
+
+        assert (done.rows, done.lost) == (len(pairs) + 1, 0)
+        assert list(stores.schema.unprepared(new)) == []
+        again = run(stores, new, last(*after, record(99, None, of=new)))
+        assert again.counts.unchanged == len(pairs) + 1
+        assert rows(stores, new) == [*(each.values for each in after), (99, None)]
+        assert len(ask("select id, title from poi_live")) == len(pairs) + 1
+        # followers have to begin again
+        assert served.reads.states()["poi"].generation > state.generation
+        assert not served.reads.changes(new, after=0, limit=9)
+
+    @pytest.mark.parametrize(
+        ("stored", "declared", "value"),
+        [
+            (FieldType.TEXT, FieldType.INT, "seven"),
+            (FieldType.TEXT, FieldType.INT, "007"),
+            (FieldType.TEXT, FieldType.INT, "+49301234"),
+            (FieldType.TEXT, FieldType.FLOAT, "0.12345678901234567890"),
+            (FieldType.TEXT, FieldType.TIMESTAMP, "2026-01-01T00:00:00.123456789Z"),
+            (FieldType.INT, FieldType.FLOAT, 2**53 + 1),
+            (FieldType.INT, FieldType.BOOL, 2),
+            (FieldType.FLOAT, FieldType.INT, 1.5),
+            (FieldType.BOOL, FieldType.DATE, True),
+            (
+                FieldType.TIMESTAMP,
+                FieldType.DATE,
+                datetime(2026, 2, 28, 1, tzinfo=UTC),
+            ),
+        ],
+    )
+    def test_a_value_that_would_be_lost_is_listed_and_nothing_is_changed(
+        self, stores: Stores, stored, declared, value
+    ):
+        old = titled(stored)
+        run(stores, old, last(record(1, None, of=old), record(2, value, of=old)))
+
+        done = stores.schema.datasets.retype(titled(declared))
+
+        assert done.lost == 1
+        assert [(each.key, each.field) for each in done.losses] == [((2,), "title")]
+        assert rows(stores, old) == [(1, None), (2, value)]
+        assert run(stores, old, last(record(2, value, of=old))).counts.unchanged == 1
+
+    def test_the_list_of_lost_values_is_bounded(self, stores: Stores):
+        run(stores, POI, last(*(record(at) for at in range(50))))
+
+        done = stores.schema.datasets.retype(titled(FieldType.INT))
+
+        assert (done.lost, len(done.losses)) == (50, 20)
+
+    def test_a_key_can_be_converted(self, stores: Stores):
+        run(stores, POI, last(record(1), record(2), rejections=[rejection(key=[3])]))
+        fields = (text_field("id", required=True), text_field("title"))
+        new = replace(POI, fields=fields)
+
+        stores.schema.datasets.retype(new)
+
+        assert rows(stores, new) == [("1", "title 1"), ("2", "title 2")]
+        again = run(stores, new, last(record("2", "two", of=new)), mode=Mode.DELTA)
+        assert again.counts.updated == 1
+
+    def test_rows_that_are_deleted_stay_so(self, stores: Stores):
+        run(stores, MARKED, last(record(1, "1"), record(2, "2")))
+        run(stores, MARKED, last(record(1, "1")))
+        new = replace(titled(FieldType.INT), missing=MARKED.missing)
+
+        stores.schema.datasets.retype(new)
+
+        assert rows(stores, new) == [(1, 1)]
+        assert run(stores, new, last(record(2, 2, of=new))).counts.inserted == 1
+
+    def test_a_known_page_is_read_again_after_a_conversion(self, stores: Stores):
+        run(stores, POI, known_page(record(1, "1")), last())
+        new = replace(titled(FieldType.INT), search=())
+        stores.schema.datasets.retype(new)
+        plan(stores, new)
+
+        assert repeated(stores, claim(stores, new), of=new) is None
+
+    def test_columns_of_lost_fields_stay(self, stores: Stores, ask: Ask):
+        wide = replace(POI, fields=(*POI.fields, text_field("town")))
+        run(stores, wide, last(record(1, "1", "Bonn", of=wide)))
+
+        stores.schema.datasets.retype(titled(FieldType.INT))
+
+        assert ask("select id, title, town from poi") == [(1, 1, "Bonn")]
+
+    def test_nothing_is_converted_while_an_import_is_unfinished(self, stores: Stores):
+        run(stores, POI, last(record(1, "1")))
+        begin(stores, POI)
+
+        with pytest.raises(Conflict, match="unfinished"):
+            stores.schema.datasets.retype(titled(FieldType.INT))
+
+    def test_another_key_is_no_change_of_types(self, stores: Stores):
+        run(stores, POI, last(record(1, "1")))
+
+        with pytest.raises(Misconfigured, match=r"datasets\.poi\.key"):
+            stores.schema.datasets.retype(
+                replace(titled(FieldType.INT), key=("title",))
+            )
+
+    def test_a_process_with_the_old_types_writes_nothing_more(
+        self, stores: Stores, served: Served
+    ):
+        run(stores, POI, last(record(1, "1")))
+        new = titled(FieldType.INT)
+        stores.schema.datasets.retype(new)
+        edit = EditRecords(served.edits, stores.records)
+
+        with pytest.raises(Conflict, match="start the process again"):
+            begin(stores, POI)
+        with pytest.raises(Exception, match=r"start the process again|type|refuse"):
+            edit.put(POI, (1,), {"title": "text"}, Precondition())
+
+        assert rows(stores, new) == [(1, 1)]
+
+    def test_a_process_goes_on_though_another_has_dropped_a_dataset(
+        self, stores: Stores
+    ):
+        searched = replace(POI, filter=("title",))
+        run(stores, searched, last(record(1)))
+        stores.schema.tend(searched)
+        dropped(stores)
+
+        assert list(stores.schema.tend(searched)) == []
+        run(stores, searched, last(record(1)))
+        stores.schema.tend(searched)
+
+        # the indexes of the new table were made, too
+        assert list(stores.schema.untended(searched)) == []
