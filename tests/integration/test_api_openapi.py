@@ -26,6 +26,8 @@ from tests.services.databases import new_database
 from tests.services.find import provide_chromium
 
 HERE = Path(__file__).parent / "schemathesis"
+# seconds for which it makes up requests on demand
+SOAKED = "900"
 # what it has found at some time with other seeds, requested again in every run
 FOUND = [f"{OF}/poi/suggest?q={quote(each)}" for each in ("²²", "ⓑⓔ", "¼")]
 # no more conditions than a list takes, so that any of them may be combined
@@ -281,7 +283,8 @@ def test_schemathesis_finds_nothing_with_thousands_of_requests(
     seed = os.environ.get("PENSTOCK_SEED", str(random.SystemRandom().getrandbits(32)))
     with capsys.disabled():
         sys.stdout.write(f"\nschemathesis with PENSTOCK_SEED={seed}\n")
-    try_out(tried, store, tmp_path, "soak.toml", "--seed", seed)
+    options = ("--seed", seed, "--max-time", SOAKED)
+    try_out(tried, store, tmp_path, "soak.toml", *options)
 
 
 def try_out(

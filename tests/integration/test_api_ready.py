@@ -131,6 +131,19 @@ def test_who_shows_a_token_makes_nobody_else_wait_for_the_seal(running: Running)
     assert seen.status == 200
 
 
+def test_what_is_malformed_takes_no_thread(running: Running):
+    api = api_of(running.api.penstock, running.api.served, threads=1)
+    with listening(api) as url:
+        client = Client(url)
+        # whoever needs a thread gets none any more
+        api.lanes.close()
+        for target in (
+            *("records?limit=0", "records?fields=no", "records/x", "records/1?a=b"),
+            *("search?q=!!", "suggest?q=", "facets?by=no"),
+        ):
+            assert client.get(f"{OF}/poi/{target}").status == 400, target
+
+
 def test_a_process_that_cannot_plan_serves(tmp_path: Path):
     """What another process left unplanned is no reason to keep clients waiting."""
     with running_api(tmp_path, 'database = "sqlite:///penstock.db"') as running:

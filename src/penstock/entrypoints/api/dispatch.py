@@ -180,6 +180,8 @@ class Dispatch:
             # of several the one that is in the key
             prefer=scope["exchange"].headers.get(b"prefer", b"").decode("latin-1"),
         )
+        if endpoint.check is not None:
+            endpoint.check(api, asked)
         return Question(
             key=key,
             dataset=dataset.name,

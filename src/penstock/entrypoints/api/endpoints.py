@@ -32,6 +32,8 @@ class Endpoint:
     # exactly one of them
     handle: Handle | None = None
     read: Read | None = None
+    # reads the parameters alone, so that what is malformed takes no thread
+    check: Callable[[Api, Asked], object] | None = None
     # whether what it reads is one record, which any change may be one of
     follows_changes: bool = False
     # its name in generated clients; unless given, that of its function

@@ -10,10 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.access import Scope
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import Dataset, Field
 from penstock.domain.editing import found
 from penstock.domain.page import Key
-from penstock.domain.queries.parameters import Reading, only, read_fields, refuse_all
+from penstock.domain.queries.parameters import (
+    Reading,
+    only,
+    read_fields,
+    read_query,
+    refuse_all,
+)
 from penstock.entrypoints.api.answers import Answer, Asked
 from penstock.entrypoints.api.bodies import read_json
 from penstock.entrypoints.api.dispatch import with_token
@@ -78,17 +84,26 @@ def preferred_count(prefer: str) -> CountKind | None:
     return None
 
 
+def check_list(api: Api, asked: Asked) -> None:
+    read_query(api.dataset(asked.parts["dataset"]), asked.query)
+
+
 def get_record(api: Api, asked: Asked) -> Answer:
+    dataset, key, fields = read_get(api, asked)
+    found = api.records.one(dataset, key, fields)
+    # a choice of fields is another form of the same version
+    chosen = "" if fields == dataset.fields else "+".join(each.name for each in fields)
+    return Answer(body=found.body, etag=".".join(filter(None, [found.version, chosen])))
+
+
+def read_get(api: Api, asked: Asked) -> tuple[Dataset, Key, Sequence[Field]]:
     dataset = api.dataset(asked.parts["dataset"])
     key = key_of(api, dataset, asked.raw_path)
     reading = Reading(dataset)
     given = only(reading, asked.query, {"fields"})
     fields = read_fields(reading, given.get("fields"))
     reading.finish()
-    found = api.records.one(dataset, key, fields)
-    # a choice of fields is another form of the same version
-    chosen = "" if fields == dataset.fields else "+".join(each.name for each in fields)
-    return Answer(body=found.body, etag=".".join(filter(None, [found.version, chosen])))
+    return dataset, key, fields
 
 
 async def put_record(api: Api, request: Request) -> Response:
@@ -191,6 +206,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.READS,
             summary="List records",
             read=list_records,
+            check=check_list,
             operation="list{}",
             describe=described_list,
         ),
@@ -211,6 +227,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.READS,
             summary="Get a record",
             read=get_record,
+            check=read_get,
             follows_changes=True,
             operation="get{}",
             describe=described_get,

@@ -6,6 +6,11 @@ from typing import Any
 import msgspec
 
 from penstock.domain.access import Scope
+from penstock.domain.queries.search_parameters import (
+    read_facets,
+    read_search,
+    read_suggest,
+)
 from penstock.entrypoints.api.answers import Answer, Asked
 from penstock.entrypoints.api.endpoints import Endpoint, Lane
 from penstock.entrypoints.api.links import links
@@ -42,6 +47,18 @@ def search_records(api: Api, asked: Asked) -> Answer:
         ]
     )
     return Answer(body=body, headers=links(asked, {"next": page.next}))
+
+
+def check_search(api: Api, asked: Asked) -> None:
+    read_search(api.dataset(asked.parts["dataset"]), asked.query)
+
+
+def check_suggest(api: Api, asked: Asked) -> None:
+    read_suggest(api.dataset(asked.parts["dataset"]), asked.query)
+
+
+def check_facets(api: Api, asked: Asked) -> None:
+    read_facets(api.dataset(asked.parts["dataset"]), asked.query)
 
 
 def shown(match: Match) -> bytes:
@@ -93,6 +110,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.SEARCH,
             summary="Find records by words, or near a place",
             read=search_records,
+            check=check_search,
             operation="search{}",
             describe=described_search,
         ),
@@ -103,6 +121,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.SEARCH,
             summary="Complete what is being typed",
             read=suggest_words,
+            check=check_suggest,
             operation="suggest{}",
             describe=described_suggest,
         ),
@@ -113,6 +132,7 @@ def endpoints() -> Sequence[Endpoint]:
             lane=Lane.SEARCH,
             summary="Count records by the values of fields",
             read=count_by_fields,
+            check=check_facets,
             operation="count{}",
             describe=described_facets,
         ),
