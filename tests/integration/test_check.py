@@ -868,9 +868,7 @@ def test_a_field_that_could_not_move_to_postgresql_is_noted(shop):
 @pytest.mark.parametrize(
     "command",
     [
-        ("export", "poi"),
         ("export", "poi", "--out", "rows.csv"),
-        ("quarantine", "poi"),
         ("quarantine", "poi", "--export", "bad.csv"),
     ],
     ids=" ".join,
