@@ -62,7 +62,7 @@ def export(
     if out is None and (as_json or form is Format.PARQUET):
         asked = "--json" if as_json else "--format parquet"
         raise Misconfigured(f"{asked} needs a file: add --out FILE")
-    with open_existing(config) as penstock:
+    with open_existing(config, dataset) as penstock:
         declared = penstock.settings.dataset(dataset)
         rows = penstock.stores.records.rows(declared)
         with standard_output() if out is None else whole_file(out) as file:

@@ -52,7 +52,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the open bad rows of a dataset with their reasons."""
-    with open_existing(config) as penstock:
+    with open_existing(config, dataset) as penstock:
         declared = penstock.settings.dataset(dataset)
         if export is not None:
             by_import = write(penstock, declared, export)

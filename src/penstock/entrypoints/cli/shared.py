@@ -101,9 +101,10 @@ def look(config: Path, *, is_prepared: bool = True) -> Iterator[Penstock]:
 
 
 @contextmanager
-def open_existing(config: Path) -> Iterator[Penstock]:
+def open_existing(config: Path, dataset: str) -> Iterator[Penstock]:
     """Open the stores to read rows; refuse where there are no tables."""
     settings = read_settings(config)
+    declared = settings.dataset(dataset)
     path = settings.sqlite_path
     has_tables = False
     if path is None or path.exists():
@@ -112,7 +113,7 @@ def open_existing(config: Path) -> Iterator[Penstock]:
     if not has_tables:
         raise Misconfigured(
             f"{settings.place}: has no tables yet, so nothing was ever imported; "
-            "run: penstock run DATASET"
+            f"run: penstock run {declared.name}"
         )
     with session(config) as penstock:
         yield penstock
