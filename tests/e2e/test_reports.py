@@ -296,6 +296,7 @@ def test_an_export_says_which_bad_rows_of_the_report_are_left_out(shop):
 
 
 def test_an_export_of_bad_rows_into_no_folder_is_refused(shop):
+    shop.penstock("migrate")
     refused = shop.penstock("quarantine", "shops", "--export", "no/bad.csv", "--json")
 
     assert refused.code == 2
