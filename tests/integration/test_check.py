@@ -279,19 +279,30 @@ OTHER = (
 
 OTHER_TYPE = (
     "datasets.poi.fields.points: the stored column has type int, the declaration says "
-    "text; rename the field, or drop the table and import again"
+    "text; rename the field, or convert it: penstock datasets retype poi"
 )
 OTHER_KEY = (
     "datasets.poi.key: the stored table has the key id; "
-    "rename the dataset, or drop the table and import again"
+    "rename the dataset, or drop the dataset with penstock datasets drop, and import "
+    "again"
 )
 OTHER_PARTITION = (
     "datasets.poi.partition: the stored table is partitioned by nothing; "
-    "rename the dataset, or drop the table and import again"
+    "rename the dataset, or drop the dataset with penstock datasets drop, and import "
+    "again"
 )
 
 
 class TestDestructiveChanges:
+    @pytest.fixture(autouse=True)
+    def row(self, migrated, ask):
+        """Store a row: an empty table becomes whatever is declared."""
+        ask(
+            "insert into penstock.poi "
+            "(id, town, _digest, _import, _created_at, _updated_at) "
+            "values (1, 'Ulm', 'x', 1, now(), now())"
+        )
+
     @pytest.mark.parametrize(
         ("change", "told"),
         [
@@ -306,7 +317,10 @@ class TestDestructiveChanges:
     ):
         migrated.declare(postgres_database, **change)
 
-        assert migrated.refusals() == {(2, f"penstock: {told}")}
+        # whoever has to cancel an import first can find it
+        assert migrated.penstock("imports").code == 0
+        refusing = [each for each in COMMANDS if each != ("imports",)]
+        assert migrated.refusals(*refusing) == {(2, f"penstock: {told}")}
         assert migrated.checked()["tables"]["detail"] == told
 
     def test_a_refusal_leaves_the_tables_of_others_alone(
