@@ -174,3 +174,19 @@ def test_a_sample_request_waits_for_its_token(open_workshop):
     assert checked.code == 0, checked.out
     assert len(workshop.sandbox.requests) == 4
     assert peak_over(workshop.sandbox.requests, 4) <= 1 + 4 * LATE
+
+
+def test_a_run_and_its_import_say_what_they_wait_for(workshop):
+    text = workshop.config.read_text("utf-8")
+    quota = text.replace('rate = "5000/s"', 'rate = ["5000/s", "3/h"]')
+    workshop.config.write_text(quota, encoding="utf-8")
+
+    workshop.start("run", "poi")
+    screen = workshop.folder / "0.err"
+    wait_until(lambda: "has used up its 3/h, until " in screen.read_text("utf-8"))
+    shown = workshop.penstock("imports")
+    told = workshop.penstock("imports", "1", "--json").json
+
+    assert "Import 1 waits: budget 'practice' has used up its 3/h" in shown.out
+    assert told["waiting"]["reason"] == "budget_used_up"
+    assert told["waiting"]["until"] > told["created_at"]

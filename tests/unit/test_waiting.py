@@ -19,9 +19,12 @@ from tests.builders import (
     budget,
     claim,
     dataset,
+    last,
     open_sqlite,
     per_hour,
     plan,
+    record,
+    run,
 )
 from tests.contracts.workers import announce
 
@@ -199,3 +202,18 @@ def test_every_reason_is_explained_to_operators():
     page = Path("docs/howto/answer-the-night-call.md").read_text("utf-8")
 
     assert not [each for each in WaitReason if f"| `{each}` |" not in page]
+
+
+def test_an_import_whose_rows_are_not_indexed_yet_says_so(stores: Stores):
+    searched = dataset(search=("title",))
+    first = run(stores, searched, last(record(1)))
+    ended = run(stores, searched, last(record(2)))
+
+    before = explained(stores, ended.id, of=searched)
+    stores.schema.tend(searched)
+
+    assert before is not None
+    assert before.reason is WaitReason.BUILDING_INDEXES
+    assert before.since == ended.finished_at
+    assert reason(stores, ended.id, of=searched) is None
+    assert reason(stores, first.id, of=searched) is None
