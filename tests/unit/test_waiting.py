@@ -107,7 +107,7 @@ def test_a_stopped_budget_waits_for_an_operator(stores: Stores):
 
     assert waiting is not None
     assert (waiting.reason, waiting.until) == (WaitReason.BUDGET_STOPPED, None)
-    assert "budgets open" in describe_waiting(waiting)
+    assert describe_waiting(waiting).endswith("then: penstock budgets open ocm")
 
 
 def test_a_quota_that_is_used_up_says_until_when(stores: Stores):

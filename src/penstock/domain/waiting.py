@@ -43,6 +43,8 @@ class Waiting:
 
     reason: WaitReason
     detail: str
+    # the budget, region or import that the reason is about
+    subject: str = ""
     since: datetime | None = None
     until: datetime | None = None
 
@@ -105,6 +107,7 @@ def explain_budget(state: BudgetState, now: datetime) -> Waiting | None:
         return Waiting(
             reason=WaitReason.BUDGET_STOPPED,
             detail=f"{name} is stopped until an operator opens it: {state.stopped}",
+            subject=state.budget.name,
         )
     if state.closed_for is not None:
         return Waiting(
@@ -147,11 +150,13 @@ def explain_workers(
             reason=WaitReason.OTHER_DECLARATION,
             detail=f"import {known.id} was planned under another declaration of "
             f"{known.dataset!r} than the running workers have",
+            subject=str(known.id),
         )
     if region is not None and all(each.region not in {None, region} for each in alike):
         return Waiting(
             reason=WaitReason.NO_WORKER_IN_REGION,
             detail=f"no worker of region {region!r} is running",
+            subject=region,
         )
     return None
 
