@@ -474,16 +474,16 @@ def test_no_token_of_a_known_key_waits_for_a_fetch_of_any_kind():
 
     keyring = PublishedKeyring(fetch, host="id.example.org", clock=clock.monotonic)
     known, unknown = Heading(Algorithm.RS256, "one"), Heading(Algorithm.RS256, "two")
-    assert keyring.at_hand(known) is None
+    assert keyring.find_cached(known) is None
     assert keyring.fitting(known)
     hangs.set()
     searching = threading.Thread(target=keyring.fitting, args=[unknown], daemon=True)
     searching.start()
-    eventually(lambda: keyring.at_hand(unknown) is None)
+    eventually(lambda: keyring.find_cached(unknown) is None)
     # after ten minutes, and after a night in which nobody came
     for passed in (0, 700, 80_000):
         clock.passed = passed
-        assert keyring.at_hand(known)
+        assert keyring.find_cached(known)
         assert keyring.fitting(known)
     assert searching.is_alive()
     released.set()
@@ -491,7 +491,7 @@ def test_no_token_of_a_known_key_waits_for_a_fetch_of_any_kind():
     clock.passed = 0
 
     # who was refused a moment ago is refused without another look
-    assert keyring.at_hand(unknown) == []
+    assert keyring.find_cached(unknown) == []
 
 
 def test_nobody_with_a_known_key_waits_for_the_search_of_an_unknown_one(issuer, desk):

@@ -544,13 +544,13 @@ def test_a_shared_answer_counts_only_while_the_database_knows_its_changes(lanes,
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["found", "not there"])
-def test_changes_that_an_answer_may_hold_are_relied_on(lanes, clock, is_there):
-    relied: list[tuple[str, set[Position]]] = []
+def test_changes_that_an_answer_may_hold_are_tracked(lanes, clock, is_there):
+    tracked: list[tuple[str, set[Position]]] = []
     answers = Answers(
         lanes=lanes,
         clock=clock,
         roll=lambda: 0.999999,
-        rely=lambda name, positions: relied.append((name, set(positions))),
+        track_positions=lambda name, positions: tracked.append((name, set(positions))),
     )
 
     def read() -> Answer:
@@ -562,7 +562,7 @@ def test_changes_that_an_answer_may_hold_are_relied_on(lanes, clock, is_there):
 
     ask(answers, question(read))
 
-    assert relied == [("poi", {CHANGED.position})]
+    assert tracked == [("poi", {CHANGED.position})]
 
 
 def test_what_changed_while_it_was_read_has_the_name_of_no_state(answers):

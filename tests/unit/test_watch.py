@@ -287,7 +287,7 @@ def test_what_an_answer_holds_beyond_the_known_state_is_asked_for(watch, databas
         before = await watch.state("poi")
         database.change()
         # an answer was read that holds this change, which no look has met
-        watch.rely("poi", [database.position])
+        watch.track_positions("poi", [database.position])
         database.go_back(7)
         await watch.look()
         return before, await watch.state("poi")

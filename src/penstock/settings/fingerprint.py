@@ -31,7 +31,7 @@ GUARDRAILS = {"pages": {"max"}, "axis": {"smallest"}}
 
 # what an earlier version did not know: at its default it is left out, so that imports
 # which that version left unfinished are still recognised
-ADDED = frozenset({"escape", "skip", "unclosed_quote", "unsized"})
+ADDED = frozenset({"escape", "skip", "unclosed_quote"})
 
 
 def fingerprint(dataset: Dataset, *, redact: Redact = str) -> str:

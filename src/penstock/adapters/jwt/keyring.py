@@ -36,8 +36,8 @@ class Keyring(Protocol):
     """The keys that are good now."""
 
     @abstractmethod
-    def at_hand(self, heading: Heading) -> Sequence[VerifyingKey] | None:
-        """Return the same without waiting, or None if a fetch might bring others."""
+    def find_cached(self, heading: Heading) -> Sequence[VerifyingKey] | None:
+        """Return them without waiting, or None if a fetch might bring others."""
         ...
 
     @abstractmethod
@@ -69,13 +69,13 @@ class SecretKeyring(Keyring):
         self._key = key
 
     @override
-    def at_hand(self, heading: Heading) -> Sequence[VerifyingKey]:
+    def find_cached(self, heading: Heading) -> Sequence[VerifyingKey]:
         # what such a token calls its key means nothing: there is one
         return [self._key] if heading.algorithm in self._key.algorithms else []
 
     @override
     def fitting(self, heading: Heading) -> Sequence[VerifyingKey]:
-        return self.at_hand(heading)
+        return self.find_cached(heading)
 
     @override
     def renew(self) -> None:
@@ -132,7 +132,7 @@ class PublishedKeyring(Keyring):
         self._failure: str | None = None
 
     @override
-    def at_hand(self, heading: Heading) -> Sequence[VerifyingKey] | None:
+    def find_cached(self, heading: Heading) -> Sequence[VerifyingKey] | None:
         ring = self._good_ring()
         if ring is None:
             return None
@@ -147,9 +147,9 @@ class PublishedKeyring(Keyring):
     @override
     def fitting(self, heading: Heading) -> Sequence[VerifyingKey]:
         came_at = self._clock()
-        at_hand = self.at_hand(heading)
-        if at_hand is not None:
-            return at_hand
+        cached = self.find_cached(heading)
+        if cached is not None:
+            return cached
         ring = self._good_ring() or self._first_ring()
         if not ring.named(heading.kid) and ring.asked_at < came_at:
             ring = self._ring_with_news(ring)

@@ -65,7 +65,7 @@ class JwtVerifier(Verifier):
         principal = self.known(token)
         if principal is not None:
             return principal
-        keys = self._keyring.at_hand(heading_of(header_of(token), self._trust))
+        keys = self._keyring.find_cached(heading_of(header_of(token), self._trust))
         return None if keys is None else self._judged(token, keys)
 
     @override

@@ -95,7 +95,7 @@ def as_number(name: str, values: Sequence[str]) -> Kind | None:
     whole = Kind(type=FieldType.INT, reason="whole numbers")
     if set(values) == {"0", "1"}:
         whole = Kind(type=FieldType.INT, reason="0 and 1 only: maybe a bool")
-    if is_kept(whole, values, [str]):
+    if is_lossless(whole, values, [str]):
         return as_moment(name, values) or whole
     return as_fraction(name, values, Kind(type=FieldType.FLOAT, reason="numbers"))
 
@@ -134,7 +134,7 @@ def as_fraction(name: str, values: Sequence[str], kind: Kind) -> Kind:
     def write_shortest(number: float) -> str:
         return repr(number).removesuffix(".0").replace(".", point)
 
-    if is_kept(kind, values, [write, write_shortest]):
+    if is_lossless(kind, values, [write, write_shortest]):
         return kind
     cast = compile_cast(kind.field)
     texts = [value.replace(point, ".") for value in values]
@@ -199,13 +199,13 @@ def as_truth(name: str, values: Sequence[str]) -> Kind | None:
 
 def as_time(name: str, values: Sequence[str]) -> Kind | None:
     day = Kind(type=FieldType.DATE, reason="ISO 8601 dates")
-    if fits(FieldType.DATE, values) and is_kept(day, values, [str]):
+    if fits(FieldType.DATE, values) and is_lossless(day, values, [str]):
         return day
     if not fits(FieldType.TIMESTAMP, values):
         return None
     reason = f"ISO 8601 times{zone_of(values)}"
     kind = Kind(type=FieldType.TIMESTAMP, reason=reason)
-    if is_kept(kind, values, iso_writers()):
+    if is_lossless(kind, values, iso_writers()):
         return kind
     told = "times, but not all written alike, finer than microseconds or not in UTC"
     remedy = 'to store them in UTC, declare type = "timestamp"'
@@ -244,7 +244,7 @@ def as_foreign_time(name: str, values: Sequence[str]) -> Kind | None:
         reason = told if kind is FieldType.DATE else told + zone_of(values)
         guess = Kind(type=kind, format=form, reason=reason)
         writers = [partial(write_day, form=form), partial(write_unpadded, form=form)]
-        if is_kept(guess, values, writers):
+        if is_lossless(guess, values, writers):
             return guess
         reason = f"dates in format {form!r}, but not all written alike"
         remedy = f"to store them, declare type = {str(kind)!r}, format = {form!r}"
@@ -271,7 +271,7 @@ def as_document(name: str, values: Sequence[str]) -> Kind | None:
     if not is_nested or not fits(FieldType.JSON, map(JsonText, values)):
         return None
     kind = Kind(type=FieldType.JSON, reason="JSON objects or lists")
-    if is_kept(kind, values, [str, write_spaced]):
+    if is_lossless(kind, values, [str, write_spaced]):
         return kind
     told = "JSON, but numbers, spaces or the order of names would change"
     remedy = 'to store documents, declare type = "json"'
@@ -302,7 +302,7 @@ def why_text(values: Sequence[str]) -> str:
     return f"up to {max(map(len, values)):,} characters"
 
 
-def is_kept(kind: Kind, values: Sequence[str], writers: Iterable[Writer]) -> bool:
+def is_lossless(kind: Kind, values: Sequence[str], writers: Iterable[Writer]) -> bool:
     """Say whether one of these ways of writing gives back each value as it stands."""
     cast = compile_cast(kind.field)
     as_read: Callable[[str], str] = JsonText if kind.type is FieldType.JSON else str

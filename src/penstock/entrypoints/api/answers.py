@@ -148,7 +148,7 @@ class Result:
 
     # seconds for which it is good
     seconds: float
-    told: Shared | None = None
+    entry: Shared | None = None
     # why there is none
     refusal: str | None = None
     positions: Collection[Position] = ()
@@ -189,8 +189,8 @@ class Answers:
     shared: SharedAnswers | None = None
     # says whether the history of a dataset has all of these changes; asks the database
     knows: Callable[[str, Collection[Position]], bool] = lambda *_: True
-    # is told which changes an answer may hold that is kept here
-    rely: Callable[[str, Collection[Position]], None] = lambda *_: None
+    # takes the changes that an answer may hold which is cached here
+    track_positions: Callable[[str, Collection[Position]], None] = lambda *_: None
     most_bytes: int = MOST_BYTES
     clock: Callable[[], float] = time.monotonic
     roll: Callable[[], float] = random.random
@@ -315,13 +315,15 @@ class Answers:
             partial(self._look_up, question, state, least),
             dataset=question.dataset,
         )
-        told = result.told
-        answer = None if told is None else Answer(body=told.body, headers=told.headers)
+        entry = result.entry
+        answer = (
+            None if entry is None else Answer(body=entry.body, headers=entry.headers)
+        )
         kept = Kept(
             question=question,
             state=state,
-            change_seq=state.change_seq if told is None else told.change[0],
-            etag=b"" if told is None else told.etag,
+            change_seq=state.change_seq if entry is None else entry.change[0],
+            etag=b"" if entry is None else entry.etag,
             answer=answer,
             refusal=result.refusal,
             expires=begun + lifetime(min(result.seconds, LONGEST_HERE), self.roll()),
@@ -329,7 +331,7 @@ class Answers:
             size=size_of(question, answer),
         )
         if result.positions:
-            self.rely(question.dataset, result.positions)
+            self.track_positions(question.dataset, result.positions)
         self._keep(kept)
         return kept
 
@@ -339,8 +341,8 @@ class Answers:
         found = self._find_shared(name, question.dataset, state)
         if found is not None and found[0].change[0] >= least:
             self.tally.shared_hits += 1
-            told, seconds = found
-            return Result(told=told, seconds=seconds, positions=told.positions)
+            entry, seconds = found
+            return Result(entry=entry, seconds=seconds, positions=entry.positions)
         self.tally.misses += 1
         refusal, answer = None, None
         with observing() as observed:
@@ -359,7 +361,7 @@ class Answers:
             if answer.etag is None
             else record_tag(answer.etag, question.edition).encode()
         )
-        told = Shared(
+        entry = Shared(
             (state.change_seq, state.change_tag),
             [(each.seq, each.tag or 0) for each in positions],
             etag,
@@ -369,8 +371,8 @@ class Answers:
         is_shared = question.longest > 0 and len(answer.body) <= LARGEST
         if self.shared is not None and is_shared:
             seconds = lifetime(question.longest, self.roll())
-            self.shared.keep(name, encode(told), seconds=seconds)
-        return Result(told=told, seconds=question.longest, positions=positions)
+            self.shared.keep(name, encode(entry), seconds=seconds)
+        return Result(entry=entry, seconds=question.longest, positions=positions)
 
     def _find_shared(
         self, name: str, dataset: str, state: State
@@ -379,13 +381,15 @@ class Answers:
         if found is None:
             return None
         try:
-            told = decode(found[0])
+            entry = decode(found[0])
         except msgspec.DecodeError:
             # what cannot be read was not written by us
             return None
-        doubtful = told.positions - {state.position}
+        doubtful = entry.positions - {state.position}
         return (
-            None if doubtful and not self.knows(dataset, doubtful) else (told, found[1])
+            None
+            if doubtful and not self.knows(dataset, doubtful)
+            else (entry, found[1])
         )
 
     def _keep(self, kept: Kept) -> None:

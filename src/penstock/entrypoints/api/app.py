@@ -86,7 +86,7 @@ def api_of(
     looking = ThreadPoolExecutor(LOOKING, thread_name_prefix="look")
     metrics = Metrics()
     watch = Watch(served.reads, looking, on_new=answers.warm)
-    answers.rely = watch.rely
+    answers.track_positions = watch.track_positions
     stores = [each for each in (shared, rates) if each is not None]
     return Api(
         penstock=penstock,
@@ -145,7 +145,7 @@ def by_path(endpoints: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
 def nothing_here(gate: Gate) -> ASGIApp:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         del receive, send
-        await gate.charge_stranger(scope)
+        await gate.charge_address(scope)
         raise Problem("not-found", f"{scope['path']} is no address here; see /docs")
 
     return refuse

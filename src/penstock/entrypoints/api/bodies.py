@@ -42,28 +42,30 @@ class Bodies:
         self.held -= size
 
 
-class NamedTwice(Exception):
+class DuplicateName(Exception):
     """An object of a body has a name twice: readers take different ones of the two."""
 
 
 def decode(body: bytes) -> Any:
     """Read JSON in which every name of an object stands once."""
     document = decode_once(body)
-    json.loads(body, object_pairs_hook=refuse_twins, parse_int=len, parse_float=len)
+    json.loads(
+        body, object_pairs_hook=refuse_duplicate_names, parse_int=len, parse_float=len
+    )
     return document
 
 
-def refuse_twins(pairs: list[tuple[str, Any]]) -> None:
+def refuse_duplicate_names(pairs: list[tuple[str, Any]]) -> None:
     # nothing is built: the document is there already
     if len(dict(pairs)) != len(pairs):
-        raise NamedTwice
+        raise DuplicateName
 
 
 class Pairs(list[tuple[str, Any]]):
     """An object with all that it names."""
 
 
-def twin_of(document: Any, at: str = "") -> str | None:
+def find_duplicate_name(document: Any, at: str = "") -> str | None:
     """Return where the first name stands that comes twice in its object."""
     if isinstance(document, Pairs):
         seen = set()
@@ -72,20 +74,20 @@ def twin_of(document: Any, at: str = "") -> str | None:
             if name in seen:
                 return place
             seen.add(name)
-            if found := twin_of(value, place):
+            if found := find_duplicate_name(value, place):
                 return found
     elif isinstance(document, list):
         for number, each in enumerate(document):
-            if found := twin_of(each, f"{at}/{number}"):
+            if found := find_duplicate_name(each, f"{at}/{number}"):
                 return found
     return None
 
 
-def twice(body: bytes) -> Problem:
-    pointer = twin_of(json.loads(body, object_pairs_hook=Pairs)) or "/"
-    told = "stands twice in its object; give it once"
-    flaw = Flaw(pointer=pointer, code="duplicate", detail=told)
-    return Problem("bad-request", f"{pointer} {told}", flaws=[flaw])
+def explain_duplicate_name(body: bytes) -> Problem:
+    pointer = find_duplicate_name(json.loads(body, object_pairs_hook=Pairs)) or "/"
+    message = "stands twice in its object; give it once"
+    flaw = Flaw(pointer=pointer, code="duplicate", detail=message)
+    return Problem("bad-request", f"{pointer} {message}", flaws=[flaw])
 
 
 async def read_json(request: Request, *, largest: int | None = None) -> Any:
@@ -101,8 +103,8 @@ async def read_json(request: Request, *, largest: int | None = None) -> Any:
         if len(body) > LARGE:
             return await asyncio.to_thread(decode, body)
         return decode(body)
-    except NamedTwice:
-        raise twice(body) from None
+    except DuplicateName:
+        raise explain_duplicate_name(body) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         is_deep = isinstance(error, RecursionError)
         told = (

@@ -63,7 +63,7 @@ class Dispatch:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         endpoint = self._endpoints.get(method)
         if endpoint is None:
-            await self._gate.charge_stranger(scope)
+            await self._gate.charge_address(scope)
             headers = {"allow": self._allow}
             told = f"this address answers {self._allow}"
             raise Problem("method-not-allowed", told, headers=headers)

@@ -67,8 +67,8 @@ class Gate:
         if endpoint.lane is not Lane.HEALTH:
             await self._charge(client_of(scope, self._settings.proxies), exchange)
 
-    async def charge_stranger(self, scope: Scope) -> None:
-        """Count who asks for what there is not, by its address."""
+    async def charge_address(self, scope: Scope) -> None:
+        """Count a request that no route takes, by the address of its client."""
         client = client_of(scope, self._settings.proxies)
         await self._charge(client, scope["exchange"])
 

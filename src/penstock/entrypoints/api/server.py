@@ -15,7 +15,7 @@ import uvicorn
 from typing_extensions import override
 
 from penstock.domain.events import ConnectionsLimited
-from penstock.entrypoints.api.accepting import Acceptor, ConnectionCounts
+from penstock.entrypoints.api.accept_balancing import Acceptor, ConnectionCounts
 from penstock.entrypoints.api.app import app_of
 from penstock.entrypoints.api.line import Line, connection_limits, hurry
 from penstock.entrypoints.api.service import Api

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.domain.events import ServerReplaced
-from penstock.entrypoints.api.accepting import ConnectionCounts
+from penstock.entrypoints.api.accept_balancing import ConnectionCounts
 from penstock.entrypoints.api.server import LONGEST_END
 from penstock.errors import PenstockError
 from penstock.ports import Emit, Halt

@@ -37,7 +37,7 @@ NEVER = -1e9
 # of a dataset whose tables were made after the last look
 UNKNOWN = State(generation=-1, change_seq=-1)
 # changes that are remembered as known, and those of a dataset that one look asks for
-MAX_KNOWN, MAX_RELIED = 10_000, 100
+MAX_KNOWN, MAX_TRACKED = 10_000, 100
 
 
 OnNew: TypeAlias = Callable[[str, State], Coroutine[None, None, None]]
@@ -66,7 +66,7 @@ class Watch:
         # how often each dataset was seen to have another history
         self._histories: dict[str, int] = {}
         # changes that answers may hold which were read here, beyond the known state
-        self._relied: dict[str, set[Position]] = {}
+        self._tracked: dict[str, set[Position]] = {}
         # changes that the database had, and in which history that was
         self._known_changes: OrderedDict[tuple[str, Position], int] = OrderedDict()
         self._looked_at = self._doubted_at = NEVER
@@ -180,12 +180,12 @@ class Watch:
             # written before another one that is known, or the database went back
             self._doubted_at = time.monotonic()
 
-    def rely(self, dataset: str, positions: Collection[Position]) -> None:
+    def track_positions(self, dataset: str, positions: Collection[Position]) -> None:
         """Have looks ask for changes that an answer holds which was read here."""
-        relied = self._relied.setdefault(dataset, set())
-        relied.update(positions)
-        relied.discard(self.known(dataset).position)
-        if len(relied) > MAX_RELIED:
+        tracked = self._tracked.setdefault(dataset, set())
+        tracked.update(positions)
+        tracked.discard(self.known(dataset).position)
+        if len(tracked) > MAX_TRACKED:
             self._take(dataset, self.known(dataset), is_same=False)
 
     async def look(self) -> None:
@@ -198,8 +198,8 @@ class Watch:
         loop = asyncio.get_running_loop()
         asked_at = time.monotonic()
         before = dict(self._states)
-        relied = {name: set(each) for name, each in self._relied.items()}
-        found = await loop.run_in_executor(self._executor, self._find, before, relied)
+        tracked = {name: set(each) for name, each in self._tracked.items()}
+        found = await loop.run_in_executor(self._executor, self._find, before, tracked)
         for name in before.keys() - found.states.keys():
             # dropped: what comes under its name has another history
             self._take(name, UNKNOWN, is_same=False)
@@ -209,12 +209,12 @@ class Watch:
         self._looked_at = asked_at
 
     def _find(
-        self, before: Mapping[str, State], relied: Mapping[str, Collection[Position]]
+        self, before: Mapping[str, State], tracked: Mapping[str, Collection[Position]]
     ) -> Look:
         """Ask how far the datasets are, and for changes of which that says nothing."""
         states = self._reads.states()
         asked = {
-            name: {before[name].position, *relied.get(name, ())} - {state.position}
+            name: {before[name].position, *tracked.get(name, ())} - {state.position}
             for name, state in states.items()
             if name in before
         }
@@ -236,7 +236,7 @@ class Watch:
             if state.generation <= known.generation:
                 state = known
             is_same = False
-        self._relied.get(name, set()).difference_update(found.asked.get(name, ()))
+        self._tracked.get(name, set()).difference_update(found.asked.get(name, ()))
         self._take(name, state, is_same=is_same)
         if state.change_seq > known.change_seq or not is_same:
             self._wake(name)
@@ -246,7 +246,7 @@ class Watch:
     def _take(self, name: str, state: State, *, is_same: bool) -> None:
         if not is_same:
             self._histories[name] = self._histories.get(name, 0) + 1
-            self._relied.pop(name, None)
+            self._tracked.pop(name, None)
         history = self._histories.get(name, 0)
         self._states = {**self._states, name: replace(state, history=history)}
 

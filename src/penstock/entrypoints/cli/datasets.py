@@ -158,7 +158,7 @@ def retype(
     if as_json:
         print_json(as_document(name, done))
     else:
-        tell(name, done, told)
+        print_retyped(name, done, told)
     if done.lost:
         raise typer.Exit(1)
 
@@ -188,7 +188,7 @@ def key_part(value: object) -> object:
     return value if isinstance(value, int) else key_as_text([value])
 
 
-def tell(name: str, done: Retyped, changes: str) -> None:
+def print_retyped(name: str, done: Retyped, changes: str) -> None:
     if not done.changes:
         typer.echo(f"The types of dataset {name} are as declared; nothing was done.")
     elif not done.lost:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.entrypoints.api.accepting import ConnectionCounts
+from penstock.entrypoints.api.accept_balancing import ConnectionCounts
 from penstock.entrypoints.api.app import LOOKING, api_of
 from penstock.entrypoints.api.colleagues import Colleague
 from penstock.entrypoints.api.errands import CONNECTIONS

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from penstock.entrypoints.api.accepting import FEW_MORE, ConnectionCounts
+from penstock.entrypoints.api.accept_balancing import FEW_MORE, ConnectionCounts
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 8, 64])
