@@ -47,7 +47,9 @@ def handled_rows(plan: dict[str, Any]) -> int:
     return int(own) + sum(map(handled_rows, plan.get("Plans", ())))
 
 
-def explained(database: Database, name: str, jobs: str) -> dict[str, Any]:
+def explained(
+    database: Database, name: str, jobs: str, *, limit: int = 10_000
+) -> dict[str, Any]:
     """Run a statement by the plan that a server makes for any values at all.
 
     So it does once a statement was asked a few times.
@@ -59,7 +61,7 @@ def explained(database: Database, name: str, jobs: str) -> dict[str, Any]:
         types = "(text, bigint, bigint, bigint)"
         connection.execute(f"prepare audit {types} as {statement}".encode())
         row = connection.execute(
-            f"explain (analyze, format json) execute audit ('{jobs}', 0, 0, 10000)"
+            f"explain (analyze, format json) execute audit ('{jobs}', 0, 0, {limit})"
         ).fetchone()
     assert row is not None
     found: dict[str, Any] = row["QUERY PLAN"][0]["Plan"]
@@ -80,3 +82,22 @@ def test_many_jobs_and_their_pages_are_read_once_each(
     assert len(jobs) == AT_ONCE
     assert found["Actual Rows"] >= AT_ONCE - 1
     assert handled_rows(found) < 10 * AT_ONCE
+
+
+def test_reading_ends_with_the_last_page_that_is_wanted(
+    ledger: tuple[Stores, Database], postgres_database: str
+):
+    stores, database = ledger
+    newest = stores.imports.recent(limit=1)[0][0]
+    jobs = [job.id for job in next(stores.jobs.of_import(newest.id))[1:51]]
+    Place(postgres_database, "penstock").ask(
+        "insert into penstock_page (job_id, page_seq, fence, seen, committed_at) "
+        "select id, n, 1, 0, now() from penstock_job, generate_series(2, 400) as n "
+        "where id = any (%s)",
+        jobs,
+    )
+
+    found = explained(database, "job_pages", json.dumps(jobs), limit=500)
+
+    assert found["Actual Rows"] == 500
+    assert handled_rows(found) < 10 * 500

@@ -46,13 +46,16 @@ class RetryJobs:
             return Retried(jobs=[], has_more=False)
         self._hold(first, of=import_id)
         retried: list[JobId] = []
+        after: JobId | None = None
         while most is None or len(retried) < most:
             left = AT_ONCE if most is None else min(most - len(retried), AT_ONCE)
-            some = self._jobs.retry_failed(import_id, most=left)
+            # each once: a fast worker may have failed the first ones again by now
+            some = self._jobs.retry_failed(import_id, after=after, most=left)
             retried += some
             if len(some) < left:
                 return Retried(jobs=retried, has_more=False)
-        has_more = self._first_failed(import_id) is not None
+            after = some[-1]
+        has_more = self._first_failed(import_id, after=after) is not None
         return Retried(jobs=retried, has_more=has_more)
 
     def _hold(self, job: JobId, *, of: ImportId) -> None:
@@ -64,7 +67,9 @@ class RetryJobs:
                 f"penstock run {known.dataset}"
             )
 
-    def _first_failed(self, import_id: ImportId) -> JobId | None:
+    def _first_failed(
+        self, import_id: ImportId, *, after: JobId | None = None
+    ) -> JobId | None:
         wanted = JobFilter(status=JobStatus.FAILED, import_id=import_id)
-        found = self._jobs.find(wanted, after=None, limit=1)
+        found = self._jobs.find(wanted, after=after, limit=1)
         return found[0].id if found else None

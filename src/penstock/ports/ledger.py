@@ -296,10 +296,12 @@ class Jobs(Protocol):
         ...
 
     @abstractmethod
-    def retry_failed(self, import_id: ImportId, *, most: int) -> Sequence[JobId]:
+    def retry_failed(
+        self, import_id: ImportId, *, after: JobId | None, most: int
+    ) -> Sequence[JobId]:
         """Make failed jobs of an import pending again at once, as `retry` does.
 
-        The first ones in the order of their ids; none if it has ended otherwise.
+        In the order of their ids, beginning after one; none if it has ended otherwise.
         """
         ...
 

@@ -96,11 +96,15 @@ class SqlJobs(Jobs):
         return self._database.write(work)
 
     @override
-    def retry_failed(self, import_id: ImportId, *, most: int) -> Sequence[JobId]:
+    def retry_failed(
+        self, import_id: ImportId, *, after: JobId | None, most: int
+    ) -> Sequence[JobId]:
         def work(transaction: Transaction) -> Sequence[JobId]:
             # before the rows of its jobs, as whoever ends the import does
             transaction.one("hold_import", import_id=import_id)
-            found = transaction.all("retry_failed_jobs", import_id=import_id, most=most)
+            found = transaction.all(
+                "retry_failed_jobs", import_id=import_id, after=after or 0, most=most
+            )
             jobs = sorted(JobId(row["id"]) for row in found)
             if jobs:
                 reopen(transaction, import_id, jobs[0])

@@ -326,6 +326,7 @@ set status = 'pending',
 where status = 'failed' and id in (
     select id from penstock_job
     where import_id = %(import_id)s and status = 'failed'
+        and id > %(after)s
         and import_id in (
             select id from penstock_import where status in ('running', 'failed')
         )
@@ -382,15 +383,21 @@ order by id;
 
 -- name: job_pages
 -- The same: as a condition on all pages, the list would be searched for each of them
--- where the planner expects few.
-select page.* from unnest(translate(%(jobs)s, '[]', '{}')::bigint[]) as wanted (id)
+-- where the planner expects few. Jobs come in their order, so that reading ends with the
+-- last page that is wanted.
+select page.* from (
+    select id from unnest(translate(%(jobs)s, '[]', '{}')::bigint[]) as each (id)
+    where id >= %(job)s
+    order by id
+) as wanted
 cross join lateral (
-    select * from penstock_page
+    select job_id, page_seq, fence, seen, cursor_before, cursor_after
+    from penstock_page
     where job_id = wanted.id and (job_id, page_seq) > (%(job)s, %(page)s)
     order by page_seq
     limit %(limit)s
 ) as page
-order by job_id, page_seq
+order by wanted.id, page.page_seq
 limit %(limit)s;
 
 -- name: count_outstanding

@@ -274,6 +274,7 @@ set status = 'pending',
 where status = 'failed' and id in (
     select id from penstock_job
     where import_id = :import_id and status = 'failed'
+        and id > :after
         and import_id in (
             select id from penstock_import where status in ('running', 'failed')
         )
@@ -320,7 +321,7 @@ where id in (select value from json_each(:jobs))
 order by id;
 
 -- name: job_pages
-select * from penstock_page
+select job_id, page_seq, fence, seen, cursor_before, cursor_after from penstock_page
 where job_id in (select value from json_each(:jobs))
     and (job_id, page_seq) > (:job, :page)
 order by job_id, page_seq
