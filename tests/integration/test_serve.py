@@ -353,6 +353,15 @@ class TestWorkers:
             assert sum(map(self.ask_on, lines)) == 64 - lost
             wait_until(lambda: len(self.children(client) - children) == 1)
 
+    @pytest.mark.slow
+    def test_one_that_hangs_leaves_all_connections_to_the_others(self, folder: Folder):
+        with folder.serve("--workers", "2") as client, ExitStack() as opened:
+            hung = min(self.children(client))
+            os.kill(hung, signal.SIGSTOP)
+            opened.callback(os.kill, hung, signal.SIGCONT)
+            lines = [opened.enter_context(client.open()) for _ in range(64)]
+            assert all(map(self.ask_on, lines))
+
     def test_all_finish_what_is_under_way(
         self, on_postgres: Folder, locked: psycopg.Connection
     ):

@@ -3,7 +3,8 @@
 The processes share one queue, so that one that dies takes no connection along that
 nobody has accepted. The kernel would wake any of them, which is mostly the same one;
 here a process that has more connections than another leaves the next one to that. If
-the other does not take it in a moment, because it hangs or has just died, it does.
+the other does not take it in a moment, because it hangs or has just died, it does, and
+waits for that one no more until its count changes.
 """
 
 import asyncio
@@ -33,6 +34,8 @@ class ConnectionCounts:
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), 0)
         self._counts = memoryview(self._memory).cast("I")
+        # the counts of processes that have left a connection in the queue
+        self._stalled: dict[int, int] = {}
 
     @classmethod
     def create(cls, path: Path, *, processes: int) -> "ConnectionCounts":
@@ -48,11 +51,30 @@ class ConnectionCounts:
     def is_fair(self, process: int) -> bool:
         """Say whether a process may have one more, as others have not far fewer."""
         mine = self._counts[process]
-        least = min(self._counts)
+        self._stalled = {
+            number: count
+            for number, count in self._stalled.items()
+            if self._counts[number] == count
+        }
+        least = min(
+            count
+            for number, count in enumerate(self._counts)
+            if number not in self._stalled
+        )
         if least == 0:
             # who has none comes first
             return mine == 0
         return mine <= least + max(FEW_MORE, mine // SHARE_MORE)
+
+    def ignore_lower(self, process: int) -> None:
+        """Wait no more for processes that have fewer, until their counts change.
+
+        One that hangs keeps its count, and would delay every connection of the others.
+        """
+        mine = self._counts[process]
+        self._stalled = {
+            number: count for number, count in enumerate(self._counts) if count < mine
+        }
 
 
 class Acceptor:
@@ -116,11 +138,13 @@ class Acceptor:
 
     def _look(self, until: float) -> None:
         """Go on if the connection is gone, or has been left to another in vain."""
-        has_waited = self._loop.time() >= until
-        is_ours = has_waited or self._counts.is_fair(self._process)
+        is_ours = self._counts.is_fair(self._process)
         if not is_ours and is_readable(self._listening):
-            self._defer(until=until)
-            return
+            if self._loop.time() < until:
+                self._defer(until=until)
+                return
+            self._counts.ignore_lower(self._process)
+            is_ours = True
         self._wait()
         if is_ours:
             self._accept()
