@@ -12,8 +12,10 @@ import pytest
 
 from penstock.adapters.csv.download import (
     MAX_ATTEMPTS,
+    PIECE,
     Download,
     LongResponse,
+    inflate,
     is_public,
     place_of,
 )
@@ -297,6 +299,19 @@ class TestADownload:
         assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == ROWS
         with pytest.raises(SourceUnavailable, match="broke off within the compressed"):
             list(FROM_HERE(f"{server.url}/a.csv"))
+
+    @pytest.mark.parametrize("window", [15, -15], ids=["zlib", "bare"])
+    @pytest.mark.parametrize("fill", [b"x", b"1,a,b\n"])
+    def test_what_comes_deflated_is_unpacked_whatever_its_size(self, window, fill):
+        # around what is unpacked at a time
+        for size in [*range(PIECE - 9, PIECE + 9), *range(PIECE, PIECE + 300, 7)]:
+            plain = (fill * size)[:size]
+            packing = zlib.compressobj(wbits=window)
+            packed = packing.compress(plain) + packing.flush()
+
+            assert b"".join(inflate(iter([packed]), "here")) == plain
+            with pytest.raises(SourceUnavailable, match="broke off"):
+                list(inflate(iter([packed[:-1]]), "here"))
 
     def test_what_is_packed_in_another_way_is_refused(self, server: ScriptedServer):
         server.script(Reply(body=b"\x1b\x05", headers={"Content-Encoding": "br"}))

@@ -283,13 +283,15 @@ def inflate(pieces: Iterator[bytes], host: str) -> Iterator[bytes]:
             # some send it without the frame that its name means
             is_framed = piece[0] & 0x0F == zlib.DEFLATED
             unpacked = zlib.decompressobj(ZLIB_WINDOW if is_framed else DEFLATE_WINDOW)
-        rest = piece
-        while rest:
+        rest, is_full = piece, False
+        # a full piece may leave more behind, also if all of the input is taken in
+        while rest or is_full:
             try:
-                yield unpacked.decompress(rest, PIECE)
+                plain = unpacked.decompress(rest, PIECE)
             except zlib.error as error:
                 raise SourceUnavailable(f"{host} sent broken compression") from error
-            rest = unpacked.unconsumed_tail
+            yield plain
+            rest, is_full = unpacked.unconsumed_tail, len(plain) == PIECE
     if unpacked is None or not unpacked.eof:
         raise SourceUnavailable(f"{host} broke off within the compressed file")
 
