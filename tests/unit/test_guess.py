@@ -257,6 +257,16 @@ def test_the_encoding_is_what_most_characters_are_built_in(pieces, encoding, why
     assert why in guess.reason
 
 
+@pytest.mark.parametrize("encoding", ["cp1252", "cp1251", "gb18030"])
+def test_the_encoding_is_told_by_words_far_behind_the_first(encoding):
+    words = {"cp1252": "Müller,Zürich", "cp1251": "Москва", "gb18030": "王小明,北京市"}
+    plain = b"id,name,city\n" + b"1,Smith,London\n" * 20_000
+    piece = plain + f"{words[encoding]}\n".encode(encoding) + plain
+
+    assert guess_encoding([piece], is_whole=True).value == encoding
+    assert guess_encoding([plain, piece], is_whole=True).value == encoding
+
+
 def test_a_character_that_goes_on_behind_what_is_read_is_not_broken():
     piece = "a,é".encode()[:-1]
 

@@ -76,7 +76,22 @@ def test_an_encoding_that_is_not_declared_is_found(sample, encoding):
     detected = found(sample, delimiter=",")
 
     assert detected.dialect.encoding == encoding
-    assert bool(detected.remarks) == (encoding != "utf-8")
+    is_valid = encoding == "utf-8" and b"\xff" not in sample
+    assert bool(detected.remarks) is not is_valid
+
+
+@pytest.mark.parametrize(
+    ("sample", "told"),
+    [
+        ("uid,Müller\n".encode("cp1252"), "encoding 'cp1252' (Western European)"),
+        ("äöüäöü".encode() + b"\xff", "1 characters are no UTF-8: rows that hold"),
+        ("uid,name\n".encode("utf-16-le"), "encoding 'utf-16-le' is a guess"),
+    ],
+)
+def test_an_encoding_that_is_in_doubt_is_told(sample, told):
+    (remark,) = found(sample, delimiter=",").remarks
+
+    assert told in remark
 
 
 def test_a_character_that_goes_on_behind_the_sample_is_not_broken():

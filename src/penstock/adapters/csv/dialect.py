@@ -144,8 +144,11 @@ def detect(sample: bytes, declared: Declared, *, is_whole: bool) -> Detected:
     elif declared.encoding is not None:
         coding = coding_of(declared.encoding)
     else:
-        coding = coding_of(guess_encoding([sample], is_whole=is_whole).value)
-        if coding is not UTF_8:
+        encoding = guess_encoding([sample], is_whole=is_whole)
+        coding = coding_of(encoding.value)
+        if encoding.doubt is not None:
+            remarks.append(encoding.doubt)
+        elif coding is not UTF_8:
             remarks.append(
                 f"encoding {coding.name!r} is a guess: the file is not UTF-8"
             )

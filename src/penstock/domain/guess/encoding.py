@@ -85,7 +85,7 @@ def guess_encoding(pieces: Sequence[bytes], *, is_whole: bool) -> Guessed[str]:
         whole += len(text) - len(text.encode("ascii", "ignore")) - lost
     if not broken:
         return Guessed("utf-8", "valid UTF-8")
-    best, worth = best_candidate(pieces)
+    best, worth = best_candidate([*map(telling_lines, pieces)])
     if whole > broken or (whole and worth < PLAIN) or worth < ODD:
         told = f"valid UTF-8, but for {broken:,} broken characters"
         doubt = (
@@ -114,6 +114,12 @@ def guess_wide(piece: bytes) -> str | None:
     if even > MOST_ZEROS * half and not odd:
         return "utf-16-be"
     return None
+
+
+def telling_lines(piece: bytes) -> bytes:
+    """Return some of the lines that do not read alike in every encoding."""
+    lines = [line for line in piece.splitlines() if not line.isascii()]
+    return b"\n".join(lines)[:JUDGED_BYTES]
 
 
 def best_candidate(pieces: Sequence[bytes]) -> tuple[Candidate, float]:
@@ -145,7 +151,7 @@ def decoded(name: str, pieces: Sequence[bytes]) -> Iterator[str | None]:
     for piece in pieces:
         try:
             # what goes on behind the sample is not broken
-            yield codecs.getincrementaldecoder(name)().decode(piece[:JUDGED_BYTES])
+            yield codecs.getincrementaldecoder(name)().decode(piece)
         except UnicodeDecodeError:
             yield None
 
