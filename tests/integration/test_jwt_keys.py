@@ -142,9 +142,74 @@ def test_unknown_names_cause_one_fetch_also_while_the_issuer_is_down(issuer, des
     issuer.server.script(Reply(status=500))
 
     for _ in range(10):
-        assert "not known" in desk.refusal(signed(rsa_key("evil")))
+        with pytest.raises(KeysUnavailable):
+            desk.verifier.verify(signed(rsa_key("evil")))
 
     assert issuer.fetches == 2
+
+
+def test_a_new_key_is_not_refused_because_the_issuer_cannot_list_it(issuer, desk):
+    old, new = rsa_key("one"), rsa_key("two")
+    desk.verifier.verify(signed(old))
+    issuer.lists(old, new)
+    issuer.server.script(Reply(status=500))
+
+    desk.clock.passed = 100
+    for judge in (desk.verifier.verify, desk.verifier.judge):
+        with pytest.raises(KeysUnavailable, match="answered 500") as caught:
+            judge(signed(new))
+        assert timedelta(0) < caught.value.retry_after <= timedelta(seconds=30)
+    # a key that is known neither waits, nor is it taken for one of another kind
+    assert desk.verifier.judge(signed(old, jti="again")) == ANN
+    assert "not known" in desk.refusal(signed(ec_key("one"), "ES256"))
+
+    desk.clock.passed = 110
+    with pytest.raises(KeysUnavailable) as caught:
+        desk.verifier.judge(signed(new))
+    assert timedelta(0) < caught.value.retry_after <= timedelta(seconds=20)
+    assert issuer.fetches == 2
+
+    issuer.server.answers = issuer.answer
+    desk.clock.passed = 131
+    assert desk.verifier.verify(signed(new)) == ANN
+    assert "not known" in desk.refusal(signed(rsa_key("evil")))
+
+
+def test_nobody_waits_for_an_issuer_that_has_failed_before():
+    clock, hangs, released = Clock(), threading.Event(), threading.Event()
+    keys = json.dumps({"keys": [public(rsa_key("one"))]}).encode()
+    fetched: list[float] = []
+
+    def fetch() -> bytes:
+        fetched.append(clock.passed)
+        if hangs.is_set():
+            assert released.wait(60)
+        if len(fetched) > 1:
+            raise NotFetched("does not answer")
+        return keys
+
+    keyring = PublishedKeyring(fetch, host="id.example.org", clock=clock.monotonic)
+    assert keyring.fitting(Heading(Algorithm.RS256, "one"))
+    with pytest.raises(KeysUnavailable):
+        keyring.fitting(Heading(Algorithm.RS256, "two"))
+    hangs.set()
+    clock.passed = 40
+
+    def search() -> None:
+        with pytest.raises(KeysUnavailable):
+            keyring.fitting(Heading(Algorithm.RS256, "two"))
+
+    searching = threading.Thread(target=search, daemon=True)
+    searching.start()
+    eventually(lambda: len(fetched) == 3)
+    for number in range(20):
+        with pytest.raises(KeysUnavailable):
+            keyring.find_cached(Heading(Algorithm.RS256, f"made up {number}"))
+
+    assert searching.is_alive()
+    released.set()
+    searching.join()
+    assert len(fetched) == 3
 
 
 def test_keys_are_renewed_every_ten_minutes_behind_everybodys_back(issuer, desk):

@@ -36,7 +36,8 @@ class Verifier(Protocol):
         """Return whose token it is; may wait some seconds for the issuer's keys.
 
         Raises `Unauthenticated` if the token is not to be believed, whatever the
-        reason, and `KeysUnavailable` if there are no keys to judge it by.
+        reason, and `KeysUnavailable` if there are no keys to judge it by, or not the
+        one that it names while the issuer fails.
         """
         ...
 

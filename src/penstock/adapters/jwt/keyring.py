@@ -37,7 +37,10 @@ class Keyring(Protocol):
 
     @abstractmethod
     def find_cached(self, heading: Heading) -> Sequence[VerifyingKey] | None:
-        """Return them without waiting, or None if a fetch might bring others."""
+        """Return them without waiting, or None if a fetch might bring others.
+
+        Raises `KeysUnavailable` if none has that name, and the last fetch failed.
+        """
         ...
 
     @abstractmethod
@@ -137,12 +140,9 @@ class PublishedKeyring(Keyring):
         if ring is None:
             return None
         self._renew_at_leisure()
-        is_sought = self._fetching.locked() or self._is_over(
-            self._searched_at, TRIED_AGAIN_AFTER
-        )
-        if not ring.named(heading.kid) and is_sought:
+        if not ring.named(heading.kid) and self._may_find_others():
             return None
-        return ring.fitting(heading)
+        return self._select(ring, heading)
 
     @override
     def fitting(self, heading: Heading) -> Sequence[VerifyingKey]:
@@ -153,7 +153,7 @@ class PublishedKeyring(Keyring):
         ring = self._good_ring() or self._first_ring()
         if not ring.named(heading.kid) and ring.asked_at < came_at:
             ring = self._ring_with_news(ring)
-        return ring.fitting(heading)
+        return self._select(ring, heading)
 
     @override
     def renew(self) -> None:
@@ -183,6 +183,26 @@ class PublishedKeyring(Keyring):
         age = timedelta(seconds=int(self._clock() - ring.asked_at))
         return f"{told}; its keys are {age} old, and are good for a day"
 
+    def _may_find_others(self) -> bool:
+        """Say whether it is worth waiting for a fetch, another's or one of its own."""
+        if self._fetching.locked():
+            # of an issuer that has failed nobody expects that it answers soon
+            return self._failure is None
+        return self._is_over(self._searched_at, TRIED_AGAIN_AFTER)
+
+    def _select(self, ring: Ring, heading: Heading) -> Sequence[VerifyingKey]:
+        """Return the keys that fit; an unknown name may be that of a newer key."""
+        failure = self._failure
+        if failure is not None and not ring.named(heading.kid):
+            since_search = self._clock() - self._searched_at
+            seconds = max(1.0, TRIED_AGAIN_AFTER - since_search)
+            raise self._unavailable(failure, seconds)
+        return ring.fitting(heading)
+
+    def _unavailable(self, reason: str, seconds: float) -> KeysUnavailable:
+        retry_after = timedelta(seconds=seconds)
+        return KeysUnavailable(self._host, reason=reason, retry_after=retry_after)
+
     def _good_ring(self) -> Ring | None:
         ring = self._ring
         if ring is None or self._clock() - ring.asked_at > KEPT_AT_MOST:
@@ -199,9 +219,9 @@ class PublishedKeyring(Keyring):
                 self._renew()
         ring = self._good_ring()
         if ring is None:
-            reason = self._failure or "has not answered yet"
-            retry_after = timedelta(seconds=WITHOUT_KEYS)
-            raise KeysUnavailable(self._host, reason=reason, retry_after=retry_after)
+            raise self._unavailable(
+                self._failure or "has not answered yet", WITHOUT_KEYS
+            )
         return ring
 
     def _ring_with_news(self, known: Ring) -> Ring:
