@@ -174,7 +174,9 @@ def settings_page() -> str:
         "One TOML file, `penstock.toml`, read once; an unknown key is refused.",
         (
             "`${NAME}` is filled from the environment and never shown; "
-            "`$${` is a plain `${`.\n"
+            "`$${` is a plain `${`. "
+            "`$NAME` in capitals is refused where credentials are declared: "
+            "a value that holds it goes into a variable, and is written as `${NAME}`.\n"
         ),
         (
             "A duration is written as `250ms`, `60s`, `5m`, `1h30m` or `365d`; "

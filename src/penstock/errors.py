@@ -117,7 +117,7 @@ class KeysUnavailable(StoreUnavailable):
     code = "keys_unavailable"
 
     def __init__(self, host: str, *, reason: str, retry_after: timedelta) -> None:
-        super().__init__(f"no token can be verified: {host!r} {reason}")
+        super().__init__(f"the token cannot be verified: {host!r} {reason}")
         self.retry_after = retry_after
 
 

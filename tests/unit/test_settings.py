@@ -1700,6 +1700,28 @@ def test_a_variable_without_braces_is_not_taken_for_a_secret(refuse, place, at):
     assert told.endswith("; write ${OCM_API_KEY}")
 
 
+@pytest.mark.parametrize(
+    ("place", "at"),
+    [
+        ('auth = { type = "bearer", token = "$SECRETPW99" }', "auth.token"),
+        ('headers = { X-API-Key = "key-$SECRETPW99" }', "headers.X-API-Key"),
+        ('query = { key = "$SECRETPW99" }', "query.key"),
+    ],
+)
+def test_a_secret_that_looks_like_a_variable_is_not_shown(refuse, read, place, at):
+    (message,) = refuse(f"{MINIMAL}{place}\n")
+
+    assert "SECRETPW99" not in message
+    assert message == (
+        f"datasets.poi.source.{at}: holds $ and capitals where a credential stands; "
+        "put the value into an environment variable and write ${NAME}"
+    )
+    # as it says, the value itself can be used
+    place = place.replace("$SECRETPW99", "${PASSWORD}")
+    settings = read(f"{MINIMAL}{place}\n", {**ENVIRON, "PASSWORD": "$SECRETPW99"})
+    assert settings.secrets["$SECRETPW99"] == "${PASSWORD}"
+
+
 @pytest.mark.parametrize("value", ["$filter", "US$5", "$$HOME", "a$", "$1"])
 def test_a_dollar_that_names_no_variable_stays(read, value):
     settings = read(f'{MINIMAL}query = {{ key = "{value}" }}\n')

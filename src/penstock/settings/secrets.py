@@ -49,11 +49,18 @@ class Filler:
 
     def refuse_bare(self, text: str, at: KeyPath) -> None:
         """Refuse a variable without braces where credentials are declared."""
-        found = BARE_VARIABLE.search(text)
-        if found is not None and CREDENTIALS & {str(step) for step in at}:
-            told = f"names {found[1]} without braces, so it is not filled; write"
-            told = f"{told} ${{{found[1]}}}"
-            self.problems.append((at, told))
+        names = [found[1] for found in BARE_VARIABLE.finditer(text)]
+        if not names or not CREDENTIALS & {str(step) for step in at}:
+            return
+        name = next((each for each in names if each in self.environ), None)
+        message = (
+            # it may be the secret itself, which is not shown
+            "holds $ and capitals where a credential stands; put the value into an "
+            "environment variable and write ${NAME}"
+            if name is None
+            else f"names {name} without braces, so it is not filled; write ${{{name}}}"
+        )
+        self.problems.append((at, message))
 
     def value_of(self, found: re.Match[str], at: KeyPath) -> str:
         if found[0] == "$${":

@@ -166,6 +166,6 @@ def store_problem(error: StoreUnavailable) -> Problem:
         return Problem("took-too-long", told)
     told, seconds = "a store does not answer; ask again", 1
     if isinstance(error, KeysUnavailable):
-        told = "no token can be verified now; ask again"
+        told = "the token cannot be verified now; ask again"
         seconds = max(1, math.ceil(error.retry_after.total_seconds()))
     return Problem("unavailable", told, headers={"retry-after": str(seconds)})
