@@ -104,6 +104,20 @@ def test_a_dataset_that_is_no_longer_declared_is_dropped_when_told_to(
     assert (again.code, "nothing is stored of dataset" in again.err) == (2, True)
 
 
+def test_what_is_not_stored_cannot_be_dropped(penstock: Penstock, declare):
+    declare(shops())
+
+    penstock("migrate")
+    misspelt = penstock("datasets", "drop", "shop", "--yes")
+    penstock("datasets", "drop", "shops", "--yes")
+    declared = penstock("datasets", "drop", "shops", "--yes")
+
+    assert declared.code == misspelt.code == 2
+    assert "nothing is stored of dataset 'shops'" in declared.err
+    assert "none is declared" not in declared.err
+    assert "did you mean 'shops'?" in misspelt.err
+
+
 def test_stored_values_are_converted_or_listed(penstock: Penstock, declare):
     declare(shops())
     penstock("migrate")

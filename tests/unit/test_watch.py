@@ -30,6 +30,7 @@ class Database(Reads):
         self.is_open.set()
         self.is_asked = threading.Event()
         self.error: Exception | None = None
+        self.is_dropped = False
 
     def states(self) -> Mapping[str, State]:
         self.asked += 1
@@ -43,7 +44,7 @@ class Database(Reads):
         assert self.is_open.wait(10)
         if self.error is not None:
             raise self.error
-        return {"poi": seen}
+        return {} if self.is_dropped else {"poi": seen}
 
     def change(self) -> None:
         """Change as a page of a running import does."""
@@ -280,6 +281,34 @@ def test_a_generation_that_was_taken_back_is_not_the_same_again(watch, database)
 
     assert after.generation == 1
     assert after.history != before.history
+
+
+def test_a_dropped_dataset_is_dropped_once(watch, database):
+    async def ask() -> Any:
+        before = await watch.state("poi")
+        database.is_dropped = True
+        await watch.look()
+        dropped = watch.known("poi")
+        waiting = asyncio.create_task(watch.beyond("poi", -1, seconds=60))
+        await asyncio.sleep(0)
+        asked_for = watch.asked_for
+        for _ in range(3):
+            await watch.look()
+            await asyncio.sleep(0)
+        # nobody who waits for its changes was woken
+        assert (watch.asked_for, waiting.done()) == (asked_for, False)
+        after = watch.known("poi")
+        database.is_dropped = False
+        await watch.look()
+        await waiting
+        return before, dropped, after, watch.known("poi")
+
+    before, dropped, after, created = go(ask())
+
+    assert before.history != dropped.history
+    assert dropped == after
+    assert created.history != after.history
+    assert created.position == database.position
 
 
 def test_what_an_answer_holds_beyond_the_known_state_is_asked_for(watch, database):

@@ -201,6 +201,9 @@ class Watch:
         tracked = {name: set(each) for name, each in self._tracked.items()}
         found = await loop.run_in_executor(self._executor, self._find, before, tracked)
         for name in before.keys() - found.states.keys():
+            if before[name].published == UNKNOWN.published:
+                # an earlier look has found that it was dropped
+                continue
             # dropped: what comes under its name has another history
             self._take(name, UNKNOWN, is_same=False)
             self._wake(name)

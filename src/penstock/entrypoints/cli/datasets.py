@@ -121,8 +121,8 @@ def drop(
 def stored_dataset(penstock: Penstock, name: str) -> StoredDataset:
     stored = {each.name: each for each in penstock.stores.schema.datasets.stored()}
     if name not in stored:
-        told = f"nothing is stored of dataset {name!r}"
-        raise NotFound(f"{told}; {did_you_mean(name, stored)}")
+        hint = f"; {did_you_mean(name, stored)}" if stored else ""
+        raise NotFound(f"nothing is stored of dataset {name!r}{hint}")
     return stored[name]
 
 
