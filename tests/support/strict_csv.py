@@ -7,9 +7,11 @@ itself, are one character. Whatever else a record holds, it is a row only if eac
 values can be taken as it stands.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+LINE_END = re.compile("\r\n|\r|\n")
 # of the rows, if all of these end in a delimiter it adds no value
 TRAILING_SHARE = 0.99
 
@@ -82,6 +84,20 @@ def find_flaw(
     if count == width:
         return None
     return "too_few_values" if count < width else "too_many_values"
+
+
+def find_open_quote(record: StrictRecord, declared: Format, *, most: int) -> int | None:
+    """Return the line of a quote that may have taken in the rows behind it.
+
+    It is never closed, or not within the longest record, and goes on to another line.
+    """
+    if record.open_line is not None or len(record.raw) <= most:
+        return record.open_line
+    line_ends = LINE_END.findall(decode(record.raw, declared.encoding).rstrip("\r\n"))
+    beginning = read_strictly(record.raw[:most], declared)[0]
+    if not line_ends or beginning.open_line is None:
+        return None
+    return record.line + beginning.open_line - 1
 
 
 class _Reading:

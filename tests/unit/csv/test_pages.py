@@ -26,7 +26,7 @@ from penstock.domain.page import (
 )
 from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
-from penstock.domain.source import CsvSource
+from penstock.domain.source import CsvSource, UnclosedQuote
 from penstock.errors import (
     CursorUnreadable,
     Misconfigured,
@@ -174,6 +174,41 @@ def test_rows_that_do_not_fit_stand_beside_the_others(tmp_path):
     assert [row.place for row in flawed] == [Place(3, 12), Place(6, 19)]
     assert sum(page.dropped for page in pages) == 1
     assert CsvPages(declared).read(flawed[0].raw).unreadable is not None
+
+
+def test_a_quote_that_another_one_closes_far_behind_fails_its_shard(tmp_path):
+    write(tmp_path, "a.csv", 12)
+    before = (tmp_path / "a.csv").read_bytes()
+    between = b"".join(b"%d,between\n" % number for number in range(14, 90_000))
+    raw = before + b'13,"open\n' + between + b'90000,"open\n90001,behind\n'
+    (tmp_path / "a.csv").write_bytes(raw)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    source = CsvPages(declared)
+
+    page = source.fetch(shard, None, since=None)
+
+    assert (len(page.rows), page.flawed) == (12, [])
+    told = "a.csv: the quote on line 14 is not closed within 1048576 bytes, so the rows"
+    with pytest.raises(Rejected, match=told):
+        source.fetch(shard, page.next, since=None)
+
+    as_rows = walk(shops(tmp_path, unclosed_quote=UnclosedQuote.ROW), shard)
+    assert [row.flaw for page in as_rows for row in page.flawed] == [Reason.TOO_LONG]
+    assert sum(len(page.rows) for page in as_rows) == 13
+
+
+def test_a_long_record_within_quotes_is_a_row_or_costs_no_other(tmp_path):
+    # as many lines as a record may hold, and a single one that is too long
+    lines, line = b"x\n" * 500_000, b"x" * 1_500_000
+    raw = b'id,name\n1,"%b"\n2,"%b"\n3,c\n' % (lines, line)
+    (tmp_path / "a.csv").write_bytes(raw)
+    declared = shops(tmp_path)
+    (shard,), _ = survey(declared)
+    pages = walk(declared, shard)
+
+    assert sum(len(page.rows) for page in pages) == 2
+    assert [row.flaw for page in pages for row in page.flawed] == [Reason.TOO_LONG]
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,7 @@ def test_a_quote_that_is_closed_much_later_is_told(tmp_path):
     assert rows(chunks) == [["1", "a"], ["6", "f"]]
     (bad,) = [bad for chunk in chunks for bad in chunk.bad]
     assert bad.detail.endswith("; is a quote on line 2 not closed?")
+    assert bad.open_quote == "the quote on line 2 is not closed within 12 bytes"
 
 
 @pytest.mark.parametrize("content", [b"x", b'"', b'"\n', b"x,", b"\r", b"\0"])

@@ -29,6 +29,8 @@ class BadRow:
     place: Place
     flaw: Reason
     detail: str
+    # what says that it may hold the rows behind it, if something does
+    open_quote: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

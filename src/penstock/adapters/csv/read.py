@@ -155,14 +155,19 @@ def even_part(count: int, most: int) -> int:
 
 
 def set_aside(record: Flawed, line: int) -> Chunk:
-    place = Place(line=line, offset=record.start, raw=record.raw)
+    bad = BadRow(
+        place=Place(line=line, offset=record.start, raw=record.raw),
+        flaw=record.flaw,
+        detail=record.detail,
+        open_quote=record.open_quote,
+    )
     return Chunk(
         start=record.start,
         line=line,
         next_start=record.start + record.size,
         next_line=line + record.lines,
         rows=[],
-        bad=[BadRow(place=place, flaw=record.flaw, detail=record.detail)],
+        bad=[bad],
         skipped=0,
         excerpt=None,
     )

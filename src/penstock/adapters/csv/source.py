@@ -21,7 +21,7 @@ from penstock.adapters.csv.read import Chunk, Chunks
 from penstock.adapters.csv.stream import translated
 from penstock.domain.casts import JsonText
 from penstock.domain.dataset import Dataset, FieldType
-from penstock.domain.page import Moved, Page, Place, Position, Proof, Reason, Row
+from penstock.domain.page import Moved, Page, Place, Position, Proof, Row
 from penstock.domain.parts import Slice
 from penstock.domain.shard import Shard
 from penstock.domain.sheet import RawSheet
@@ -167,15 +167,15 @@ class CsvPages(Source):
         self._known[part.text] = stamp
 
     def _refuse_unclosed(self, part: Slice, chunk: Chunk) -> None:
-        """Fail where a quote is never closed; the rows before it are stored."""
+        """Fail where an open quote takes in rows; those before it are stored."""
         if self._source.unclosed_quote is UnclosedQuote.ROW:
             return
         for bad in chunk.bad:
-            if bad.flaw is Reason.UNCLOSED_QUOTE:
+            if bad.open_quote is not None:
                 raise Rejected(
-                    f"{part.file}: {bad.detail}, so the rows behind it cannot be told "
-                    "apart; those before it are stored; close the quote, or declare "
-                    'source.unclosed_quote = "row"'
+                    f"{part.file}: {bad.open_quote}, so the rows behind it cannot be "
+                    "told apart; those before it are stored; close the quote, or "
+                    'declare source.unclosed_quote = "row"'
                 )
 
     def _head(self, part: Slice, path: Path) -> Head:

@@ -32,6 +32,8 @@ class Flawed:
     lines: int
     flaw: Reason
     detail: str
+    # what says that it may hold the rows behind it, if something does
+    open_quote: str | None = None
 
 
 class Windows:
@@ -93,7 +95,6 @@ class Windows:
         self._fill(self._limit)
         kept, start = self._raw[: self._limit], self._start
         walk = Walk(self._dialect, line=line)
-        opened_on = None
         is_within = True
         while is_within:
             signs, size = self._signs()
@@ -103,27 +104,41 @@ class Windows:
                 size = self._coding.size_of_signs(signs[:end])
             self._drop(size)
             if is_within:
-                opened_on = opened_on or (walk.opened_on if walk.is_quoted else None)
                 self._fill(len(self._raw) + self._size)
-        total = self._start - start
+        total, lines = self._start - start, walk.line - line
+        open_quote = None
         if walk.is_quoted:
             flaw = Reason.UNCLOSED_QUOTE
-            told = f"the quote on line {walk.opened_on} is never closed"
+            told = open_quote = f"the quote on line {walk.opened_on} is never closed"
         elif total > self._limit:
             flaw = Reason.TOO_LONG
             told = f"the record has {total} bytes, of {self._limit} that are allowed"
+            opened_on = self._open_at_end(kept, line)
             if opened_on is not None:
                 told += f"; is a quote on line {opened_on} not closed?"
+            # a record of a single line has no row within it
+            if opened_on is not None and lines > (end is not None):
+                open_quote = (
+                    f"the quote on line {opened_on} is not closed within "
+                    f"{self._limit} bytes"
+                )
         else:
             return Window(raw=kept[:total], start=start, is_whole=True)
         return Flawed(
             raw=kept[:KEPT],
             start=start,
             size=total,
-            lines=walk.line - line,
+            lines=lines,
             flaw=flaw,
             detail=told,
+            open_quote=open_quote,
         )
+
+    def _open_at_end(self, raw: bytes, line: int) -> int | None:
+        """Return the line of the quote that is open behind a part of a record."""
+        walk = Walk(self._dialect, line=line)
+        walk.find_end(whole_signs(raw, self._dialect)[0], 0)
+        return walk.opened_on if walk.is_quoted else None
 
     def _signs(self) -> tuple[str, int]:
         """Return the signs at hand that can be judged, and how many bytes they are."""
