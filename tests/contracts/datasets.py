@@ -7,6 +7,7 @@ import pytest
 
 from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.domain.editing import Precondition
+from penstock.domain.history import Position
 from penstock.domain.job import Mode
 from penstock.errors import Conflict, Misconfigured, NotFound
 from penstock.flow.edit_records import EditRecords
@@ -116,6 +117,28 @@ class DatasetsContract:
         # the number behind the last one is missing, so whoever follows notices
         (change,) = served.reads.changes(POI, after=0, limit=9)
         assert change.seq > before.change_seq + 1
+
+    @pytest.mark.parametrize("command", ["drop", "retype"])
+    def test_who_begins_at_a_new_history_follows_it(
+        self, stores: Stores, served: Served, command: str
+    ):
+        new = titled(FieldType.INT)
+        run(stores, dataset(), last(record(1, "1"), record(2, "2")))
+        lost = served.reads.states()["poi"].position
+        if command == "drop":
+            dropped(stores)
+        else:
+            stores.schema.datasets.retype(new)
+        begun = served.reads.states()["poi"].position
+
+        for number in (3, 4):
+            run(stores, new, last(record(number, number, of=new)), mode=Mode.DELTA)
+
+            assert served.reads.knows("poi", [begun])
+            assert not served.reads.knows("poi", [Position(begun.seq, 1)])
+            assert not served.reads.knows("poi", [lost])
+        told = served.reads.changes(new, after=begun.seq, limit=9)
+        assert [each.seq for each in told] == [begun.seq + 1, begun.seq + 2]
 
     def test_a_process_that_did_not_hear_of_a_drop_begins_no_import(
         self, stores: Stores

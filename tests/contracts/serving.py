@@ -11,6 +11,7 @@ import pytest
 
 from penstock.domain.dataset import Dataset, Field, FieldType, Missing, WhenMissing
 from penstock.domain.history import Position
+from penstock.domain.job import Mode
 from penstock.domain.page import Record
 from penstock.domain.queries.cursor import Seal
 from penstock.domain.queries.parameters import read_query
@@ -38,6 +39,7 @@ from tests.builders import (
     text_field,
     typed_field,
 )
+from tests.contracts.schema import Ask
 
 SEAL = Seal(b"a secret of thirty-two bytes, yes")
 POINTS = dataset(
@@ -113,7 +115,10 @@ MB = 1_000_000
 
 
 class ServingContract:
-    """Subclasses bring `stores` and `served`, of the same database."""
+    """Subclasses bring `stores`, `served` and `ask`, of the same database."""
+
+    # removes the entries of changes up to a number
+    remove_changes: str
 
     def test_a_page_has_fewer_rows_where_they_are_large(
         self, stores: Stores, served: Served
@@ -456,6 +461,34 @@ class ServingContract:
         assert served.reads.knows("poi", positions)
         assert not served.reads.knows("poi", [*positions, Position(len(told) + 1, 1)])
         assert served.reads.states()["poi"].position == positions[-1]
+
+    def test_a_change_without_its_entry_is_known_by_the_next_one(
+        self, stores: Stores, served: Served, ask: Ask
+    ):
+        of = replace(POINTS, missing=Missing(do=WhenMissing.MARK, max_drop=1))
+
+        def position() -> Position:
+            return served.reads.states()["poi"].position
+
+        run(stores, of, last(*rows_of(4)))
+        ends = [position()]
+        # a page of new rows, one of others too, rows that are missing, and a client
+        run(stores, of, last(*rows_of(8)[4:]), mode=Mode.DELTA)
+        ends.append(position())
+        changed = record(1, "Ulm", 1, NOON, of=POINTS)
+        run(stores, of, last(changed, *rows_of(9)[8:]), mode=Mode.DELTA)
+        ends.append(position())
+        run(stores, of, last(*rows_of(1)))
+        ends.append(position())
+        change(served, of, Write(rows_of(3)[-1]))
+        for each in ends:
+            ask(self.remove_changes.format(each.seq))
+
+            assert served.reads.knows("poi", [each])
+            assert not served.reads.knows("poi", [Position(each.seq, 1)])
+            told = served.reads.changes(of, after=0, limit=1)
+            assert told[0].seq == each.seq + 1
+            assert not served.reads.knows("poi", [Position(each.seq, told[0].tag)])
 
     def test_every_transaction_has_a_tag_of_its_own(
         self, stores: Stores, served: Served

@@ -91,7 +91,7 @@ def served(place: Place) -> Iterator[Served]:
 
 
 class TestPostgresServing(ServingContract):
-    pass
+    remove_changes = "delete from penstock_change_page where last_seq <= {}"
 
 
 class TestPostgresSearch(SearchContract):

@@ -132,7 +132,7 @@ def served(path: Path, clock: Clock) -> Iterator[Served]:
 
 
 class TestSqliteServing(ServingContract):
-    pass
+    remove_changes = "delete from penstock_change where seq <= {}"
 
 
 class TestSqliteSearch(SearchContract):

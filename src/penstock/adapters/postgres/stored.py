@@ -235,6 +235,7 @@ class StoredTable(sql.Table):
                 dataset=self.of.dataset.name,
                 before=last["change_seq"] - gone,
                 tag=last["change_tag"],
+                previous_tag=last["previous_tag"],
                 import_id=import_id,
             )
         return gone

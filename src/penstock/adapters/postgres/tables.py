@@ -161,10 +161,12 @@ class Table:
         self.note_missing = (
             "insert into penstock_change_page "
             "(dataset, first_seq, last_seq, created, updated, keys, import_id, at, "
-            "tag) "
+            "tag, previous_tag) "
             "select %(dataset)s, %(before)s + min(place), %(before)s + max(place), "
             "0, 0, json_agg(key::json order by place), "
-            f"%(import_id)s, {now}, %(tag)s from pg_temp.{self.gone} "
+            f"%(import_id)s, {now}, %(tag)s, "
+            "case when min(place) = 1 then %(previous_tag)s::bigint end "
+            f"from pg_temp.{self.gone} "
             "group by (place - 1) / 10000"
         )
 

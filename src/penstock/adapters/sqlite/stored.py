@@ -11,7 +11,7 @@ from penstock.adapters.sql import database as sql
 from penstock.adapters.sql.database import Merged, Stamp, instant
 from penstock.adapters.sql.keys import key_text
 from penstock.adapters.sql.memos import read_memo
-from penstock.adapters.sqlite.tables import Known, Table
+from penstock.adapters.sqlite.tables import Known, ReservedChanges, Table
 from penstock.domain.lost_files import Origin
 from penstock.domain.page import Key, Memo, Record
 from penstock.domain.repeat import digest_of_all
@@ -113,12 +113,15 @@ class StoredTable(sql.Table):
         ]
         if not changes:
             return
-        before, tag = self._reserve_changes(len(changes), publish=publish)
+        before, tag, previous_tag = self._reserve_changes(len(changes), publish=publish)
         name, now = self.of.dataset.name, self.now
         self.connection.executemany(
             self.statements["add_change"],
             [
-                (name, seq, kind, key_text(key), import_id, now, tag)
+                (
+                    *(name, seq, kind, key_text(key), import_id, now, tag),
+                    previous_tag if seq == before + 1 else None,
+                )
                 for seq, (kind, key) in enumerate(changes, start=before + 1)
             ],
         )
@@ -188,22 +191,21 @@ class StoredTable(sql.Table):
         missing = self.count_missing(import_id=import_id, started=started, kept=kept)
         if not missing:
             return 0
-        before, tag = self._reserve_changes(missing)
+        changes = self._reserve_changes(missing)
         self.of.mark_missing(
             self.connection,
             import_id=import_id,
             started=(started - EPOCH) // MICROSECOND,
             kept=kept,
-            before=before,
-            tag=tag,
+            changes=changes,
             now=self.now,
         )
         return missing
 
     def _reserve_changes(
         self, changes: int, *, publish: bool = False
-    ) -> tuple[int, int]:
-        """Return the number after which so many events stand, and the tag of them.
+    ) -> ReservedChanges:
+        """Return the number after which so many events stand, and their tags.
 
         The sequence has no gaps: it is kept in a row that the transaction holds.
         """
@@ -213,7 +215,8 @@ class StoredTable(sql.Table):
         rows = found.fetchall()
         if not rows:
             raise LookupError(f"dataset {name!r} was never prepared")
-        return int(rows[0]["change_seq"]) - changes, int(rows[0]["change_tag"])
+        last, tag, previous_tag = rows[0]
+        return ReservedChanges(last - changes, tag, previous_tag)
 
 
 @dataclass(slots=True)

@@ -67,6 +67,14 @@ class Known(NamedTuple):
     rank: int
 
 
+class ReservedChanges(NamedTuple):
+    """The number after which changes stand, their tag, and that of the one before."""
+
+    before: int
+    tag: int
+    previous_tag: int
+
+
 class Table:
     """The compiled statements of one dataset's table."""
 
@@ -180,9 +188,11 @@ class Table:
             )
         self._count_missing = f"select count(*) from {table} {missing}"
         self._note_missing = (
-            "insert into penstock_change (dataset, seq, kind, key, import_id, at, tag) "
+            "insert into penstock_change "
+            "(dataset, seq, kind, key, import_id, at, tag, previous_tag) "
             "select :dataset, :before + row_number() over (), 'deleted', "
-            f"json_array({', '.join(key)}), :import_id, :now, :tag "
+            f"json_array({', '.join(key)}), :import_id, :now, :tag, "
+            "case when row_number() over () = 1 then :previous_tag end "
             f"from {table} {missing}"
         )
         self._mark_missing = (
@@ -364,8 +374,7 @@ class Table:
         import_id: int,
         started: int,
         kept: Sequence[Origin],
-        before: int,
-        tag: int,
+        changes: ReservedChanges,
         now: int,
     ) -> None:
         """Mark those rows as deleted, with their events, without reading them here."""
@@ -374,8 +383,7 @@ class Table:
             "import_id": import_id,
             "started": started,
             "kept": write_origins(kept),
-            "before": before,
-            "tag": tag,
+            **changes._asdict(),
             "now": now,
         }
         connection.execute(self._note_missing, told)

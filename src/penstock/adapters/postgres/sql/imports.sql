@@ -153,9 +153,10 @@ update penstock_dataset
 set generation = generation + %(generations)s,
     generation_tag = case when %(generations)s > 0 then {tag} else generation_tag end,
     change_seq = change_seq + %(changes)s,
+    previous_tag = change_tag,
     change_tag = {tag}
 where name = %(dataset)s
-returning change_seq, change_tag;
+returning change_seq, change_tag, previous_tag;
 
 -- name: add_changes
 -- It comes after the rows, because it holds the dataset's row until the commit, and
@@ -167,15 +168,18 @@ with advanced as (
         generation_tag = case
             when %(generations)s > 0 then {tag} else generation_tag end,
         change_seq = change_seq + %(created)s + %(updated)s + %(deleted)s,
+        previous_tag = change_tag,
         change_tag = {tag}
     where name = %(dataset)s
-    returning change_seq, change_tag
+    returning change_seq, change_tag, previous_tag
 )
 insert into penstock_change_page
-    (dataset, first_seq, last_seq, created, updated, keys, import_id, at, tag)
+    (dataset, first_seq, last_seq, created, updated, keys, import_id, at, tag,
+    previous_tag)
 select %(dataset)s, change_seq - %(created)s - %(updated)s - %(deleted)s + 1,
     change_seq,
-    %(created)s, %(updated)s, %(keys)s::json, %(import_id)s, {now}, change_tag
+    %(created)s, %(updated)s, %(keys)s::json, %(import_id)s, {now}, change_tag,
+    previous_tag
 from advanced;
 
 -- name: add_rejection
@@ -364,16 +368,18 @@ from penstock_dataset
 where name = %(dataset)s;
 
 -- name: has_change
--- The last change is known also where the entries of all were removed.
+-- The last change is known also where the entries of all were removed, and one without
+-- an entry by the entry that follows it.
 select exists (
     select 1 from penstock_dataset
     where name = %(dataset)s and change_seq = %(seq)s and change_tag = %(tag)s
 ) or exists (
     select 1 from (
-        select first_seq, tag from penstock_change_page
+        select first_seq, tag, previous_tag from penstock_change_page
         where dataset = %(dataset)s and last_seq >= %(seq)s
         order by last_seq
         limit 1
     ) as page
-    where first_seq <= %(seq)s and tag = %(tag)s
+    where (first_seq <= %(seq)s and tag = %(tag)s)
+        or (first_seq = %(seq)s + 1 and coalesce(previous_tag, tag) = %(tag)s)
 ) as is_known;

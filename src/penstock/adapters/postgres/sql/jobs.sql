@@ -202,14 +202,16 @@ with advanced as (
     returning 1
 ), numbered as (
     update penstock_dataset
-    set change_seq = change_seq + %(inserted)s, change_tag = {tag}
+    set change_seq = change_seq + %(inserted)s, previous_tag = change_tag,
+        change_tag = {tag}
     where name = %(dataset)s and exists (select 1 from totalled)
-    returning change_seq, change_tag
+    returning change_seq, change_tag, previous_tag
 ), changed as (
     insert into penstock_change_page
-        (dataset, first_seq, last_seq, created, updated, keys, import_id, at, tag)
+        (dataset, first_seq, last_seq, created, updated, keys, import_id, at, tag,
+        previous_tag)
     select %(dataset)s, change_seq - %(inserted)s + 1, change_seq, %(inserted)s, 0,
-        %(keys)s::json, %(import_id)s, {now}, change_tag
+        %(keys)s::json, %(import_id)s, {now}, change_tag, previous_tag
     from numbered
 )
 {insert}

@@ -141,9 +141,10 @@ set generation = generation + :generations,
     generation_tag = case
         when :generations > 0 then random() & 0xffffffffffff else generation_tag end,
     change_seq = change_seq + :changes,
+    previous_tag = change_tag,
     change_tag = random() & 0xffffffffffff
 where name = :dataset
-returning change_seq, change_tag;
+returning change_seq, change_tag, previous_tag;
 
 -- name: set_watermark
 update penstock_dataset
@@ -154,8 +155,9 @@ where name = :dataset;
 select * from penstock_dataset where name = :dataset;
 
 -- name: add_change
-insert into penstock_change (dataset, seq, kind, key, import_id, at, tag)
-values (?, ?, ?, ?, ?, ?, ?);
+insert into penstock_change
+    (dataset, seq, kind, key, import_id, at, tag, previous_tag)
+values (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: add_rejection
 insert into penstock_quarantine
@@ -324,11 +326,18 @@ from penstock_dataset
 where name = :dataset;
 
 -- name: has_change
--- The last change is known also where the entries of all were removed.
+-- The last change is known also where the entries of all were removed, and one without
+-- an entry by the entry that follows it.
 select exists (
     select 1 from penstock_dataset
     where name = :dataset and change_seq = :seq and change_tag = :tag
 ) or exists (
-    select 1 from penstock_change
-    where dataset = :dataset and seq = :seq and tag = :tag
+    select 1 from (
+        select seq, tag, previous_tag from penstock_change
+        where dataset = :dataset and seq >= :seq
+        order by seq
+        limit 1
+    ) as change
+    where (seq = :seq and tag = :tag)
+        or (seq = :seq + 1 and coalesce(previous_tag, tag) = :tag)
 ) as is_known;
