@@ -218,6 +218,19 @@ def test_a_header_that_is_one_name_short_is_refused_with_both_readings(file_work
     assert stored(file_workshop) == {1: ("Berlin", 5), 2: ("Bonn", None)}
 
 
+def test_a_next_file_with_its_columns_in_another_order_is_refused(file_workshop):
+    names = 'header = true\ncolumns = ["id", "name", "points"]'
+    file_workshop.declare(shops(source=names))
+    (file_workshop.folder / "a.csv").write_bytes(b"ID,Label,points\n1,a,5\n")
+    (file_workshop.folder / "b.csv").write_bytes(b"id,points,name\n2,6,7\n")
+
+    ran = file_workshop.penstock("run", "shops")
+
+    assert ran.code == 2
+    assert "b.csv: its header has 'points', 'name' at another place" in ran.err
+    assert file_workshop.ask("select 1 from penstock_import") == []
+
+
 def test_rows_that_end_in_a_delimiter_are_read_and_it_is_said(file_workshop):
     rows = [b"%d,shop,1,\n" % number for number in range(1, 199)]
     write(file_workshop.folder / "a.csv", *rows, b"199,Smith, John,1,\n200,b,2\n")

@@ -2,6 +2,7 @@ import bz2
 import gzip
 import lzma
 import os
+from dataclasses import replace
 from io import BytesIO
 from zipfile import ZipFile
 
@@ -232,3 +233,76 @@ def test_thousands_of_columns_are_told_in_a_few_lines():
 def test_white_space_where_the_header_should_be_is_told_with_its_remedy(tmp_path):
     with pytest.raises(Rejected, match=r"line 2 is the header, .* declare skip = 2"):
         head_of(tmp_path, "\n  \nuid,name\n1,2\n")
+
+
+RENAMED = Declared(
+    delimiter=",", encoding="utf-8", columns=("id", "name", "city", "note")
+)
+
+
+@pytest.mark.parametrize(
+    ("header", "moved"),
+    [
+        ("id,city,name,note", "'city', 'name'"),
+        ("ID,City,Name,Note", "'City', 'Name'"),
+        ("name,key,city,note", "'name'"),
+        # with a column more, and with one and two less
+        ("id,since,name,city,note", "'name', 'city', 'note'"),
+        ("id,city,name", "'name'"),
+        ("city,note", "'city', 'note'"),
+    ],
+)
+def test_a_header_that_has_declared_columns_elsewhere_is_refused(
+    tmp_path, header, moved
+):
+    content = f"\n{header}\n1,Ann,Rome,x\n"
+
+    problem = head_of(tmp_path, content, RENAMED).problem
+
+    assert problem == (
+        f"its header has {moved} at another place than `columns`: "
+        f"the header is {header.replace(',', ', ')}; "
+        "`columns` are id, name, city, note; declare them in the order of the file, "
+        "or, if its header is wrong, declare header = false and skip = 2"
+    )
+    # the remedy holds
+    unread = replace(RENAMED, header=False, skip=2)
+    head = head_of(tmp_path, content, unread)
+    assert (head.problem, head.start) == (None, len(header) + 2)
+
+
+@pytest.mark.parametrize(
+    ("header", "remarks"),
+    [
+        ("id,name,city,note", []),
+        ("Nummer,Name,Stadt,x", []),
+        # a name twice is why columns are declared
+        ("id,name,name,name", []),
+        # a name is missing: the first, the last or one between, also if some differ
+        ("name,city,note", []),
+        ("id,name,city", []),
+        ("id,city,note", []),
+        ("Name,Stadt,note", []),
+        ("id,name", ["its header has 2 names, `columns` has 4"]),
+        ("id,name,city,note,", ["its header has 5 names, `columns` has 4"]),
+        ('id,"name"x,city', ["the header cannot be read: "]),
+    ],
+)
+def test_declared_columns_replace_the_names_in_a_header(tmp_path, header, remarks):
+    head = head_of(tmp_path, f"{header}\n1,Ann,Rome,x\n", RENAMED)
+
+    assert head.problem is None
+    assert head.names == RENAMED.columns
+    assert (head.start, head.line) == (len(header) + 1, 2)
+    assert len(head.remarks) == len(remarks)
+    assert all(map(str.startswith, head.remarks, remarks))
+
+
+def test_ten_thousand_declared_columns_are_compared_in_a_few_lines(tmp_path):
+    names = [f"c{number}" for number in range(10_000)]
+    declared = replace(RENAMED, columns=(*names[1:], "c0"))
+
+    problem = head_of(tmp_path, f"{','.join(names)}\n", declared).problem
+
+    assert "'c0', 'c1', 'c2', 'c3', 'c4' and 9,995 more" in problem
+    assert len(problem) < 500

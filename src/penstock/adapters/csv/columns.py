@@ -59,6 +59,44 @@ def check_columns(
     return ColumnCheck(problems=tuple(problems), remarks=tuple(remarks))
 
 
+def compare_with_declared(
+    found: Sequence[str], declared: Sequence[str], *, behind: int
+) -> ColumnCheck:
+    """Say if a header has names of declared columns elsewhere than these stand.
+
+    The rows begin behind that line. If the header is one name short, any may lack.
+    """
+    is_short = len(found) == len(declared) - 1
+    moved = find_moved(found, declared, shift=int(is_short))
+    if moved:
+        told = (
+            f"its header has {in_short([*map(repr, moved)])} at another place than "
+            f"`columns`: the header is {in_short(found)}; `columns` are "
+            f"{in_short(declared)}; declare them in the order of the file, or, if its "
+            f"header is wrong, declare header = false and skip = {behind}"
+        )
+        return ColumnCheck(problems=(told,))
+    if is_short or len(found) == len(declared):
+        return ColumnCheck()
+    told = f"its header has {len(found):,} names, `columns` has {len(declared):,}"
+    return ColumnCheck(remarks=(told,))
+
+
+def find_moved(
+    found: Sequence[str], declared: Sequence[str], *, shift: int
+) -> list[str]:
+    """Return names of declared columns that stand nowhere near their place.
+
+    A column may stand so many places before its own.
+    """
+    names, columns = [*map(str.casefold, found)], [*map(str.casefold, declared)]
+    near = {
+        name for at, name in enumerate(names) if name in columns[at : at + 1 + shift]
+    }
+    elsewhere = {*columns} - near
+    return [name for name in found if name.casefold() in elsewhere]
+
+
 def places_of(name: str, found: Sequence[str]) -> str:
     return in_short([str(at) for at, each in enumerate(found, 1) if each == name])
 

@@ -1,10 +1,12 @@
 """The first bytes of a file: what it is written in, and how its columns are called."""
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 
+from penstock.adapters.csv.columns import ColumnCheck, compare_with_declared
 from penstock.adapters.csv.dialect import Declared, Dialect, detect
 from penstock.adapters.csv.limits import LIMITS, Limits
 from penstock.adapters.csv.shape import Shape, check_shape
@@ -45,10 +47,14 @@ def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Hea
     dialect, mark = detected.dialect, detected.mark
     start, line = skip_lines(sample, mark, declared.skip, dialect, is_whole=is_whole)
     names = declared.columns
+    replaced = ColumnCheck()
     if declared.header:
         raw, line = first_record(sample[start:], dialect, line=line, is_whole=is_whole)
         start += len(raw)
-        names = declared.columns or read_names(raw, dialect)
+        if declared.columns:
+            replaced = check_replaced(raw, dialect, declared.columns, line=line)
+        else:
+            names = read_names(raw, dialect)
         if names == ("",):
             raise Rejected(
                 f"line {line - 1} is the header, and holds nothing but white space; "
@@ -63,9 +69,20 @@ def read_head(path: Path, declared: Declared, *, limits: Limits = LIMITS) -> Hea
         line=line,
         shape=checked.shape,
         is_packed=is_packed,
-        problem=checked.problem,
-        remarks=(*detected.remarks, *checked.remarks),
+        problem="; ".join(replaced.problems) or checked.problem,
+        remarks=(*detected.remarks, *replaced.remarks, *checked.remarks),
     )
+
+
+def check_replaced(
+    raw: bytes, dialect: Dialect, columns: Sequence[str], *, line: int
+) -> ColumnCheck:
+    """Compare a header with the columns that are declared in its place."""
+    try:
+        found = read_names(raw, dialect)
+    except Rejected as error:
+        return ColumnCheck(remarks=(f"{error}; `columns` count, unchecked",))
+    return compare_with_declared(found, columns, behind=line - 1)
 
 
 def skip_lines(

@@ -95,7 +95,7 @@ class Windows:
         self._fill(self._limit)
         kept, start = self._raw[: self._limit], self._start
         walk = Walk(self._dialect, line=line)
-        is_within = True
+        end, is_within = None, True
         while is_within:
             signs, size = self._signs()
             end = walk.find_end(signs, 0)
