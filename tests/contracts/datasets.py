@@ -240,6 +240,10 @@ class DatasetsContract:
             (FieldType.INT, FieldType.BOOL, 2),
             (FieldType.FLOAT, FieldType.INT, 1.5),
             (FieldType.BOOL, FieldType.DATE, True),
+            # what an import would take for no value
+            (FieldType.TEXT, FieldType.INT, "  "),
+            (FieldType.TEXT, FieldType.JSON, "null"),
+            (FieldType.JSON, FieldType.INT, '""'),
             (
                 FieldType.TIMESTAMP,
                 FieldType.DATE,

@@ -110,6 +110,19 @@ def compile_conversion(stored: FieldType, field: Field) -> Cast:
 
     It raises `BadValue` where something would be lost.
     """
+    convert = choose_conversion(stored, field)
+
+    def convert_whole(value: object) -> object:
+        converted = convert(value)
+        # an import takes blank text and the word null for no value at all
+        if converted is None:
+            raise lost(field, value)
+        return converted
+
+    return convert_whole
+
+
+def choose_conversion(stored: FieldType, field: Field) -> Cast:
     convert = CONVERTERS[field.type](field)
     if field.type is FieldType.TEXT:
         return json_to_text if stored is FieldType.JSON else to_text
@@ -231,5 +244,5 @@ def refuse_all(field: Field) -> Callable[[object], object]:
 
 
 def lost(field: Field, value: object) -> BadValue:
-    told = f"{shorten(value)} cannot be told exactly by type {field.type}"
-    return BadValue(Reason.TYPE, told)
+    message = f"{shorten(value)} cannot be told exactly by type {field.type}"
+    return BadValue(Reason.TYPE, message)
