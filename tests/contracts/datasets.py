@@ -8,12 +8,13 @@ import pytest
 from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.domain.editing import Precondition
 from penstock.domain.history import Position
-from penstock.domain.job import Mode
+from penstock.domain.job import ImportStatus, Lease, Mode
 from penstock.errors import Conflict, Misconfigured, NotFound
 from penstock.flow.edit_records import EditRecords
 from penstock.ports import Stores
 from penstock.ports.serving import Served
 from tests.builders import (
+    TIMEOUT,
     begin,
     claim,
     dataset,
@@ -29,6 +30,7 @@ from tests.builders import (
     typed_field,
 )
 from tests.contracts.schema import Ask
+from tests.contracts.searching import find
 
 POI = dataset(search=("title",))
 MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
@@ -42,6 +44,17 @@ def titled(kind: FieldType, **told):
 
 def dropped(stores: Stores, name: str = "poi") -> int:
     return sum(stores.schema.datasets.drop(name))
+
+
+def fail(stores: Stores) -> Lease:
+    """Let an import fail by its only job."""
+    plan(stores, POI)
+    lease = claim(stores, POI)
+    stores.ledger.fail(lease, TIMEOUT)
+    ended = stores.imports.close(POI, lease.import_id, failed=None)
+    assert ended is not None
+    assert ended.status is ImportStatus.FAILED
+    return lease
 
 
 class DatasetsContract:
@@ -174,6 +187,20 @@ class DatasetsContract:
         run(stores, declared, last(record(1, value, of=declared)))
         assert rows(stores, declared) == [(1, value)]
         assert ask("select id from poi_live") == [(1,)]
+
+    def test_the_rows_of_a_table_with_another_key_are_found_by_their_words(
+        self, stores: Stores, served: Served
+    ):
+        fields = (POI.fields[0], text_field("title", required=True))
+        run(stores, POI, last(rejections=[rejection(0)]))
+        stores.schema.tend(POI)
+        declared = replace(POI, key=("title",), fields=fields)
+
+        stores.schema.prepare(declared)
+
+        run(stores, declared, last(record(1, "lighthouse", of=declared)))
+        stores.schema.tend(declared)
+        assert find(served, declared, q="lighthouse") == [1]
 
     def test_a_table_is_not_replaced_under_an_unfinished_import(self, stores: Stores):
         plan(stores, POI)
@@ -337,6 +364,56 @@ class DatasetsContract:
             edit.put(POI, (1,), {"title": "text"}, Precondition())
 
         assert rows(stores, new) == [(1, 1)]
+
+    @pytest.mark.parametrize("is_empty", [True, False])
+    def test_what_failed_before_a_conversion_is_not_run_again(
+        self, stores: Stores, is_empty
+    ):
+        if not is_empty:
+            run(stores, POI, last(record(1, "1")))
+        lease = fail(stores)
+        new = titled(FieldType.INT)
+        if is_empty:
+            stores.schema.prepare(new)
+        else:
+            stores.schema.datasets.retype(new)
+
+        assert not stores.jobs.retry(lease.job)
+        assert not stores.jobs.retry_failed(lease.import_id, after=None, most=9)
+
+        ended = stores.imports.peek(lease.import_id)
+        assert ended.status is ImportStatus.CANCELLED
+        assert ended.note is not None
+        assert "import it again" in ended.note
+
+    def test_what_failed_is_run_again_where_nothing_was_converted(self, stores: Stores):
+        run(stores, POI, last(record(1, "one")))
+        lease = fail(stores)
+
+        assert stores.schema.datasets.retype(titled(FieldType.INT)).lost == 1
+
+        assert stores.jobs.retry(lease.job)
+
+    @pytest.mark.parametrize(
+        ("stored", "declared", "value", "converted"),
+        [
+            (FieldType.INT, FieldType.TEXT, 1, "1"),
+            (FieldType.TEXT, FieldType.INT, "1", 1),
+        ],
+    )
+    def test_bad_rows_are_not_replayed_with_the_old_types(
+        self, stores: Stores, stored, declared, value, converted
+    ):
+        old, new = titled(stored), titled(declared)
+        run(stores, old, last(record(1, value, of=old), rejections=[rejection(0)]))
+        (bad,) = stores.records.quarantine(old, after=0, limit=9)
+        stores.schema.datasets.retype(new)
+
+        with pytest.raises(Conflict, match="start the process again"):
+            stores.records.replay(old, [(bad, record(2, value, of=old))])
+
+        assert rows(stores, new) == [(1, converted)]
+        assert len(stores.records.quarantine(new, after=0, limit=9)) == 1
 
     def test_a_process_goes_on_though_another_has_dropped_a_dataset(
         self, stores: Stores

@@ -533,6 +533,13 @@ class TestLifecycle:
 
         assert rows(stores, NUMBERED) == [(1, 7)]
 
+    def test_so_is_one_of_a_table_without_rows(self, stores: Stores, place):
+        stores.schema.prepare(dataset())
+        place.ask("create view report as select count(*) from poi_live")
+
+        with pytest.raises(Misconfigured, match=r"report.*drop that view first"):
+            stores.schema.prepare(dataset(key=("title",)))
+
 
 # tables, partitions, indexes and views of a dropped dataset
 LEFT = """

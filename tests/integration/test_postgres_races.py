@@ -6,10 +6,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 from typing_extensions import override
 
@@ -40,6 +43,7 @@ from tests.builders import (
     claim_any,
     dataset,
     ids,
+    int_field,
     jobs_of,
     last,
     per_second,
@@ -388,6 +392,46 @@ class TestPlanning:
         told = in_processes(migrate_and_prepare, [(place,)] * 10)
 
         assert sum(bool(applied) for applied in told) == 1
+
+
+class TestTableLocks:
+    """Pages and edits hold a table first, and the dataset's row last."""
+
+    @pytest.mark.parametrize("change", ["grow", "replace", "retype", "drop"])
+    def test_whoever_changes_a_table_waits_for_it_before_the_dataset(
+        self, stores: Stores, place, change
+    ):
+        rewritten = replace(POI, fields=(POI.fields[0], int_field("title")))
+        grown = replace(POI, fields=(*POI.fields, int_field("points")))
+        stores.schema.prepare(POI)
+        if change != "replace":
+            run(stores, POI, last(record(1, "1")))
+        changes: Mapping[str, Callable[[], object]] = {
+            "grow": lambda: stores.schema.prepare(grown),
+            "replace": lambda: stores.schema.prepare(rewritten),
+            "retype": lambda: stores.schema.datasets.retype(rewritten),
+            "drop": lambda: sum(stores.schema.datasets.drop("poi")),
+        }
+
+        with (
+            ThreadPoolExecutor(1) as pool,
+            psycopg.connect(place.url) as page,
+        ):
+            page.execute(f"set search_path = {place.schema}".encode())
+            page.execute("lock table poi in row share mode")
+            page.execute("select id from poi for no key update")
+            changed = pool.submit(changes[change])
+            while not place.ask(
+                "select 1 from pg_locks where not granted and relation = "
+                "to_regclass(%s)",
+                f"{place.schema}.poi",
+            ):
+                assert not changed.done()
+                time.sleep(0.01)
+            page.execute("lock table poi in row exclusive mode")
+            page.execute("select from penstock_dataset for no key update nowait")
+            page.commit()
+            assert changed.result()
 
 
 def migrate_and_prepare(place: Place) -> list[str]:

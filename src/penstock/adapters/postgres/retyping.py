@@ -1,10 +1,8 @@
 """Drop the table of a dataset in PostgreSQL, or convert its columns."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 
-from psycopg import errors as postgres
 from psycopg.rows import tuple_row
 from typing_extensions import override
 
@@ -12,21 +10,25 @@ from penstock.adapters.postgres.arrays import ARRAYS, DIGESTS
 from penstock.adapters.postgres.connections import Connection
 from penstock.adapters.postgres.database import Transaction
 from penstock.adapters.postgres.schema import (
+    drop_table,
+    drop_view,
+    has_table,
     hold,
+    lock_table,
+    naming_views,
     refuse,
     relation,
     stored_columns,
 )
 from penstock.adapters.postgres.tables import (
     COLUMN_TYPES,
-    VIEW_MARK,
     collation,
     live_view,
     readable,
 )
 from penstock.adapters.sql.datasets import TableChanges
 from penstock.adapters.sql.keys import quoted
-from penstock.domain.dataset import LIVE, Dataset, FieldType
+from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.retyping import Conversion
 from penstock.errors import Misconfigured
 
@@ -37,16 +39,19 @@ BEFORE, CONVERTED = "pg_temp.penstock_before", "pg_temp.penstock_converted"
 
 class PostgresTableChanges(TableChanges):
     @override
-    def lock(self, transaction: Transaction, name: str) -> None:
+    def lock(self, transaction: Transaction, name: str, *, readable: bool) -> None:
         row = transaction.connection.execute("select current_schema() as name")
         found = row.fetchone()
         schema = "" if found is None else found["name"]
         hold(transaction.connection, f"prepare:{schema}:{name}")
+        # readers go on where they may; whoever holds rows for an edit does not
+        mode = "exclusive" if readable else "access exclusive"
+        lock_table(transaction, name, mode=mode)
 
     @override
     def count(self, transaction: Transaction, name: str) -> tuple[int, int] | None:
         connection = transaction.connection
-        if relation(connection, name)["kind"] not in {"r", "p"}:
+        if not has_table(connection, name):
             return None
         row = connection.execute(
             "select count(*) - count(_deleted_at) as live, "
@@ -56,10 +61,7 @@ class PostgresTableChanges(TableChanges):
 
     @override
     def drop(self, transaction: Transaction, name: str) -> None:
-        connection = transaction.connection
-        drop_view(connection, name)
-        with naming_views(name):
-            connection.execute(f"drop table {quoted(name)}".encode())
+        drop_table(transaction.connection, name)
 
     @override
     def refuse(self, transaction: Transaction, stored: Dataset) -> None:
@@ -82,8 +84,6 @@ class PostgresTableChanges(TableChanges):
                 f"datasets.{dataset.name}.partition: what divides the rows cannot get "
                 "another type; drop the dataset, and import it again"
             )
-        # readers go on until everything is ready
-        connection.execute(f"lock table {table} in share row exclusive mode".encode())
         connection.execute(
             f"create temp table penstock_before on commit drop as "
             f"select row_number() over () as _place, * from {table}".encode()
@@ -199,29 +199,3 @@ def own_indexes(connection: Connection, name: str) -> list[str]:
         (f"penstock:{name}:", name),
     )
     return [row["relname"] for row in found.fetchall()]
-
-
-def drop_view(connection: Connection, name: str) -> list[str]:
-    """Drop the live view, if it is ours; return its columns."""
-    view = f"{name}{LIVE}"
-    found = relation(connection, view)
-    if found["comment"] != VIEW_MARK:
-        return []
-    with naming_views(name):
-        connection.execute(f"drop view {quoted(view)}".encode())
-    return list(found["columns"])
-
-
-@contextmanager
-def naming_views(name: str) -> Iterator[None]:
-    """Say what an operator has to do where views of others stand in the way."""
-    try:
-        yield
-    except (
-        postgres.DependentObjectsStillExist,
-        postgres.FeatureNotSupported,
-    ) as error:
-        told = (error.diag.message_detail or str(error)).partition("\n")[0]
-        raise Misconfigured(
-            f"dataset {name}: {told}; drop that view first, and make it again"
-        ) from error

@@ -1,8 +1,10 @@
 """Create and update the tables of the ledger and of every dataset, online."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+from psycopg import errors as postgres
 from psycopg import sql
 from psycopg.rows import DictRow
 from typing_extensions import override
@@ -12,7 +14,7 @@ from penstock.adapters.postgres.database import Database, Transaction
 from penstock.adapters.postgres.locks import lock_number
 from penstock.adapters.postgres.tables import RANK, VIEW_MARK, column, live_view
 from penstock.adapters.postgres.tending import Tending
-from penstock.adapters.sql.datasets import SqlDatasets
+from penstock.adapters.sql.datasets import SqlDatasets, replace_history
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.schema import (
     REMEDY,
@@ -29,7 +31,7 @@ from penstock.adapters.sql.schema import (
     view_columns,
     view_steps,
 )
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import LIVE, Dataset
 from penstock.errors import Misconfigured, StoreUnavailable
 from penstock.ports import Schema
 
@@ -133,8 +135,6 @@ class PostgresSchema(Schema):
         connection = transaction.connection
         hold(connection, f"prepare:{self._database.schema}:{dataset.name}")
         transaction.execute("add_dataset", dataset=dataset.name)
-        # no import begins meanwhile
-        transaction.one("hold_dataset", dataset=dataset.name)
         done = steps(transaction, dataset)
         stored = stored_columns(connection, dataset)
         known = declared_types(transaction, dataset)
@@ -181,33 +181,83 @@ def steps(transaction: Transaction, dataset: Dataset) -> list[str]:
         return replaces_empty(dataset)
     # a view follows its table without a word
     return columns_to_add(dataset, stored) or view_steps(
-        dataset, shown_columns(transaction.connection, dataset)
+        dataset, shown_columns(transaction.connection, dataset.live_view)
     )
 
 
 def drop_empty(transaction: Transaction, dataset: Dataset) -> None:
     """Drop a table that has no rows, and gets none meanwhile."""
-    connection, name = transaction.connection, quoted(dataset.name)
-    connection.execute("set local lock_timeout = '1s'")
-    connection.execute(f"lock table {name} in access exclusive mode".encode())
+    name = dataset.name
+    transaction.connection.execute("set local lock_timeout = '1s'")
+    lock_table(transaction, name, mode="access exclusive")
     if not transaction.table(dataset).is_empty():
-        raise StoreUnavailable(f"dataset {dataset.name} gets its first rows just now")
-    if shown_columns(connection, dataset):
-        connection.execute(f"drop view {quoted(dataset.live_view)}".encode())
-    connection.execute(f"drop table {name}".encode())
+        raise StoreUnavailable(f"dataset {name} gets its first rows just now")
+    # no import begins from here on
+    transaction.one("hold_dataset", dataset=name)
+    refuse_unfinished(transaction, name)
+    drop_table(transaction.connection, name)
+    replace_history(transaction, name)
+    transaction.execute("forget_rejection_keys", dataset=name)
+
+
+def lock_table(transaction: Transaction, name: str, *, mode: str) -> None:
+    """Hold a table in the order of those who end imports or commit pages.
+
+    That is: an import, then the table, and the dataset's row last.
+    """
+    transaction.all("hold_failed_imports", dataset=name)
+    if has_table(transaction.connection, name):
+        lock = f"lock table {quoted(name)} in {mode} mode"
+        transaction.connection.execute(lock.encode())
+
+
+def has_table(connection: Connection, name: str) -> bool:
+    return relation(connection, name)["kind"] in {"r", "p"}
+
+
+def drop_table(connection: Connection, name: str) -> None:
+    """Drop the table of a dataset, and its view."""
+    drop_view(connection, name)
+    with naming_views(name):
+        connection.execute(f"drop table {quoted(name)}".encode())
+
+
+def drop_view(connection: Connection, name: str) -> list[str]:
+    """Drop the live view, if it is ours; return its columns."""
+    view = f"{name}{LIVE}"
+    shown = shown_columns(connection, view) or []
+    if shown:
+        with naming_views(name):
+            connection.execute(f"drop view {quoted(view)}".encode())
+    return shown
+
+
+@contextmanager
+def naming_views(name: str) -> Iterator[None]:
+    """Say what an operator has to do where views of others stand in the way."""
+    try:
+        yield
+    except (
+        postgres.DependentObjectsStillExist,
+        postgres.FeatureNotSupported,
+    ) as error:
+        message = (error.diag.message_detail or str(error)).partition("\n")[0]
+        raise Misconfigured(
+            f"dataset {name}: {message}; drop that view first, and make it again"
+        ) from error
 
 
 def update_view(connection: Connection, dataset: Dataset) -> None:
     """Let the live view show all declared fields, unless its name is not ours."""
-    shown = shown_columns(connection, dataset)
+    shown = shown_columns(connection, dataset.live_view)
     if view_steps(dataset, shown):
         for statement in live_view(dataset, view_columns(dataset, shown or ())):
             connection.execute(statement.encode())
 
 
-def shown_columns(connection: Connection, dataset: Dataset) -> list[str] | None:
-    """Return what the live view shows; None if something else has its name."""
-    found = relation(connection, dataset.live_view)
+def shown_columns(connection: Connection, view: str) -> list[str] | None:
+    """Return what a live view shows; None if something else has its name."""
+    found = relation(connection, view)
     if found["kind"] is None:
         return []
     return found["columns"] if found["comment"] == VIEW_MARK else None

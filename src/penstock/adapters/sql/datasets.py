@@ -24,14 +24,20 @@ from penstock.ports.datasets import Datasets, Retyped, StoredDataset
 AT_ONCE = 2_000
 # of what may have many entries of its own
 FEW_AT_ONCE = 200
+# the note of imports that failed before the table was another one
+OUTDATED = "the dataset was dropped or converted since; import it again"
 
 
 class TableChanges(Protocol):
     """What only one kind of database can do with the table of a dataset."""
 
     @abstractmethod
-    def lock(self, transaction: Any, name: str) -> None:
-        """Let nobody else change the table's form until the commit."""
+    def lock(self, transaction: Any, name: str, *, readable: bool) -> None:
+        """Let nobody else change the table or its form until the commit.
+
+        Pages and edits hold the table before the dataset's row, and so do we.
+        `readable` says whether readers go on.
+        """
         ...
 
     @abstractmethod
@@ -105,7 +111,7 @@ class SqlDatasets(Datasets):
         self, transaction: Transaction, name: str
     ) -> tuple[int, int, Sequence[int]]:
         """Drop the table; return what is left: changes up to a number, and imports."""
-        self._tables.lock(transaction, name)
+        self._tables.lock(transaction, name, readable=False)
         row = transaction.one("hold_dataset", dataset=name)
         counted = self._tables.count(transaction, name)
         imports = [each["id"] for each in transaction.all("imports_of", dataset=name)]
@@ -158,7 +164,7 @@ class SqlDatasets(Datasets):
 
     def _retype(self, transaction: Transaction, dataset: Dataset) -> Retyped:
         name = dataset.name
-        self._tables.lock(transaction, name)
+        self._tables.lock(transaction, name, readable=True)
         transaction.one("hold_dataset", dataset=name)
         types = declared_types(transaction, dataset)
         if not types:
@@ -184,19 +190,24 @@ class SqlDatasets(Datasets):
         if any(change.field in dataset.key for change in changes):
             # the keys of bad rows have the old type
             transaction.execute("forget_rejection_keys", dataset=name)
-        until = begin_history(transaction, name)
-        told = {"dataset": name, "until": until, "limit": until}
-        transaction.execute("drop_changes", **told)
+        replace_history(transaction, name)
         return Retyped(changes=changes, rows=rows)
+
+
+def replace_history(transaction: Transaction, name: str) -> None:
+    """Begin a history, and drop all changes of the one before."""
+    until = begin_history(transaction, name)
+    transaction.execute("drop_changes", dataset=name, until=until, limit=until)
 
 
 def begin_history(transaction: Transaction, name: str) -> int:
     """Let nothing hold that was told of the rows before; return the number after it.
 
-    The number that no change has makes a gap, which followers of the feed meet.
+    The number that no change has makes a gap, which followers of the feed meet. What
+    failed before would be run again by processes that know only the old types.
     """
-    told = {"dataset": name, "changes": 1, "generations": 1}
-    row = transaction.one("advance_dataset", **told)
+    transaction.execute("cancel_failed_imports", dataset=name, note=OUTDATED)
+    row = transaction.one("advance_dataset", dataset=name, changes=1, generations=1)
     for statement in ("forget_shapes", "forget_words", "forget_vocabulary"):
         transaction.execute(statement, dataset=name)
     return 0 if row is None else int(row["change_seq"])

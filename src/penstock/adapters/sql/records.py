@@ -11,6 +11,7 @@ from penstock.adapters.sql.database import Database, Transaction
 from penstock.adapters.sql.refused import naming_rows
 from penstock.adapters.sql.replaying import Replaying
 from penstock.adapters.sql.rows import Rows
+from penstock.adapters.sql.schema import refuse_stale
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.job import ImportId
 from penstock.domain.page import Reason, Record, Rejection
@@ -128,6 +129,7 @@ class SqlRecords(Records):
         tried: Sequence[tuple[Quarantined, Record | Rejection]],
     ) -> Replay:
         def work(transaction: Transaction) -> Replay:
+            refuse_outdated(transaction, dataset)
             replaying = Replaying(transaction, dataset, self._rows)
             accepted = superseded = still_bad = 0
             for row, outcome in tried:
@@ -140,6 +142,8 @@ class SqlRecords(Records):
                 superseded += resolved == "superseded"
             # last, because others who commit a page wait for what it holds
             replaying.note()
+            # once more: only by now the table is held, and not converted meanwhile
+            refuse_outdated(transaction, dataset)
             return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
 
         def storing(
@@ -158,6 +162,10 @@ class SqlRecords(Records):
         with naming_rows(self._database, dataset, storing, record_of):
             # row by row it takes longer than a page may, and there is no lease to lose
             return self._database.write(work, slow=True)
+
+
+def refuse_outdated(transaction: Transaction, dataset: Dataset) -> None:
+    refuse_stale(transaction.one("get_dataset", dataset=dataset.name), dataset)
 
 
 def record_of(tried: Tried) -> Record:

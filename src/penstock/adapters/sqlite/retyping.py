@@ -8,16 +8,21 @@ from typing_extensions import override
 from penstock.adapters.sql.datasets import TableChanges
 from penstock.adapters.sql.keys import plain_value, quoted
 from penstock.adapters.sqlite.database import Transaction
-from penstock.adapters.sqlite.schema import refuse, stored_columns
+from penstock.adapters.sqlite.schema import (
+    drop_table,
+    drop_view,
+    kind_of,
+    refuse,
+    stored_columns,
+)
 from penstock.adapters.sqlite.tables import (
-    VIEW_MARK,
     Table,
     create_statement,
     live_view,
     read_all,
     value_reader,
 )
-from penstock.domain.dataset import LIVE, Dataset
+from penstock.domain.dataset import Dataset
 from penstock.domain.retyping import Conversion
 
 AT_ONCE = 1_000
@@ -25,9 +30,9 @@ AT_ONCE = 1_000
 
 class SqliteTableChanges(TableChanges):
     @override
-    def lock(self, transaction: Transaction, name: str) -> None:
+    def lock(self, transaction: Transaction, name: str, *, readable: bool) -> None:
         # whoever writes is alone
-        del transaction, name
+        del transaction, name, readable
 
     @override
     def count(self, transaction: Transaction, name: str) -> tuple[int, int] | None:
@@ -41,12 +46,7 @@ class SqliteTableChanges(TableChanges):
 
     @override
     def drop(self, transaction: Transaction, name: str) -> None:
-        connection = transaction.connection
-        drop_view(connection, name)
-        connection.execute(f"drop table {quoted(name)}")
-        for part in ("words", "entries"):
-            drop = f"drop table if exists {quoted(f'penstock:{name}:{part}')}"
-            connection.execute(drop)
+        drop_table(transaction.connection, name)
 
     @override
     def refuse(self, transaction: Transaction, stored: Dataset) -> None:
@@ -128,26 +128,6 @@ def other_columns(connection: sqlite3.Connection, stored: Dataset) -> dict[str, 
 
 def table_info(connection: sqlite3.Connection, name: str) -> list[sqlite3.Row]:
     return connection.execute(f"pragma table_info({quoted(name)})").fetchall()
-
-
-def kind_of(connection: sqlite3.Connection, name: str) -> str | None:
-    row = connection.execute(
-        "select type from sqlite_master where lower(name) = ?", (name,)
-    ).fetchone()
-    return None if row is None else str(row["type"])
-
-
-def drop_view(connection: sqlite3.Connection, name: str) -> list[str]:
-    """Drop the live view, if it is ours; return its columns."""
-    view = f"{name}{LIVE}"
-    row = connection.execute(
-        "select sql from sqlite_master where name = ? and type = 'view'", (view,)
-    ).fetchone()
-    if row is None or VIEW_MARK not in row["sql"]:
-        return []
-    shown = [each["name"] for each in table_info(connection, view)]
-    connection.execute(f"drop view {quoted(view)}")
-    return shown
 
 
 def rename(connection: sqlite3.Connection, old: str, new: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from penstock.adapters.sql.datasets import SqlDatasets
+from penstock.adapters.sql.datasets import SqlDatasets, replace_history
 from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.schema import (
     columns_to_add,
@@ -33,7 +33,7 @@ from penstock.adapters.sqlite.tables import (
     is_empty,
     live_view,
 )
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import LIVE, Dataset
 from penstock.errors import Misconfigured
 from penstock.ports import Schema
 
@@ -160,9 +160,9 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence
     stored = stored_columns(connection, dataset)
     known = declared_types(transaction, dataset)
     if done == replaces_empty(dataset):
-        if shown_columns(connection, dataset):
-            connection.execute(f"drop view {quoted(dataset.live_view)}")
-        connection.execute(f"drop table {quoted(dataset.name)}")
+        drop_table(connection, dataset.name)
+        replace_history(transaction, dataset.name)
+        transaction.execute("forget_rejection_keys", dataset=dataset.name)
         stored, known = {}, {}
     if stored:
         for field in missing_fields(dataset, stored):
@@ -185,22 +185,40 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence
 
 def update_view(connection: sqlite3.Connection, dataset: Dataset) -> None:
     """Let the live view show all declared fields, unless its name is not ours."""
-    shown = shown_columns(connection, dataset)
+    shown = shown_columns(connection, dataset.live_view)
     if view_steps(dataset, shown):
         connection.execute(f"drop view if exists {quoted(dataset.live_view)}")
         connection.execute(live_view(dataset, view_columns(dataset, shown or ())))
 
 
-def shown_columns(connection: sqlite3.Connection, dataset: Dataset) -> list[str] | None:
-    """Return what the live view shows; None if something else has its name."""
+def drop_table(connection: sqlite3.Connection, name: str) -> None:
+    """Drop the table of a dataset, its view, and what is searched by."""
+    drop_view(connection, name)
+    connection.execute(f"drop table {quoted(name)}")
+    for part in ("words", "entries"):
+        drop = f"drop table if exists {quoted(f'penstock:{name}:{part}')}"
+        connection.execute(drop)
+
+
+def drop_view(connection: sqlite3.Connection, name: str) -> list[str]:
+    """Drop the live view, if it is ours; return its columns."""
+    view = f"{name}{LIVE}"
+    shown = shown_columns(connection, view) or []
+    if shown:
+        connection.execute(f"drop view {quoted(view)}")
+    return shown
+
+
+def shown_columns(connection: sqlite3.Connection, view: str) -> list[str] | None:
+    """Return what a live view shows; None if something else has its name."""
     found = connection.execute(
-        "select sql from sqlite_master where lower(name) = ?", (dataset.live_view,)
+        "select sql from sqlite_master where lower(name) = ?", (view,)
     ).fetchone()
     if found is None:
         return []
     if VIEW_MARK not in found["sql"]:
         return None
-    columns = connection.execute(f"pragma table_info({quoted(dataset.live_view)})")
+    columns = connection.execute(f"pragma table_info({quoted(view)})")
     return [row["name"] for row in columns]
 
 
@@ -223,7 +241,7 @@ def schema_version(connection: sqlite3.Connection) -> int:
 def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]:
     """Say what has to be created for a dataset."""
     connection = transaction.connection
-    if is_view(connection, dataset.name):
+    if kind_of(connection, dataset.name) == "view":
         raise refuse_view(dataset)
     stored = stored_columns(connection, dataset)
     known = declared_types(transaction, dataset)
@@ -238,7 +256,7 @@ def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]
         return replaces_empty(dataset)
     # a view follows its table without a word
     gained = columns_to_add(dataset, stored) or view_steps(
-        dataset, shown_columns(connection, dataset)
+        dataset, shown_columns(connection, dataset.live_view)
     )
     return [
         *gained,
@@ -257,11 +275,11 @@ def stored_columns(
     return {row["name"]: row for row in found}
 
 
-def is_view(connection: sqlite3.Connection, name: str) -> bool:
-    found = connection.execute(
-        "select 1 from sqlite_master where lower(name) = ? and type = 'view'", (name,)
-    )
-    return found.fetchone() is not None
+def kind_of(connection: sqlite3.Connection, name: str) -> str | None:
+    row = connection.execute(
+        "select type from sqlite_master where lower(name) = ?", (name,)
+    ).fetchone()
+    return None if row is None else str(row["type"])
 
 
 def run_script(connection: sqlite3.Connection, text: str) -> None:

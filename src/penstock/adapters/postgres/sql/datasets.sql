@@ -28,6 +28,18 @@ where dataset = %(dataset)s and status in ('planning', 'running')
 order by id
 limit 1;
 
+-- name: hold_failed_imports
+-- None of them is run again meanwhile.
+select id from penstock_import
+where dataset = %(dataset)s and status = 'failed'
+order by id
+for no key update;
+
+-- name: cancel_failed_imports
+-- Their jobs are of the rows before: none of them is run again.
+update penstock_import set status = 'cancelled', note = %(note)s
+where dataset = %(dataset)s and status = 'failed';
+
 -- name: forget_fields
 update penstock_dataset set fields = '{}', watermark = null where name = %(dataset)s;
 

@@ -27,6 +27,11 @@ where dataset = :dataset and status in ('planning', 'running')
 order by id
 limit 1;
 
+-- name: cancel_failed_imports
+-- Their jobs are of the rows before: none of them is run again.
+update penstock_import set status = 'cancelled', note = :note
+where dataset = :dataset and status = 'failed';
+
 -- name: forget_fields
 update penstock_dataset set fields = '{}', watermark = null where name = :dataset;
 
