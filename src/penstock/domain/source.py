@@ -7,6 +7,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
+from penstock.errors import Misconfigured
+
 # the steps from the top of a raw record to a value: ("AddressInfo", "Town")
 Path: TypeAlias = tuple[str, ...]
 
@@ -177,6 +179,18 @@ class CsvSource:
 def is_address(file: str) -> bool:
     """Say whether a file of a source is elsewhere, and no pattern of names."""
     return file.startswith(("http://", "https://"))
+
+
+def refuse_odd_name(file: str) -> None:
+    """Refuse a name that neither a configuration nor a ledger could hold."""
+    try:
+        file.encode()
+    except UnicodeEncodeError:
+        shown = file.encode(errors="backslashreplace").decode()
+        raise Misconfigured(
+            f"the name {shown} is not UTF-8, so no configuration can name it; rename "
+            "the file or its folder first"
+        ) from None
 
 
 Source: TypeAlias = HttpSource | CsvSource

@@ -5,6 +5,8 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+# names in one sentence
+SHOWN = 5
 # an escaped half of a character without its other half
 LONE_SURROGATE = re.compile(
     rb"(?<!\\)(?:\\\\)*(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
@@ -74,3 +76,9 @@ def shorten(value: object, limit: int = 60) -> str:
         # thousands of digits, or of levels
         told = "a value too large to be shown"
     return told if len(told) <= limit else f"{told[: limit - 1]}…"
+
+
+def in_short(names: Sequence[str]) -> str:
+    """Write some names, and how many others there are."""
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from penstock.domain.guess.layout import DELIMITERS
-from penstock.domain.text import shorten
+from penstock.domain.text import SHOWN, in_short, shorten
 
-# names in one sentence, and sentences about one file
-SHOWN = 5
+# sentences about one file
 MOST_PROBLEMS = 20
 
 
@@ -99,12 +98,6 @@ def find_moved(
 
 def places_of(name: str, found: Sequence[str]) -> str:
     return in_short([str(at) for at, each in enumerate(found, 1) if each == name])
-
-
-def in_short(names: Sequence[str]) -> str:
-    """Write some names, and how many others there are."""
-    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
 
 
 def other_delimiter(found: Sequence[str], wanted: Collection[str]) -> str | None:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from glob import escape, glob, has_magic
 from pathlib import Path
@@ -19,7 +19,7 @@ from penstock.domain.axes import FileAxis
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import FileSurveyed
 from penstock.domain.parts import Slice
-from penstock.domain.source import CsvSource, Unsized, is_address
+from penstock.domain.source import CsvSource, Unsized, is_address, refuse_odd_name
 from penstock.errors import Misconfigured, PenstockError
 from penstock.ports import Emit, StillHere
 
@@ -191,7 +191,8 @@ def find_files(dataset: Dataset) -> dict[str, tuple[str, ...]]:
             if Path(place, pattern).is_file():
                 hint = f"; write {escape(pattern)} for the file of that very name"
             wrong.append(f"no file matches {pattern} in {place}{hint}")
-    refuse_odd_names(named)
+    for name in named:
+        refuse_odd_name(name)
     by_place: dict[str, list[str]] = {}
     for name in sorted(named, key=lambda name: (len(name), name)):
         path = Path(source.folder, name)
@@ -235,18 +236,6 @@ def why_missing(path: Path) -> str | None:
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return f"does not exist in {path.parent.absolute()}"
-
-
-def refuse_odd_names(files: Iterable[str]) -> None:
-    """Refuse names that no ledger could hold."""
-    for file in files:
-        try:
-            file.encode()
-        except UnicodeEncodeError:
-            shown = file.encode(errors="backslashreplace").decode()
-            raise Misconfigured(
-                f"the name {shown} is not UTF-8; rename the file"
-            ) from None
 
 
 def fetch_files(

@@ -15,9 +15,7 @@ from penstock.domain.guess.roles import (
     guess_key,
     guess_search,
 )
-
-# names in one sentence
-SHOWN = 5
+from penstock.domain.text import in_short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +41,7 @@ class Draft:
                 yield column.kind.doubt
         padded = [column.name for column in self.columns if column.is_padded]
         if padded:
-            named = ", ".join(padded[:SHOWN]) + (" …" if len(padded) > SHOWN else "")
-            told = f"spaces around values are removed in {named}"
+            told = f"spaces around values are removed in {in_short(padded)}"
             yield f"{told}; trim = false keeps them"
         yield from self.left_out
 

@@ -14,6 +14,7 @@ from penstock.domain.guess.encoding import EAST_ASIAN
 from penstock.domain.guess.guessed import Guessed
 from penstock.domain.guess.layout import NotATable, Table, guess_layout, read_table
 from penstock.domain.guess.names import plain_name
+from penstock.domain.source import refuse_odd_name
 from penstock.entrypoints.cli.out import whole_file
 from penstock.entrypoints.cli.peek import Peek, peek
 from penstock.entrypoints.cli.shared import (
@@ -99,18 +100,6 @@ def look_at(path: Path, *, beside: Path) -> Drafted:
         layout=layout,
         draft=draft,
     )
-
-
-def refuse_odd_name(name: str) -> None:
-    """Refuse a name that no configuration could hold."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        shown = name.encode(errors="backslashreplace").decode()
-        raise Misconfigured(
-            f"the name {shown} is not UTF-8, so no configuration can name it; rename "
-            "the file or its folder first"
-        ) from None
 
 
 def refuse_unreadable(path: Path, encoding: Guessed[str]) -> None:
