@@ -4,11 +4,13 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import psycopg
 import pytest
 
 from penstock.adapters.postgres import partitions
@@ -439,6 +441,36 @@ class TestTables:
                 child,
             )
             assert told == [(5,)]
+
+    def test_an_index_that_is_replaced_keeps_no_reader_waiting(
+        self, stores: Stores, place: Place
+    ):
+        def replaced() -> int:
+            return len(
+                place.ask(
+                    "select 1 from pg_class where relname = 'penstock:shops::replaced' "
+                    "and relnamespace = current_schema()::regnamespace"
+                )
+            )
+
+        run(stores, SHOPS, last(shop(1, "north"), shop(2, "south")))
+        stores.schema.tend(SHOPS)
+        place.ask('drop index "penstock:shops:title"')
+        place.ask('create index "penstock:shops:title" on shops (title)')
+
+        with psycopg.connect(place.url) as reader, ThreadPoolExecutor(1) as aside:
+            reader.execute(f'select * from "{place.schema}".shops')
+            tended = aside.submit(stores.schema.tend, SHOPS)
+            try:
+                # it does not wait until who reads has ended
+                built = list(tended.result(30))
+            finally:
+                reader.rollback()
+        assert built == ["build index penstock:shops:title"]
+        assert replaced() == 1
+
+        assert list(stores.schema.tend(SHOPS)) == []
+        assert replaced() == 0
 
     def test_search_indexes_of_partitions_are_tidied(self, stores: Stores, place):
         run(stores, SHOPS, last(shop(1, "north"), shop(2, "south")))

@@ -218,6 +218,30 @@ class TestBuilding:
         assert not is_early
         assert len(told) == 4
 
+    def test_what_somebody_left_behind_goes_though_nothing_is_missing(
+        self, stores: Stores, place: Place
+    ):
+        run(stores, POI, last(poi(1)))
+        stores.schema.tend(POI)
+        for name in ("new", "replaced", "search"):
+            place.ask(f'create index "penstock:poi::{name}" on poi (points)')
+
+        assert list(stores.schema.tend(POI)) == []
+
+        assert valid_indexes(place) == SECONDARY
+
+    def test_a_table_of_that_name_in_another_schema_is_not_ours(
+        self, stores: Stores, place: Place
+    ):
+        run(stores, POI, last(poi(1)))
+        of = dataset(f"poi_{place.schema}", fields=FIELDS, filter=("points",))
+        place.ask(f"create table public.{of.name} as table poi")
+        try:
+            assert list(stores.schema.tend(of)) == []
+            assert valid_indexes(place, of.name) == set()
+        finally:
+            place.ask(f"drop table public.{of.name}")
+
     def test_two_processes_may_tend_at_once(self, stores: Stores, place):
         run(stores, POI, last(*(poi(number) for number in range(2000))))
 

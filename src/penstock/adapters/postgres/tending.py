@@ -43,7 +43,8 @@ class Tending:
         missing = self._missing(dataset)
         if missing is None or (missing and self._is_being_loaded(dataset)):
             return []
-        done = told(self._build(dataset)) if missing else []
+        is_due = missing or self._has_leftovers(dataset)
+        done = told(self._build(dataset)) if is_due else []
         if missing and not done:
             return []
         if dataset.search:
@@ -60,12 +61,19 @@ class Tending:
 
         def work(look: Transaction) -> list[str] | None:
             table = look.table(dataset).of
-            row = look.connection.execute(
-                "select to_regclass(%s) is not null as is_there", (table.name,)
-            ).fetchone()
-            if row is None or not row["is_there"]:
+            if not exists(look.connection, dataset.name):
                 return None
             return missing_indexes(look.connection, table)
+
+        return self._database.read(work)
+
+    def _has_leftovers(self, dataset: Dataset) -> bool:
+        """Say whether there are indexes that nobody needs once all others are there."""
+
+        def work(look: Transaction) -> bool:
+            table = look.table(dataset).of
+            names = [table.new_index, table.replaced_index, *table.old_indexes]
+            return exists(look.connection, *names)
 
         return self._database.read(work)
 
@@ -137,20 +145,22 @@ def missing_indexes(connection: Connection, table: Table) -> list[str]:
 def build(connection: Connection, table: Table) -> list[str]:
     done: list[str] = []
     # whether many rows are deleted is only known by an index that may be missing, too
-    while missing := [
-        name for name in missing_indexes(connection, table) if name not in done
-    ]:
+    # what was replaced, or left behind by somebody who did not come to the end, goes
+    # first: its name is needed
+    while drop_beside(connection, table, table.new_index, table.replaced_index):
+        missing = [
+            name for name in missing_indexes(connection, table) if name not in done
+        ]
+        if not missing:
+            drop_beside(connection, table, *table.old_indexes)
+            break
         name = missing[0]
-        # what was left behind by somebody who did not come to the end
-        drop_beside(connection, table, table.new_index)
-        drop_beside(connection, table, table.replaced_index)
         if not built_at_once(connection, table, name):
             build_beside(connection, table, name)
         replace_by_new(connection, table, name)
         done.append(name)
-    for name in table.old_indexes:
-        drop_beside(connection, table, name)
-    connection.execute(f"analyze {table.name}".encode())
+    if done:
+        connection.execute(f"analyze {table.name}".encode())
     return done
 
 
@@ -167,7 +177,7 @@ def built_at_once(connection: Connection, table: Table, name: str) -> bool:
     try:
         with connection.transaction():
             # whoever comes to write waits behind us, also while we wait for others
-            connection.execute(f"set local lock_timeout = {LONGEST_WAIT:d}".encode())
+            limit_lock_wait(connection)
             new = quoted(table.new_index)
             connection.execute(f"create index {new} on {index}".encode())
     except postgres.LockNotAvailable:
@@ -209,12 +219,44 @@ def replace_by_new(connection: Connection, table: Table, name: str) -> None:
             connection.execute(
                 f"alter index if exists {quoted(old)} rename to {quoted(new)}".encode()
             )
-    drop_beside(connection, table, table.replaced_index)
 
 
-def drop_beside(connection: Connection, table: Table, name: str) -> None:
+def drop_beside(connection: Connection, table: Table, *names: str) -> bool:
+    """Drop indexes while others go on; say whether none of them is there any more.
+
+    That of a partitioned table goes only where nobody reads for a moment: whoever comes
+    to read waits behind us, so we do not wait for long.
+    """
     beside = beside_writers(table)
-    connection.execute(f"drop index {beside} if exists {quoted(name)}".encode())
+    for name in names:
+        if not exists(connection, name):
+            continue
+        drop = f"drop index {beside} if exists {quoted(name)}".encode()
+        if beside:
+            connection.execute(drop)
+            continue
+        try:
+            with connection.transaction():
+                limit_lock_wait(connection)
+                connection.execute(drop)
+        except postgres.LockNotAvailable:
+            return False
+    return True
+
+
+def limit_lock_wait(connection: Connection) -> None:
+    """Give up a transaction that waits for others: yet others wait behind it."""
+    connection.execute(f"set local lock_timeout = {LONGEST_WAIT:d}".encode())
+
+
+def exists(connection: Connection, *names: str) -> bool:
+    """Say whether our schema has a table or an index of one of these names."""
+    row = connection.execute(
+        "select 1 from pg_class where relname = any(%s) "
+        "and relnamespace = current_schema()::regnamespace limit 1",
+        ([*names],),
+    ).fetchone()
+    return row is not None
 
 
 def beside_writers(table: Table) -> str:
