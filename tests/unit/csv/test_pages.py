@@ -573,3 +573,10 @@ def test_a_range_without_rows_is_proven_empty(tmp_path):
     (page,) = walk(declared, Shard(shard.axes, (nothing,)))
 
     assert (list(page.rows), page.proof) == ([], Proof.END_OF_RANGE)
+
+
+def test_a_file_whose_name_is_not_utf_8_is_refused(tmp_path):
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")).write_bytes(b"id\n1\n")
+
+    with pytest.raises(Misconfigured, match=r"caf\\udce9.csv is not UTF-8.*rename"):
+        survey(shops(tmp_path))
