@@ -37,9 +37,9 @@ MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
 LEDGER = ("import", "job", "page", "quarantine", "change", "word", "vocabulary")
 
 
-def titled(kind: FieldType, **told):
+def titled(kind: FieldType, **declared):
     """Return the plain dataset with a title of another type."""
-    return dataset(fields=(POI.fields[0], typed_field("title", kind, **told)))
+    return dataset(fields=(POI.fields[0], typed_field("title", kind, **declared)))
 
 
 def dropped(stores: Stores, name: str = "poi") -> int:

@@ -148,9 +148,11 @@ def retype(
         dataset = penstock.settings.dataset(name)
         datasets = penstock.stores.schema.datasets
         changes = datasets.type_changes(dataset)
-        told = ", ".join(f"{e.field} from {e.stored} to {e.declared}" for e in changes)
+        summary = ", ".join(
+            f"{e.field} from {e.stored} to {e.declared}" for e in changes
+        )
         if changes:
-            confirm(f"Convert {told} in all rows of dataset {name}?", yes=yes)
+            confirm(f"Convert {summary} in all rows of dataset {name}?", yes=yes)
         done = datasets.retype(dataset)
         if not done.lost:
             penstock.stores.schema.prepare(dataset)
@@ -158,7 +160,7 @@ def retype(
     if as_json:
         print_json(as_document(name, done))
     else:
-        print_retyped(name, done, told)
+        print_retyped(name, done, summary)
     if done.lost:
         raise typer.Exit(1)
 
