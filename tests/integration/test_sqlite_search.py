@@ -1,7 +1,9 @@
 """The index of words follows the rows in pieces, and never tells what is not there."""
 
+import itertools
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -67,6 +69,43 @@ def test_a_search_takes_in_what_has_changed_since(stores: Stores, served: Served
     assert find(served, q="berlni") == [1]
     run(stores, PLACES, last(place(1, "Bern"), place(2, "Berlin")), mode=Mode.DELTA)
     assert find(served, q="berlin") == [2]
+
+
+@pytest.mark.parametrize("query", [{"q": "berlin"}, {"near": "0,0"}])
+def test_a_search_is_of_one_moment(
+    stores: Stores, served: Served, database: Database, query: dict[str, str]
+):
+    """Whichever two of its statements somebody writes between."""
+    rows = [place(n, "Berlin", at=(0.0, n / 100)) for n in (1, 2, 3)]
+    moved = place(1, "Berlin", at=(0.0, 0.01), points=2)
+    run(stores, PLACES, last(*rows))
+    connection = database.read(lambda look: look.connection)
+    other = Database(database.path)
+    statements = 0
+
+    def move_before(number: int) -> Callable[[str], None]:
+        def count(_: str) -> None:
+            nonlocal statements
+            statements += 1
+            if statements == number:
+                change(served_by(other), Write(moved))
+
+        return count
+
+    for number in itertools.count(1):
+        stores.schema.tend(PLACES)
+        statements = 0
+        connection.set_trace_callback(move_before(number))
+        found = search(served, PLACES, limit="2", points="eq.1", **query)
+        connection.set_trace_callback(None)
+
+        assert (ids(found), found.has_more) in [([1, 2], True), ([2, 3], False)]
+        assert all(json.loads(row.body)["points"] == 1 for row in found.rows)
+        if statements < number:
+            break
+        change(served, Write(rows[0]))
+    assert number > 4
+    other.close()
 
 
 def test_many_rows_are_not_searched_before_all_were_seen(

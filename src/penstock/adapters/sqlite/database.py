@@ -168,8 +168,24 @@ class Database(sql.Database):
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
         with translated(self.path):
             connection = self._connection()
-            with interruptible(connection):
+            with self._snapshot(connection), interruptible(connection):
                 return work(self._transaction(connection))
+
+    @contextmanager
+    def _snapshot(self, connection: sqlite3.Connection) -> Iterator[None]:
+        """Let all statements see the same rows, whoever writes meanwhile."""
+        if connection.in_transaction:
+            yield
+            return
+        connection.execute("begin deferred")
+        try:
+            yield
+        finally:
+            try:
+                connection.execute("commit")
+            except sqlite3.Error:
+                # it would see these rows from now on
+                self._drop(connection)
 
     @override
     @contextmanager
@@ -242,7 +258,9 @@ class Database(sql.Database):
             if connection in self._opened:
                 self._opened.remove(connection)
         connection.close()
-        del self._local.connection
+        # unless all were closed by another thread
+        if getattr(self._local, "connection", None) is connection:
+            del self._local.connection
 
 
 @contextmanager

@@ -109,12 +109,10 @@ class SearchedTable(sql.SearchedTable):
             row = self.connection.execute(
                 f"select {columns} from {table} where {same}", each.key
             ).fetchone()
-            # one may be gone since it was found
-            body = b"" if row is None else show(tuple(row))
+            body = show(tuple(row))
             if not room.take(len(body)):
                 return
-            if body:
-                yield Match(body=body, score=worth, km=each.km)
+            yield Match(body=body, score=worth, km=each.km)
 
     def _score(
         self, asked: SearchQuery, terms: Sequence[Term], of: Candidate
