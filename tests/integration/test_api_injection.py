@@ -309,10 +309,13 @@ def test_what_is_not_json_is_refused(api: Client, kind: str, body: bytes, status
     assert api.get(f"{RECORDS}/5").status == 404
 
 
-def test_the_last_of_equal_names_counts(api: Client):
+def test_a_name_that_stands_twice_is_refused(api: Client):
     body = b'{"title":"first","title":"second"}'
 
-    assert api.ask("PUT", f"{RECORDS}/5", body=body).json["title"] == "second"
+    refused = api.ask("PUT", f"{RECORDS}/5", body=body)
+
+    assert refused.status == 400
+    assert [each["pointer"] for each in refused.json["errors"]] == ["/title"]
 
 
 @pytest.mark.parametrize(

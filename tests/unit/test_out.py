@@ -150,8 +150,8 @@ def test_a_file_keeps_the_rights_that_it_had(out):
 
 
 # what no user ever sees half written: a temporary folder, a draft that is renamed, a
-# pipe; all others write through `whole_file`
-OTHER_WRITERS = {"demo.py", "colleagues.py", "processes.py"}
+# pipe, memory that processes share; all others write through `whole_file`
+OTHER_WRITERS = {"demo.py", "colleagues.py", "processes.py", "accept_balancing.py"}
 
 
 def test_no_command_writes_a_file_in_any_other_way():
