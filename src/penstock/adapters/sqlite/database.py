@@ -168,24 +168,8 @@ class Database(sql.Database):
     def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
         with translated(self.path):
             connection = self._connection()
-            with self._snapshot(connection), interruptible(connection):
+            with interruptible(connection):
                 return work(self._transaction(connection))
-
-    @contextmanager
-    def _snapshot(self, connection: sqlite3.Connection) -> Iterator[None]:
-        """Let all statements see the same rows, whoever writes meanwhile."""
-        if connection.in_transaction:
-            yield
-            return
-        connection.execute("begin deferred")
-        try:
-            yield
-        finally:
-            try:
-                connection.execute("commit")
-            except sqlite3.Error:
-                # it would see these rows from now on
-                self._drop(connection)
 
     @override
     @contextmanager
@@ -261,6 +245,20 @@ class Database(sql.Database):
         # unless all were closed by another thread
         if getattr(self._local, "connection", None) is connection:
             del self._local.connection
+
+
+@contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """Let all statements see the same rows, whoever writes meanwhile."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("begin deferred")
+    try:
+        yield
+    finally:
+        # nothing was written
+        connection.execute("rollback")
 
 
 @contextmanager

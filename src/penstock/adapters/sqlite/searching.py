@@ -14,6 +14,7 @@ from penstock.adapters.sql.keys import quoted
 from penstock.adapters.sql.searched import Found, Tallies, Tally
 from penstock.adapters.sql.selects import Where, after_prefix
 from penstock.adapters.sql.served import Room
+from penstock.adapters.sqlite.database import snapshot
 from penstock.adapters.sqlite.entries import (
     LONGEST_TEXT,
     Entries,
@@ -77,6 +78,11 @@ class SearchedTable(sql.SearchedTable):
 
     @override
     def matches(self, asked: SearchQuery, terms: Sequence[Term]) -> Found:
+        # rows are found by one statement, and read by others
+        with snapshot(self.connection):
+            return self._matches(asked, terms)
+
+    def _matches(self, asked: SearchQuery, terms: Sequence[Term]) -> Found:
         if asked.near is None:
             found, is_capped = self._preferred(asked, terms)
         else:
