@@ -131,6 +131,8 @@ class TestStarting:
     def test_a_file_that_is_missing_is_a_problem_and_nothing_is_stored(
         self, running: Running
     ):
+        for file in running.folder.glob("shops-*.csv"):
+            file.unlink()
         before = running.client.get(OF_SHOPS).json["items"]
         told = start(running, SHOPS)
 
