@@ -20,7 +20,7 @@ from penstock.domain.progress import (
     time_left,
 )
 from penstock.domain.source import CsvSource
-from penstock.domain.waiting import Waiting
+from penstock.domain.waiting import Waiting, WaitReason
 from penstock.entrypoints.extent import Extent
 from penstock.entrypoints.waiting_text import describe_waiting
 from penstock.wiring import Penstock
@@ -91,7 +91,10 @@ class RequestGauge(Gauge):
 
 def why_waiting(known: Import, explain: Explain) -> str:
     waiting = explain(known)
-    return "" if waiting is None else f"  waiting: {describe_waiting(waiting)}"
+    # whoever shows this brings workers of its own, which may still be starting
+    if waiting is None or waiting.reason is WaitReason.NO_WORKER:
+        return ""
+    return f"  waiting: {describe_waiting(waiting)}"
 
 
 def limit_of(budget: Budget) -> str:
