@@ -32,7 +32,7 @@ services: $(READY) ## Find or install the servers that the tests need
 
 .PHONY: test
 test: $(READY) services ## Run every test
-	@$(BIN)/pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
+	@$(BIN)/pytest --numprocesses=auto --dist=worksteal
 
 .PHONY: quick
 quick: $(READY) ## Run the unit tests only
@@ -77,5 +77,9 @@ docs: $(READY) ## Write the generated reference pages
 lock: ## Compile requirements/*.txt anew, with hashes and without an index
 	@bash requirements/compile
 
+.PHONY: cover
+cover: $(READY) services
+	@$(BIN)/pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
+
 .PHONY: check
-check: lint types test ## What CI runs
+check: lint types cover ## What CI runs: the tests with coverage

@@ -77,7 +77,7 @@ def judge(name, few, many):
     return verdict(
         f"audit of {MANY:,} shards, {name}",
         holds=many <= GOAL * few + SECOND,
-        told=f"{many:.1f} s; {FEW:,} shards {few:.1f} s: "
+        message=f"{many:.1f} s; {FEW:,} shards {few:.1f} s: "
         f"{many / few:.1f} times (at most {GOAL:g}, and a second)",
     )
 

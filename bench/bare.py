@@ -49,8 +49,8 @@ def fetch_and_copy(url, database, start, end):
     with psycopg.connect(database) as connection:
         after = start - 1
         while after < end - 1:
-            asked = f"{url}?after={after}&limit={PAGE}"
-            points = decode(pool.request("GET", asked).data)
+            request = f"{url}?after={after}&limit={PAGE}"
+            points = decode(pool.request("GET", request).data)
             with connection.cursor().copy(copy_points) as copy:
                 copy.set_types(TYPES)
                 for point in points:

@@ -47,7 +47,7 @@ def judge(workers: int, times: list[float]) -> bool:
     return verdict(
         f"budget with {workers} processes",
         holds=used >= LEAST_USED and peak <= BURST,
-        told=f"{used:.1%} of {RATE}/s used over {end - start:.0f} s, "
+        message=f"{used:.1%} of {RATE}/s used over {end - start:.0f} s, "
         f"largest burst {peak:.1f} of {BURST}",
     )
 

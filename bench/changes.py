@@ -114,7 +114,7 @@ def compare(database, source_of, name, indexes):
     return verdict(
         name,
         holds=max(changed) <= MOST_CHANGED * first and again <= MOST_UNCHANGED * first,
-        told=f"first {ROWS / first:,.0f} rows/s; of its time, "
+        message=f"first {ROWS / first:,.0f} rows/s; of its time, "
         f"unchanged {again / first:.2f}, {shares}",
     )
 

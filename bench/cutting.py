@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import median
 
 from bench.stage import verdict
-from penstock.adapters.csv.cut import cut
-from penstock.adapters.csv.dialect import Declared
-from penstock.adapters.csv.head import read_head
+from penstock.adapters.csv.dialect import DeclaredDialect
+from penstock.adapters.csv.header import read_header
+from penstock.adapters.csv.splitter import split_file
 
 SIZE = 512 * 1024**2
 SHARD = 64 * 1024**2
@@ -68,10 +68,10 @@ def time_disk(path: Path) -> float:
 
 
 def time_cut(path: Path) -> float:
-    head = read_head(path, Declared(delimiter=",", encoding="utf-8"))
+    head = read_header(path, DeclaredDialect(delimiter=",", encoding="utf-8"))
     forget(path)
     began = time.perf_counter()
-    cuts = cut(path, head, size=SHARD)
+    cuts = split_file(path, head, size=SHARD)
     spent = time.perf_counter() - began
     assert cuts.unclosed is None
     assert len(cuts.ranges) == -(-path.stat().st_size // SHARD), cuts.ranges
@@ -87,7 +87,7 @@ def measure_kind(path: Path, kind: str) -> bool:
     return verdict(
         f"cutting a file with {kind}",
         holds=disk / cutting >= LEAST_OF_DISK,
-        told=f"{size / cutting:,.0f} MB/s, {disk / cutting:.2f} of the disk's "
+        message=f"{size / cutting:,.0f} MB/s, {disk / cutting:.2f} of the disk's "
         f"{size / disk:,.0f} MB/s (medians of {TURNS})",
     )
 

@@ -94,9 +94,9 @@ def run_penstock(folder, *, workers):
         text=True,
         check=True,
     )
-    told = json.loads(done.stdout)
-    assert told["proven"], told
-    return time.monotonic() - began, told["records"]
+    body = json.loads(done.stdout)
+    assert body["proven"], body
+    return time.monotonic() - began, body["records"]
 
 
 def time_psql(postgres, target, path):
@@ -122,7 +122,8 @@ def compare(postgres, workers):
     return verdict(
         f"CSV into PostgreSQL, {workers} x 2 threads",
         holds=psql / first >= LEAST_OF_PSQL[workers] and first / again >= LEAST_AGAIN,
-        told=f"{ROWS / first:,.0f} rows/s, {psql / first:.2f} of psql's copy and merge "
+        message=f"{ROWS / first:,.0f} rows/s, {psql / first:.2f} of psql's copy and "
+        f"merge "
         f"({ROWS / before:,.0f} and {ROWS / after:,.0f}/s), {bare / first:.2f} of the "
         f"same into a bare table ({ROWS / bare:,.0f}/s); unchanged again "
         f"{first / again:.1f} times as fast",
@@ -142,7 +143,7 @@ def compare_rivals(postgres):
         else:
             print("     pgloader is missing; on Debian: apt-get install pgloader")
     first, again = (RIVAL_ROWS / each for each in ours)
-    told = [
+    results = [
         f"{theirs[0] / ours[0]:.1f} times {name} ({RIVAL_ROWS / theirs[0]:,.0f}/s), "
         f"again {theirs[1] / ours[1]:.1f} times ({RIVAL_ROWS / theirs[1]:,.0f}/s)"
         for name, theirs in rivals.items()
@@ -150,7 +151,7 @@ def compare_rivals(postgres):
     return verdict(
         "CSV beside others",
         holds=True,
-        told=f"{first:,.0f} rows/s, again {again:,.0f}/s: {'; '.join(told)}",
+        message=f"{first:,.0f} rows/s, again {again:,.0f}/s: {'; '.join(results)}",
     )
 
 
@@ -194,12 +195,12 @@ def measure_memory(postgres):
                 highest = max(highest, resident(process.pid) or 0)
                 time.sleep(0.1)
             assert process.stdout is not None
-            told = json.loads(process.stdout.read())
-    assert told["records"]["inserted"] == rows, told
+            body = json.loads(process.stdout.read())
+    assert body["records"]["inserted"] == rows, body
     return verdict(
         "memory of a huge file",
         holds=highest < MOST_MEGABYTES,
-        told=f"{rows:,} rows of {HUGE / 1024**3:.0f} GiB in {told['seconds']} s, "
+        message=f"{rows:,} rows of {HUGE / 1024**3:.0f} GiB in {body['seconds']} s, "
         f"at most {highest:.0f} MB",
     )
 

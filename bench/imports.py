@@ -21,7 +21,7 @@ import psycopg
 from bench.pages import PAGE
 from bench.server import server
 from bench.stage import PENSTOCK, served, verdict
-from penstock.entrypoints.crews import OF_ANSWERS, cores, spread
+from penstock.entrypoints.worker.pool import API_JOBS, cores, spread
 
 RECORDS = 1_000_000
 LEAST_OF_BARE = 0.7
@@ -29,7 +29,7 @@ LEAST_AGAIN = 4.0
 # how often unchanged data is imported again: a moment's noise is much of two seconds
 AGAIN = 3
 # processes and threads; without any, `penstock run` decides, and is judged
-CREWS = (None, (1, 4), (1, 1), (2, 1))
+POOLS = (None, (1, 4), (1, 1), (2, 1))
 FILTER = ("country", "points")
 SEARCH = ("name", "town")
 
@@ -75,7 +75,7 @@ class Setup:
     records: int = RECORDS
     # ids a shard
     step: int = RECORDS // 20
-    crew: tuple[int, int] | None = None
+    pool: tuple[int, int] | None = None
     search: tuple[str, ...] = ()
 
 
@@ -114,7 +114,7 @@ def run_bare(setup, server):
             indexes.append(f"using gin ({columns})")
             with psycopg.connect(database) as connection:
                 connection.execute("create extension pg_trgm")
-        processes, threads = setup.crew or spread(OF_ANSWERS, cores=cores())
+        processes, threads = setup.pool or spread(API_JOBS, cores=cores())
         numbers = map(str, (setup.records, processes, threads))
         bare = [sys.executable, "-m", "bench.bare"]
         seconds, _ = timed([*bare, setup.url, database, *numbers, *indexes])
@@ -127,38 +127,38 @@ def run_bare(setup, server):
 def run_penstock(setup, server, *, times=1):
     """Return the records a second of the same import, done several times."""
     command = [*PENSTOCK, "run", "points", "--json"]
-    if setup.crew is not None:
-        workers, threads = map(str, setup.crew)
+    if setup.pool is not None:
+        workers, threads = map(str, setup.pool)
         command += ["--workers", workers, "--threads", threads]
     rates = []
     with server.database() as database, declared(setup, database) as folder:
         timed([*PENSTOCK, "migrate"], cwd=folder)
         for _ in range(times):
             seconds, printed = timed(command, cwd=folder)
-            told = json.loads(printed)
-            assert told["proven"], told
-            assert told["records"]["seen"] == setup.records, told
+            body = json.loads(printed)
+            assert body["proven"], body
+            assert body["records"]["seen"] == setup.records, body
             rates.append(setup.records / seconds)
     return rates
 
 
 def compare(setup, server):
     """Measure the bare script before and after, so that a noisy moment shows."""
-    alone = replace(setup, crew=(1, 1))
+    alone = replace(setup, pool=(1, 1))
     before = run_bare(alone, server)
     first, *repeated = run_penstock(setup, server, times=1 + AGAIN)
     again = statistics.median(repeated)
     after = run_bare(alone, server)
     alike = run_bare(setup, server)
     bare = (before + after) / 2
-    crew = "as typed" if setup.crew is None else "{} x {} threads".format(*setup.crew)
-    crew += " with search" if setup.search else ""
-    is_judged = setup.crew is None
+    pool = "as typed" if setup.pool is None else "{} x {} threads".format(*setup.pool)
+    pool += " with search" if setup.search else ""
+    is_judged = setup.pool is None
     holds = first >= LEAST_OF_BARE * bare and again >= LEAST_AGAIN * first
     return verdict(
-        f"import into PostgreSQL, {crew}",
+        f"import into PostgreSQL, {pool}",
         holds=holds or not is_judged,
-        told=f"{first:,.0f} records/s, {first / bare:.2f} of a bare script "
+        message=f"{first:,.0f} records/s, {first / bare:.2f} of a bare script "
         f"({before:,.0f} and {after:,.0f}/s), {first / alike:.2f} of as many "
         f"({alike:,.0f}/s); unchanged again {again:,.0f}/s, "
         f"{again / first:.1f} times the first",
@@ -181,7 +181,7 @@ def compare_sqlite(setup):
     return verdict(
         "import into SQLite with search",
         holds=True,
-        told=f"{searched:,.0f} records/s, {searched / plain:.2f} of one without "
+        message=f"{searched:,.0f} records/s, {searched / plain:.2f} of one without "
         f"({plain:,.0f}/s)",
     )
 
@@ -191,7 +191,7 @@ def measure():
         # a server that was just made gets its memory and its files for the first time
         run_bare(Setup(url=url), postgres)
         run_penstock(Setup(url=url), postgres)
-        setups = [Setup(url=url, crew=crew) for crew in CREWS]
+        setups = [Setup(url=url, pool=pool) for pool in POOLS]
         setups.append(Setup(url=url, search=SEARCH))
         held = [compare(setup, postgres) for setup in setups]
         held.append(compare_sqlite(Setup(url=url)))

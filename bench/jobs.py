@@ -8,10 +8,10 @@ import sys
 import threading
 from pathlib import Path
 
-from penstock.domain.page import Batch, Proof
-from penstock.flow.claims import Worker
+from penstock.domain.pages import Batch, Proof
+from penstock.flow.job_claimer import Worker
 from penstock.settings import load
-from penstock.wiring import host_of, new_worker_id, opened
+from penstock.wiring import build_runtime, new_worker_id, open_container
 
 EMPTY = Batch(records=(), seen=0, proof=Proof.EMPTY_PAGE)
 
@@ -23,10 +23,10 @@ def empty(penstock, dataset, claims, declarations):
 
 def main():
     settings, threads = load(Path(sys.argv[1]), os.environ), int(sys.argv[2])
-    with opened(settings, lambda _: None, threads=threads) as penstock:
+    with open_container(settings, lambda _: None, threads=threads) as penstock:
         dataset = settings.dataset("points")
         claims = penstock.claims(
-            Worker(owner=new_worker_id()), host_of(threading.Event())
+            Worker(owner=new_worker_id()), build_runtime(threading.Event())
         )
         declarations = penstock.declarations(["points"])
         running = [

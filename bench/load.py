@@ -54,7 +54,7 @@ def get(url, token):
 def rate(url, *, token, script=None):
     """Return the good answers a second of a closed loop."""
     extra = [] if script is None else ["-s", script]
-    told = subprocess.run(
+    result = subprocess.run(
         [
             *("taskset", "-c", CLIENT_CORE, "wrk", "-t1", f"-c{CONNECTIONS}"),
             *(f"-d{SECONDS}s", "-H", f"Authorization: {token}", *extra, url),
@@ -63,9 +63,9 @@ def rate(url, *, token, script=None):
         text=True,
         check=True,
     ).stdout
-    found = re.search(r"(\d+) requests in ([\d.]+)s", told)
-    assert found is not None, told
-    bad = re.search(r"Non-2xx or 3xx responses: (\d+)", told)
+    found = re.search(r"(\d+) requests in ([\d.]+)s", result)
+    assert found is not None, result
+    bad = re.search(r"Non-2xx or 3xx responses: (\d+)", result)
     if bad is not None:
         print(f"     {bad[1]} of {found[1]} answers of {url} were errors")
     return (int(found[1]) - int(bad[1] if bad else 0)) / float(found[2])
@@ -93,9 +93,9 @@ def delays(base, paths, *, token, per_second):
             stderr=subprocess.DEVNULL,
             check=True,
         )
-        told = json.loads(summary.read_text())["metrics"]
-    assert not told["checks"]["fails"], told["checks"]
+        body = json.loads(summary.read_text())["metrics"]
+    assert not body["checks"]["fails"], body["checks"]
     # or it was no open loop
-    dropped = told.get("dropped_iterations", {"count": 0})["count"]
-    assert dropped <= MOST_DROPPED * per_second * SECONDS, told
-    return [told["http_req_duration"][each] for each in ("p(50)", "p(95)", "p(99)")]
+    dropped = body.get("dropped_iterations", {"count": 0})["count"]
+    assert dropped <= MOST_DROPPED * per_second * SECONDS, body
+    return [body["http_req_duration"][each] for each in ("p(50)", "p(95)", "p(99)")]

@@ -43,16 +43,17 @@ def measure() -> bool:
                 samples.append(size)
             time.sleep(0.1)
         assert process.stdout is not None
-        told = json.loads(process.stdout.read())
+        body = json.loads(process.stdout.read())
     quarter = len(samples) // 4
     early = max(samples[quarter : 2 * quarter])
     late = max(samples[-quarter:])
-    seen = told["records"]["seen"]
+    seen = body["records"]["seen"]
     return verdict(
         "memory",
         holds=seen >= RECORDS
         and max(samples) < MOST_MEGABYTES
         and late < early * MOST_GROWTH,
-        told=f"{seen:,} records in {told['seconds']} s, at most {max(samples):.0f} MB, "
+        message=f"{seen:,} records in {body['seconds']} s, at most "
+        f"{max(samples):.0f} MB, "
         f"last quarter {late / early:.2f} of the second",
     )

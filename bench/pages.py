@@ -74,8 +74,8 @@ def talk(line, shares):
     nothing = answer(b"[]")
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     with line:
-        while asked := line.recv(LONGEST_REQUEST):
-            after, share = AFTER.search(asked), SHARE.match(asked)
+        while request := line.recv(LONGEST_REQUEST):
+            after, share = AFTER.search(request), SHARE.match(request)
             answers = shares[int(share[1]) if share else 0]
             line.sendall(answers.get(int(after[1]) if after else -1, nothing))
 

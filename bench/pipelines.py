@@ -36,7 +36,7 @@ def measure():
     return verdict(
         "import beside dlt",
         holds=True,
-        told=f"{first:,.0f} records/s, {first / dlt_first:.1f} times dlt "
+        message=f"{first:,.0f} records/s, {first / dlt_first:.1f} times dlt "
         f"({dlt_first:,.0f}/s); again {again:,.0f}/s, "
         f"{again / dlt_again:.1f} times dlt ({dlt_again:,.0f}/s)",
     )

@@ -186,18 +186,18 @@ def warm(url):
 
 
 @contextlib.contextmanager
-def timed(told):
+def timed(result):
     began = time.perf_counter()
     yield
-    print(f"     {told}: {time.perf_counter() - began:.0f} s", flush=True)
+    print(f"     {result}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def tell_sizes(url):
     with psycopg.connect(url, options="-c search_path=penstock,public") as connection:
-        told = connection.execute(
+        result = connection.execute(
             "select relname, pg_size_pretty(pg_relation_size(oid)) from pg_class "
             "where relname ~ '^(poi$|penstock:poi|penstock_word)' order by relname"
         ).fetchall()
         (words,) = connection.execute("select count(*) from penstock_word").fetchone()
-    print("     " + ", ".join(f"{name} {size}" for name, size in told))
+    print("     " + ", ".join(f"{name} {size}" for name, size in result))
     print(f"     {words:,} words", flush=True)

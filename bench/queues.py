@@ -70,11 +70,11 @@ def measure():
         }
         again = run_penstock(postgres)
     mean = (ours + again) / 2
-    told = ", ".join(
+    text = ", ".join(
         f"{mean / rate:.2f} of {name} ({rate:,.0f}/s)" for name, rate in theirs.items()
     )
     return verdict(
         f"empty jobs, {PROCESSES} x {CONCURRENCY}",
         holds=True,
-        told=f"{ours:,.0f} and {again:,.0f} jobs/s, {told}",
+        message=f"{ours:,.0f} and {again:,.0f} jobs/s, {text}",
     )

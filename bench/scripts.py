@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 
 from bench.stage import PENSTOCK
-from penstock.adapters.postgres.tables import indexes
+from penstock.adapters.postgres.table_sql import indexes
 from penstock.settings import load
 
 COLUMNS = 'uid text collate "C", name text, phone text, region text, points bigint'

@@ -20,8 +20,8 @@ def searches(base, points):
         get(base + make(), points.token)
         paths = [make() for _ in range(QUESTIONS)]
         p50, p95, _ = delays(base, paths, token=points.token, per_second=PER_SECOND)
-        told = f"p50 {p50:.1f} ms, p95 {p95:.1f} ms"
-        held.append(verdict(name, holds=p95 <= MOST, told=told))
+        text = f"p50 {p50:.1f} ms, p95 {p95:.1f} ms"
+        held.append(verdict(name, holds=p95 <= MOST, message=text))
     return all(held)
 
 
@@ -93,8 +93,8 @@ def kinds(dice, words):
 
 
 def path(what, parameters):
-    asked = {
+    request = {
         name: value() if callable(value) else value
         for name, value in parameters.items()
     }
-    return f"/api/v1/datasets/poi/{what}?{urlencode(asked)}"
+    return f"/api/v1/datasets/poi/{what}?{urlencode(request)}"

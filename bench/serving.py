@@ -54,20 +54,21 @@ def lists(filled):
         verdict(
             "cached list",
             holds=cached >= max(LEAST_CACHED, LEAST_OF_BARE * least),
-            told=f"{cached:,.0f} requests/s, {cached / least:.2f} of a bare Starlette "
+            message=f"{cached:,.0f} requests/s, {cached / least:.2f} of a bare "
+            f"Starlette "
             f"({least:,.0f}/s); {len(body):,} bytes, all from the cache",
         ),
         verdict(
             "uncached page",
             holds=uncached >= LEAST_UNCACHED,
-            told=f"{uncached:,.0f} requests/s of 50 of {ROWS:,} rows, "
+            message=f"{uncached:,.0f} requests/s of 50 of {ROWS:,} rows, "
             f"{uncached / rival:.1f} times FastAPI with SQLAlchemy ({rival:,.0f}/s); "
             f"at {STEADY}/s p50 {p50:.1f}, p95 {p95:.1f}, p99 {p99:.1f} ms",
         ),
         verdict(
             "deep page",
             holds=deep <= MOST_DEEP,
-            told=f"{deep:.2f} of the first page's time",
+            message=f"{deep:.2f} of the first page's time",
         ),
     ]
     return all(held)

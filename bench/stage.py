@@ -101,6 +101,6 @@ def run(path: Path, *options: str) -> dict[str, object]:
     return json.loads(done.stdout)
 
 
-def verdict(name: str, *, holds: bool, told: str) -> bool:
-    print(f"{'ok  ' if holds else 'FAIL'} {name}: {told}", flush=True)
+def verdict(name: str, *, holds: bool, result: str) -> bool:
+    print(f"{'ok  ' if holds else 'FAIL'} {name}: {result}", flush=True)
     return holds

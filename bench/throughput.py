@@ -94,7 +94,8 @@ def measure() -> bool:
     return verdict(
         "throughput",
         holds=rate >= LEAST_RECORDS_A_SECOND and rate >= LEAST_OF_BARE * bare_rate,
-        told=f"{rate:,.0f} records/s a process, {rate / bare_rate:.2f} of a bare one "
+        message=f"{rate:,.0f} records/s a process, {rate / bare_rate:.2f} of a bare "
+        f"one "
         f"({bare_rate:,.0f}/s); unchanged again {rate_again:,.0f}/s, "
         f"{rate_again / rate:.2f} times the first",
     )

@@ -1,6 +1,6 @@
 """Write the reference pages from the code they describe.
 
-`python -m docs.generate` writes them; with `--check` it only says which are stale.
+`python -m docs.generate` writes them; with `--check` it only lists the stale ones.
 """
 
 import dataclasses
@@ -23,20 +23,19 @@ from pydantic.fields import FieldInfo
 from penstock import errors
 from penstock.adapters.postgres import schema as postgres
 from penstock.adapters.sqlite import schema as sqlite
-from penstock.adapters.sqlite.tables import OURS
-from penstock.adapters.telemetry.log import name_of
+from penstock.adapters.sqlite.table_sql import INTERNAL_COLUMNS
+from penstock.adapters.telemetry.log import event_name
 from penstock.domain import events
 from penstock.domain.dataset import Dataset, DatasetName, Field, FieldType
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.api import openapi
 from penstock.entrypoints.api.app import all_endpoints
-from penstock.entrypoints.api.endpoints import Described, Endpoint
+from penstock.entrypoints.api.endpoints import Endpoint, OperationDoc
+from penstock.entrypoints.api.openapi import document
 from penstock.entrypoints.api.problems import TITLES
 from penstock.entrypoints.cli.app import app
-from penstock.settings.declared import BudgetTable, PenstockTable
-from penstock.settings.declared_api import ApiTable
-from penstock.settings.declared_auth import AccessTable
-from penstock.settings.declared_axes import (
+from penstock.settings.models.api import ApiTable
+from penstock.settings.models.auth import AccessTable
+from penstock.settings.models.axes import (
     BboxTable,
     EdgesTable,
     LimitsTable,
@@ -45,14 +44,15 @@ from penstock.settings.declared_axes import (
     TimeTable,
     ValuesTable,
 )
-from penstock.settings.declared_dataset import (
+from penstock.settings.models.base import BudgetTable, PenstockTable
+from penstock.settings.models.dataset import (
     BadTable,
     DatasetTable,
     DeltaTable,
     MissingTable,
 )
-from penstock.settings.declared_field import FieldTable
-from penstock.settings.declared_source import (
+from penstock.settings.models.field import FieldTable
+from penstock.settings.models.source import (
     BasicTable,
     BearerTable,
     CsvTable,
@@ -94,7 +94,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "api": ApiTable,
 }
 
-# how the annotated types of the settings are called by people
+# names of the annotated types of the settings for readers
 KINDS = {
     "timedelta": "duration",
     "datetime": "time with zone",
@@ -112,7 +112,7 @@ KINDS = {
 
 
 class Undescribed(Exception):
-    """Something exists that no meaning was written for."""
+    """Something exists that docs/meanings.toml does not describe."""
 
 
 def meaning(section: str, name: str) -> str:
@@ -136,8 +136,8 @@ def cli_page() -> str:
             "2 wrong use or configuration.\n"
         ),
         (
-            "`imports`, `jobs`, `quarantine` and `budgets` mean their command `list` "
-            "where none is named.\n"
+            "`imports`, `jobs`, `quarantine` and `budgets` run their command `list` "
+            "by default.\n"
         ),
     ]
     for path, text in commands():
@@ -171,12 +171,12 @@ def commands() -> Iterator[tuple[str, str]]:
 def settings_page() -> str:
     parts = [
         "# Settings\n",
-        "One TOML file, `penstock.toml`, read once; an unknown key is refused.",
+        "One TOML file, `penstock.toml`, read once; unknown keys are rejected.",
         (
-            "`${NAME}` is filled from the environment and never shown; "
-            "`$${` is a plain `${`. "
-            "`$NAME` in capitals is refused where credentials are declared: "
-            "a value that holds it goes into a variable, and is written as `${NAME}`.\n"
+            "`${NAME}` is read from the environment and never shown; "
+            "`$${` is a literal `${`. "
+            "`$NAME` in capitals is rejected in credentials: "
+            "put a value that contains it into a variable, and write `${NAME}`.\n"
         ),
         (
             "A duration is written as `250ms`, `60s`, `5m`, `1h30m` or `365d`; "
@@ -189,8 +189,8 @@ def settings_page() -> str:
         parts.append(f"## `[{title}]`\n")
         parts.append("| key | type | default | meaning |")
         parts.append("|---|---|---|---|")
-        for key, kind, default, told in setting_rows(title, model):
-            parts.append(f"| `{key}` | {kind} | {default} | {told} |")
+        for key, kind, default, result in setting_rows(title, model):
+            parts.append(f"| `{key}` | {kind} | {default} | {result} |")
         parts.append("")
     return "\n".join(parts)
 
@@ -200,13 +200,13 @@ def setting_rows(
 ) -> Iterator[tuple[str, str, str, str]]:
     for name, field in model.model_fields.items():
         key = field.alias or name
-        told = field.description or meaning("settings", f"{title}.{key}")
+        result = field.description or meaning("settings", f"{title}.{key}")
         kind = kind_of(name, model)
-        yield key, kind, default_of(field, kind), told
+        yield key, kind, default_of(field, kind), result
 
 
 def kind_of(name: str, model: type[BaseModel]) -> str:
-    """Call a type what a person writing the file would call it."""
+    """Return the name of a type as a reader of the settings knows it."""
     hint = typing.get_type_hints(model, include_extras=True)[name]
     known = dict.fromkeys(each for each in spell(hint) if each)
     return " or ".join(known)
@@ -223,7 +223,7 @@ def spell(hint: Any) -> Iterator[str]:
             "as_path": "path",
             "as_path_or_top": "path",
             "parse_size": "size",
-            "as_parameter": "text, number or truth value",
+            "as_parameter": "text, number or boolean",
         }
         for function, word in special.items():
             if function in validator.split():
@@ -270,12 +270,12 @@ def shown(value: object) -> str:
 def events_page() -> str:
     parts = [
         "# Events\n",
-        "The workers tell facts; the log is one listener.",
+        "Workers and the API emit events; the log is one listener.",
         (
-            "`penstock worker` writes one line an event on standard error: JSON when "
-            "standard error is no terminal or `--json` is given, text on a terminal."
+            "`penstock worker` writes one line per event to standard error: text on a "
+            "terminal, JSON otherwise or with `--json`."
         ),
-        "`page_committed` is told only with `--verbose`.\n",
+        "`page_committed` is logged only with `--verbose`.\n",
     ]
     for event in event_classes():
         parts.append(f"## `{name_of_class(event)}`\n")
@@ -300,28 +300,28 @@ def event_classes() -> list[type[events.Event]]:
 
 
 def name_of_class(event: type[events.Event]) -> str:
-    return name_of(event.__new__(event))
+    return event_name(event.__new__(event))
 
 
 def type_name(hint: object) -> str:
     if typing.get_origin(hint) is tuple:
-        # as it is told: logs have no tuples
+        # as it is logged: JSON has no tuples
         return f"list of {type_name(typing.get_args(hint)[0])}"
     names = [getattr(each, "__name__", str(each)) for each in typing.get_args(hint)]
-    told = " or ".join(names) or getattr(hint, "__name__", str(hint))
-    return told.replace("NoneType", "None")
+    text = " or ".join(names) or getattr(hint, "__name__", str(hint))
+    return text.replace("NoneType", "None")
 
 
 def errors_page() -> str:
     parts = [
         "# Errors\n",
         (
-            "Each error has a stable code, which stands in the history of a job, "
+            "Each error has a stable code, which appears in the history of a job, "
             "in log lines and in `--json` output."
         ),
         (
-            "They are sorted by what the worker does next; the last column says "
-            "what an operator does.\n"
+            "Errors are grouped by what the worker does next; the last column says "
+            "what an operator should do.\n"
         ),
         "```text",
         tree_of(errors.__doc__ or ""),
@@ -330,9 +330,9 @@ def errors_page() -> str:
         "|---|---|---|---|",
     ]
     for error in error_classes():
-        told = (inspect.getdoc(error) or "").splitlines()[0]
+        result = (inspect.getdoc(error) or "").splitlines()[0]
         remedy = meaning("errors", error.__name__)
-        parts.append(f"| `{error.__name__}` | `{error.code}` | {told} | {remedy} |")
+        parts.append(f"| `{error.__name__}` | `{error.code}` | {result} | {remedy} |")
     parts.append("")
     return "\n".join(parts)
 
@@ -357,58 +357,58 @@ def tree_of(text: str) -> str:
 def schema_page() -> str:
     parts = [
         "# Schema\n",
-        "The ledger and the records live in one database.",
-        "Read it with any tool; write it with `penstock` only.",
+        "The ledger and the records are stored in one database.",
+        "Read it with any tool; write to it only with `penstock`.",
         (
-            "`penstock migrate` applies what is missing; on SQLite so does every "
+            "`penstock migrate` applies pending migrations; on SQLite so does every "
             "command that opens the file.\n"
         ),
     ]
-    for database, found, kept in (
+    for database, found, stored in (
         ("SQLite", sqlite.MIGRATIONS, "`pragma user_version` holds"),
         ("PostgreSQL", postgres.MIGRATIONS, "the table `penstock_migration` lists"),
     ):
-        parts.append(f"## {database}\n\nHere {kept} what was applied.\n")
+        parts.append(f"## {database}\n\nHere {stored} the applied migrations.\n")
         for number, name, text in found:
             parts.append(f"### {database} migration {number}: `{name}`\n")
             parts.append(f"```sql\n{text.strip()}\n```\n")
     parts += [
         "## The table of a dataset\n",
         (
-            "Each dataset has a table of its own name: its declared fields in their "
-            "order, its key as primary key, an index for every field of `filter`, and "
-            "these columns of ours:\n"
+            "Each dataset has a table with its name: the declared fields in their "
+            "order, the key as primary key, an index for every field of `filter`, and "
+            "these system columns:\n"
         ),
-        *(f"- `{column}`" for column in OURS),
+        *(f"- `{column}`" for column in INTERNAL_COLUMNS),
         "",
         (
-            "`_import` is the import that wrote the row last or, where missing rows "
+            "`_import` is the import that wrote the row last or, if missing rows "
             "are marked, the full import that saw it last."
         ),
         (
-            "A row with `_deleted_at` is marked as deleted: it is kept in the table, "
-            "and neither exported nor served."
+            "A row with `_deleted_at` is marked as deleted: it stays in the table, "
+            "but is neither exported nor served."
         ),
         (
-            "So a query of the table counts deleted rows, too, unless it says "
+            "So a query on the table also returns deleted rows, unless it has "
             "`where _deleted_at is null`.\n"
         ),
         (
-            "The view `DATASET_live` says so already: it shows the fields of the live "
-            "rows, with `_created_at` and `_updated_at`, which are timestamps there on "
-            "SQLite, too."
+            "The view `DATASET_live` has this condition: it shows the fields of the "
+            "live rows, with `_created_at` and `_updated_at`, which are timestamps "
+            "there on SQLite, too."
         ),
         (
-            "It gains what the declaration gains, behind the columns that it has, and "
-            "other views may be built upon it."
+            "Fields that are added to the declaration are appended to its columns, and "
+            "other views may be built on it."
         ),
         (
-            "No dataset can have its name; where something else in the database has "
-            "it, the view is not made.\n"
+            "No dataset can have this name; if another object in the database has "
+            "it, the view is not created.\n"
         ),
         (
-            "On SQLite timestamps are text in UTC, truth values are 0 and 1, JSON is "
-            "text; on PostgreSQL all have their own types, and ours are "
+            "On SQLite timestamps are text in UTC, booleans are 0 and 1, JSON is "
+            "text; on PostgreSQL all have their own types, and the system columns are "
             "`timestamptz`, `bigint` and `bytea`."
         ),
         "",
@@ -416,7 +416,7 @@ def schema_page() -> str:
     return "\n".join(parts)
 
 
-# a dataset with all that one can have, to show what is asked of any
+# a dataset with every option, to show all parameters
 SHOWN = Dataset(
     name=DatasetName("DATASET"),
     fields=(
@@ -434,18 +434,18 @@ SHOWN = Dataset(
 
 
 def api_page() -> str:
-    """Show every endpoint by the table that makes the routes."""
+    """List every endpoint of the route table."""
     parts = [
         "# HTTP API\n",
         (
-            "`penstock serve` answers these; `/openapi.json` says the same to "
-            "machines, with the fields of the datasets, and `/docs` to people."
+            "These are the routes of `penstock serve`; `/openapi.json` describes them "
+            "for programs, with the fields of the datasets, and `/docs` for people."
         ),
         (
-            "Here `DATASET` is any dataset, `KEY` the fields of its key with commas "
-            "between them, `FIELD` any field of its key or of `filter`.\n"
+            "Here `DATASET` is any dataset, `KEY` the fields of its key, separated by "
+            "commas, `FIELD` any field of its key or of `filter`.\n"
         ),
-        "A scope is needed where `[auth]` is declared.\n",
+        "A scope is required if `[auth]` is declared.\n",
         "| | scope | |",
         "|---|---|---|",
     ]
@@ -457,26 +457,30 @@ def api_page() -> str:
         )
     parts.append("")
     for each in endpoints:
-        told = openapi.described(each, SHOWN if "{dataset}" in each.path else None)
-        if told is not None and each.path.startswith(openapi.PREFIX):
-            parts += endpoint_parts(each, told)
+        result = document.describe_operation(
+            each, SHOWN if "{dataset}" in each.path else None
+        )
+        if result is not None and each.path.startswith(document.PREFIX):
+            parts += endpoint_parts(each, result)
     return "\n".join([*parts, *problem_parts()])
 
 
-def shown_path(endpoint: Endpoint) -> str:
-    return openapi.address(endpoint, SHOWN if "{dataset}" in endpoint.path else None)
+def shown_path(endpoint: Endpoint[Any]) -> str:
+    return document.openapi_path(
+        endpoint, SHOWN if "{dataset}" in endpoint.path else None
+    )
 
 
-def endpoint_parts(endpoint: Endpoint, told: Described) -> Iterator[str]:
+def endpoint_parts(endpoint: Endpoint[Any], result: OperationDoc) -> Iterator[str]:
     yield f"## `{endpoint.method} {shown_path(endpoint)}`\n"
     yield f"{endpoint.summary}.\n"
-    if told.parameters:
+    if result.parameters:
         yield "| parameter | in | meaning |\n|---|---|---|"
-        for each in told.parameters:
+        for each in result.parameters:
             meant = each.get("description", "Part of the key.").replace("|", "\\|")
             yield f"| `{each['name']}` | {each['in']} | {meant} |"
         yield ""
-    answered = openapi.responses(endpoint, told, is_guarded=True)
+    answered = document.responses(endpoint, result, is_guarded=True)
     for status, response in sorted(answered.items()):
         if "description" in response:
             yield f"- {status}: {response['description']}"
@@ -490,12 +494,12 @@ def problem_parts() -> Iterator[str]:
     yield "## Problems\n"
     yield (
         "Errors are `application/problem+json` (RFC 9457) with `type`, `title`, "
-        "`status`, `detail`, `instance`, `code`, `trace_id` and, where something sent "
-        "has flaws, `errors` with `pointer`, `code` and `detail` of each."
+        "`status`, `detail`, `instance`, `code`, `trace_id` and, if the request is "
+        "invalid, `errors` with `pointer`, `code` and `detail` of each error."
     )
     yield (
-        "A pointer `?name` is a parameter, `/name` a place in the body, `#Name` a "
-        "header, `{name}` a part of the address.\n"
+        "A pointer `?name` is a parameter, `/name` a location in the body, `#Name` a "
+        "header, `{name}` a part of the URL.\n"
     )
     yield "| code | status | meaning |\n|---|---|---|"
     for code, (status, title) in sorted(TITLES.items(), key=lambda each: each[1]):
@@ -514,7 +518,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 
 
 def stale_pages() -> list[str]:
-    """Return the names of pages that do not say what the code says."""
+    """Return the names of pages that differ from the code."""
     return [
         name
         for name, text in rendered()

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.services.databases import new_database
 from tests.services.private import PrivatePostgres, PrivateRedis, PrivateStandby
-from tests.services.shared import AskedServers, OwnedServers, Servers
+from tests.services.shared import BrokeredServers, OwnedServers, Servers
 
-pytest.register_assert_rewrite("tests.contracts", "tests.builders")
+pytest.register_assert_rewrite("tests.contracts", "tests.support.builders")
 
 # a busy machine is slow, which is no failure
 settings.register_profile(
@@ -22,7 +22,7 @@ settings.load_profile("penstock")
 
 SERVERS = pytest.StashKey[Servers]()
 # what pytest-xdist tells its processes, and we through it
-DESK = "penstock_servers"
+BROKER = "penstock_servers"
 
 StartPostgres = Callable[..., PrivatePostgres]
 StartRedis = Callable[[], PrivateRedis]
@@ -30,14 +30,16 @@ StartStandby = Callable[..., PrivateStandby]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    told = worker_input(config)
-    config.stash[SERVERS] = AskedServers(told[DESK]) if told else OwnedServers()
+    result = worker_input(config)
+    config.stash[SERVERS] = (
+        BrokeredServers(result[BROKER]) if result else OwnedServers()
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     servers = node.config.stash[SERVERS]
-    node.workerinput[DESK] = servers.open_desk()
+    node.workerinput[BROKER] = servers.open_broker()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

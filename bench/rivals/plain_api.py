@@ -51,8 +51,8 @@ def build(database):
     @app.get("/points", response_model=list[Shown])
     async def points(after: int = 0, limit: int = 50):
         async with sessions() as session:
-            asked = select(Point).where(Point.id > after).order_by(Point.id)
-            return (await session.scalars(asked.limit(limit))).all()
+            request = select(Point).where(Point.id > after).order_by(Point.id)
+            return (await session.scalars(request.limit(limit))).all()
 
     return app
 

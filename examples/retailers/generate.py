@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Make retailer lists as they come in real life, of any size, and tell the truth.
+"""Generate dirty retailer lists of any size, with the expected result of an import.
 
-The same arguments give the same bytes. Beside the files it writes `truth.json`, how
-many rows there are of each kind; and with `--stored` the good rows as they are to be
-stored, in order, and where each stands: of those with the same uid the last counts.
+The same arguments give the same bytes. Beside the files it writes `truth.json`, the
+number of rows of each kind; and with `--stored` the good rows as they should be
+stored, in order, with their position: of rows with the same uid the last counts.
 """
 
 import argparse
@@ -28,14 +28,14 @@ REGIONS = {
     "SN": "Sachsen",
     "TH": "Thüringen",
 }
-# files of two makers: with a byte order mark and CRLF, or without either
+# two kinds of files: with a byte order mark and CRLF, or without either
 MARKS = (b"\xef\xbb\xbf", b"")
 ENDS = ("\r\n", "\n")
 OWNERS = ("Müller", "Schmidt", "O'Neill", "Åkesson", "Yalçin", "Nowak", "Đorđević")
 TRADES = ("Bäckerei", "Drogerie", "Kiosk", "Café", "Weinhandel", "Buchladen")
-# how many rows in a thousand repeat a key that came shortly before, or long before
+# how many rows in a thousand repeat a recent key, or one of the first keys
 REPEATS = {"near": 10, "far": 10}
-# a key that came among the first so many is repeated far behind
+# one of the first so many keys is repeated much later
 EARLY = 500
 NEARBY = 20
 
@@ -43,7 +43,7 @@ Stored: TypeAlias = dict[str, str | int | None]
 
 
 class Line(NamedTuple):
-    """One record of a file: what became of it, its bytes, and what is to be stored."""
+    """One record of a file: its kind, its bytes, and the row to be stored."""
 
     # "good", "empty", or the reason for which it goes to quarantine
     kind: str
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 
 class Retailer(NamedTuple):
-    """The values of a good row; spoil one of them, and it is bad."""
+    """The values of a good row."""
 
     uid: str
     name: str
@@ -84,7 +84,7 @@ def quoted(value: str) -> str:
 
 
 def good(**values: str) -> Make:
-    """Make a row that is good, though a careless reader would stumble."""
+    """Make a good row that is easily misread."""
 
     def make(retailer: Retailer, end: str) -> Line:
         odd = retailer._replace(**values)
@@ -131,7 +131,7 @@ def empty_line(_: Retailer, end: str) -> Line:
     return Line("empty", end.encode())
 
 
-# how many rows in a thousand are of which kind; all others are plain
+# the number of rows of each kind in a thousand; all others are plain
 ODD: tuple[tuple[int, Make], ...] = (
     (8, good(name='The "Corner" Shop, Est. 1920')),
     (8, good(name="Two lines\nof a name")),
@@ -195,7 +195,7 @@ def retailer(uid: str, chance: random.Random) -> Retailer:
 
 
 def repeated(chance: random.Random, early: list[str], nearby: deque[str]) -> str | None:
-    """Return a key that was stored before, now and then."""
+    """Return an earlier key, with the probability of `REPEATS`."""
     drawn = chance.randrange(1000)
     if not nearby or drawn >= sum(REPEATS.values()):
         return None
@@ -203,7 +203,7 @@ def repeated(chance: random.Random, early: list[str], nearby: deque[str]) -> str
 
 
 class Truth:
-    """What an import of these files into an empty table has to bring."""
+    """The expected result of an import of these files into an empty table."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()
@@ -217,7 +217,7 @@ class Truth:
             self._highest = uid
             self._inserted += 1
 
-    def told(self) -> dict[str, object]:
+    def report(self) -> dict[str, object]:
         bad = dict(sorted(self._kinds.items()))
         well, empty = bad.pop("good", 0), bad.pop("empty", 0)
         return {
@@ -231,17 +231,17 @@ class Truth:
 
 
 def write(
-    folder: Path, made: Iterator[tuple[int, Line]], *, packed: bool, beside: Path
+    folder: Path, made: Iterator[tuple[int, Line]], *, compressed: bool, beside: Path
 ) -> Truth:
-    """Write the files, and the good rows beside them; return the truth."""
+    """Write the files, and the good rows beside them; return the expected result."""
     folder.mkdir(parents=True, exist_ok=True)
     named = [f"{key},{name}\n" for key, name in REGIONS.items()]
     (folder / "regions.csv").write_text("".join(["id,name\n", *named]), "utf-8")
     truth = Truth()
     with beside.open("w", encoding="utf-8") as stored:
         for number, some in groupby(made, key=itemgetter(0)):
-            path = folder / f"retailers-{number + 1}.csv{'.gz' if packed else ''}"
-            with open_out(path, packed=packed) as file:
+            path = folder / f"retailers-{number + 1}.csv{'.gz' if compressed else ''}"
+            with open_out(path, compressed=compressed) as file:
                 offset = file.write(heading(number))
                 at = 2
                 for _, line in some:
@@ -260,31 +260,31 @@ def heading(number: int) -> bytes:
 
 
 @contextmanager
-def open_out(path: Path, *, packed: bool) -> Iterator[BinaryIO]:
+def open_out(path: Path, *, compressed: bool) -> Iterator[BinaryIO]:
     with path.open("wb") as file:
-        if not packed:
+        if not compressed:
             yield file
             return
-        # without name and time, or the same rows would not be the same bytes
-        with gzip.GzipFile("", "wb", 6, file, mtime=0) as unpacked:
-            yield cast("BinaryIO", unpacked)
+        # without name and time, so that the same rows give the same bytes
+        with gzip.GzipFile("", "wb", 6, file, mtime=0) as output:
+            yield cast("BinaryIO", output)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rows", type=int, default=100_000, help="records in all")
+    parser.add_argument("--rows", type=int, default=100_000, help="total number")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--files", type=int, default=2, help="among how many files")
-    parser.add_argument("--gzip", action="store_true", help="pack the files")
+    parser.add_argument("--files", type=int, default=2, help="number of files")
+    parser.add_argument("--gzip", action="store_true", help="compress the files")
     parser.add_argument("--out", type=Path, required=True, help="the folder")
-    parser.add_argument("--stored", action="store_true", help="write stored.jsonl, too")
-    asked = parser.parse_args()
-    made = lines(asked.rows, seed=asked.seed, files=asked.files)
-    beside = asked.out / "stored.jsonl" if asked.stored else Path(os.devnull)
-    truth = write(asked.out, made, packed=asked.gzip, beside=beside)
-    told = json.dumps(truth.told(), indent=2) + "\n"
-    (asked.out / "truth.json").write_text(told, "utf-8")
-    sys.stdout.write(told)
+    parser.add_argument("--stored", action="store_true", help="also write stored.jsonl")
+    options = parser.parse_args()
+    made = lines(options.rows, seed=options.seed, files=options.files)
+    beside = options.out / "stored.jsonl" if options.stored else Path(os.devnull)
+    truth = write(options.out, made, compressed=options.gzip, beside=beside)
+    report = json.dumps(truth.report(), indent=2) + "\n"
+    (options.out / "truth.json").write_text(report, "utf-8")
+    sys.stdout.write(report)
 
 
 if __name__ == "__main__":

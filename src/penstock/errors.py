@@ -2,44 +2,44 @@
 
 PenstockError
 ├── RetryLater            the same page may succeed later; costs an attempt
-│   ├── SourceUnavailable     the provider did not answer with data
-│   └── StoreRefused          the database will not store what it was given
-│       └── RowsRefused           some of the rows, which are bad; the others are good
-├── StoreUnavailable      a store did not answer: wait for it; costs no attempt
-│   ├── StoreTooSlow          it was not given the time that the answer would take
-│   └── KeysUnavailable       the issuer of tokens has not shown its keys
-├── Throttled             the provider asks for a pause: close the budget, snooze
-├── AccessStopped         the provider shut the door: stop the budget, snooze
-├── Snooze                wait without blame; costs no attempt
-│   ├── BudgetClosed          no token within the time we may wait
+│   ├── SourceUnavailable     the provider did not respond with data
+│   └── StoreRefused          the database does not accept the data
+│       └── RowsRefused           some rows are invalid for it; the others are valid
+├── StoreUnavailable      a store is unavailable: wait for it; costs no attempt
+│   ├── StoreTimeout          the query would take longer than allowed
+│   └── JwksUnavailable       the keys of the token issuer cannot be fetched
+├── Throttled             the provider requests a pause: close the budget, snooze
+├── AccessRefused         the provider refuses access: stop the budget, snooze
+├── Snooze                wait; costs no attempt
+│   ├── BudgetClosed          no token within the allowed wait
 │   └── BudgetStopped         closed until an operator opens it
-├── Interrupted           we were asked to stop: release the job
+├── Interrupted           the process is stopping: release the job
 ├── LeaseLost             another worker owns the job: stop, write nothing
 ├── Rejected              wrong, and will stay wrong: dead letter
 │   ├── RequestRefused        the provider refuses this request
-│   ├── AnswerTooLarge        the answer is larger than we accept
+│   ├── ResponseTooLarge      the response is larger than allowed
 │   ├── PageRepeats           the provider sends the same page again
 │   ├── FilterIgnored         most of a page lies outside its shard
-│   ├── CannotSplit           cut off by the provider, and already smallest
+│   ├── CannotSplit           truncated by the provider, and already smallest
 │   ├── CursorUnreadable      written by another version
-│   ├── UnpacksTooLarge       what was sent unpacks to more than we accept
+│   ├── ExpandsTooLarge       the file decompresses to more than allowed
 │   └── TooManyBadRows        more bad rows than the dataset tolerates: fail the import
-│       └── TooManyEmptyLines     next to nothing but empty lines
-├── Unanswerable          a client has to ask otherwise; the API says how
-│   ├── BadRequest            what was asked has flaws, each with its place
+│       └── TooManyEmptyLines     almost only empty lines
+├── ClientError           a client has to change its request; the API says how
+│   ├── BadRequest            the request has errors, each with its location
 │   ├── NoSuchRecord          there is no such row, or it was deleted
-│   ├── VersionChanged        somebody has changed the row since it was read
+│   ├── VersionChanged        the row was changed since the client read it
 │   ├── PositionGone          the history of the dataset has no such change (any more)
-│   ├── Conflict              it is in another state than the client thinks
-│   │   └── StillAtWork           the same request is being worked on
-│   ├── KeyReused             the key of a request was used for something else
-│   ├── Unauthenticated       nobody knows who asks: no token, or one to be refused
-│   ├── Forbidden             who asks is known, and may not do this
-│   └── Overloaded            too much is asked at once: ask again in a moment
+│   ├── Conflict              the current state does not allow the request
+│   │   └── RequestInProgress     the same request is being processed
+│   ├── IdempotencyKeyReused  the key was used for another request
+│   ├── Unauthenticated       no token, or one that is not valid
+│   ├── Forbidden             the token does not allow this request
+│   └── Overloaded            too many requests at once: retry in a moment
 └── Misconfigured         an operator has to act; the message says what
     └── NotFound              a name or an id that does not exist
 
-Messages are lower case and without a full stop; they name the place and the remedy.
+Messages are lower case and without a full stop; they name the location and the remedy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,23 +65,23 @@ class RetryLater(PenstockError):
 
 
 class SourceUnavailable(RetryLater):
-    """The provider did not answer with data."""
+    """The provider did not respond with data."""
 
     code = "source_unavailable"
 
 
 class StoreRefused(RetryLater):
-    """The database will not store what it was given."""
+    """The database does not accept the data."""
 
     code = "store_refused"
 
 
 class Refused(NamedTuple):
-    """Why the database cannot hold a row."""
+    """Why the database cannot store a row."""
 
     detail: str
     field: str | None = None
-    # what the driver says, for operators only
+    # the message of the driver, for operators only
     cause: str | None = None
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class Refused(NamedTuple):
 
 
 class RowsRefused(StoreRefused):
-    """The database cannot hold some of the rows; nothing was written."""
+    """The database cannot store some of the rows; nothing was written."""
 
     code = "rows_refused"
 
@@ -100,19 +100,19 @@ class RowsRefused(StoreRefused):
 
 
 class StoreUnavailable(PenstockError):
-    """A store did not answer; nobody is to blame for it."""
+    """A store is unavailable; this costs no attempt."""
 
     code = "store_unavailable"
 
 
-class StoreTooSlow(StoreUnavailable):
-    """The store was not given the time that the answer would take."""
+class StoreTimeout(StoreUnavailable):
+    """The query would take longer than allowed."""
 
     code = "store_too_slow"
 
 
-class KeysUnavailable(StoreUnavailable):
-    """The issuer of tokens has not shown its keys, so none can be judged."""
+class JwksUnavailable(StoreUnavailable):
+    """The keys of the token issuer cannot be fetched, so no token can be verified."""
 
     code = "keys_unavailable"
 
@@ -122,7 +122,7 @@ class KeysUnavailable(StoreUnavailable):
 
 
 class Snooze(PenstockError):
-    """Wait without blame: it costs no attempt."""
+    """Wait; this costs no attempt."""
 
     code = "snooze"
 
@@ -132,33 +132,33 @@ class Snooze(PenstockError):
 
 
 class Throttled(PenstockError):
-    """The provider asked for a pause; the budget is closed for everyone."""
+    """The provider requested a pause; the budget is closed for all workers."""
 
     code = "throttled"
 
     def __init__(self, status: int, *, retry_after: timedelta | None) -> None:
-        asked = (
+        pause = (
             "without saying how long"
             if retry_after is None
             else f"for {retry_after.total_seconds():g} s"
         )
-        super().__init__(f"the provider answered {status} and asks to wait {asked}")
+        super().__init__(f"the provider answered {status} and asks to wait {pause}")
         self.retry_after = retry_after
 
 
-class AccessStopped(PenstockError):
-    """The provider shut the door; the budget stays closed until an operator acts."""
+class AccessRefused(PenstockError):
+    """The provider refuses access; the budget stays closed until an operator acts."""
 
     code = "stopped"
 
     def __init__(self, status: int, *, body: str) -> None:
-        said = f": {body}" if body else ""
-        super().__init__(f"the provider answered {status}{said}")
+        detail = f": {body}" if body else ""
+        super().__init__(f"the provider answered {status}{detail}")
         self.status = status
 
 
 class BudgetClosed(Snooze):
-    """No token within the time we may wait."""
+    """No token within the allowed wait."""
 
     code = "budget_closed"
 
@@ -186,13 +186,13 @@ class BudgetStopped(Snooze):
 
 
 class Interrupted(PenstockError):
-    """We were asked to stop."""
+    """The process is stopping."""
 
     code = "interrupted"
 
 
 class LeaseLost(PenstockError):
-    """Another worker owns the job, or nobody does any more."""
+    """The lease has ended: another worker owns the job, or it has ended."""
 
     code = "lease_lost"
 
@@ -212,8 +212,8 @@ class RequestRefused(Rejected):
     code = "request_refused"
 
 
-class AnswerTooLarge(Rejected):
-    """The answer is larger than we accept."""
+class ResponseTooLarge(Rejected):
+    """The response is larger than allowed."""
 
     code = "answer_too_large"
 
@@ -237,7 +237,7 @@ class FilterIgnored(Rejected):
 
 
 class CannotSplit(Rejected):
-    """The provider cuts the shard off, and it cannot be made smaller."""
+    """The provider truncates the shard, and it cannot be made smaller."""
 
     code = "cannot_split"
 
@@ -248,13 +248,15 @@ class CursorUnreadable(Rejected):
     code = "cursor_unreadable"
 
 
-class UnpacksTooLarge(Rejected):
-    """What was sent unpacks to more than we accept."""
+class ExpandsTooLarge(Rejected):
+    """The file decompresses to more than allowed."""
 
     code = "unpacks_too_large"
 
     def __init__(self, file: str, *, most: int, limit: str) -> None:
-        self.detail = f"unpacks to more than {most} bytes, which is more than {limit}"
+        self.detail = (
+            f"decompresses to more than {most} bytes, which is more than {limit}"
+        )
         super().__init__(f"{file} {self.detail}")
 
 
@@ -271,48 +273,48 @@ class TooManyEmptyLines(TooManyBadRows):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flaw:
-    """One thing that is wrong with what a client sent."""
+class FieldError:
+    """One error in a client's request."""
 
-    # `?sort` for a parameter, `/points` for a place in the body, `#If-Match` a header
+    # `?sort` for a parameter, `/points` for a path in the body, `#If-Match` a header
     pointer: str
     code: str
     detail: str
 
 
-class Unanswerable(PenstockError):
-    """A client has to ask otherwise."""
+class ClientError(PenstockError):
+    """A client has to change its request."""
 
     code = "unanswerable"
 
 
-class BadRequest(Unanswerable):
-    """What was asked has flaws, each with its place."""
+class BadRequest(ClientError):
+    """The request has errors, each with its location."""
 
     code = "bad_request"
 
-    def __init__(self, *flaws: Flaw) -> None:
-        told = (f"{flaw.pointer.lstrip('?#')} {flaw.detail}" for flaw in flaws)
-        super().__init__("; ".join(told))
+    def __init__(self, *flaws: FieldError) -> None:
+        messages = (f"{flaw.pointer.lstrip('?#')} {flaw.detail}" for flaw in flaws)
+        super().__init__("; ".join(messages))
         self.flaws = flaws
 
 
-class NoSuchRecord(Unanswerable):
+class NoSuchRecord(ClientError):
     """There is no such row, or it was deleted."""
 
     code = "no_such_record"
 
 
-class VersionChanged(Unanswerable):
-    """Somebody has changed the row since it was read."""
+class VersionChanged(ClientError):
+    """The row was changed since the client read it."""
 
     code = "version_changed"
 
 
-class PositionGone(Unanswerable):
+class PositionGone(ClientError):
     """The history of a dataset has no such change, or not any more.
 
-    The database was put back to an older state, the dataset was dropped, or the entry
+    The database was restored to an older state, the dataset was dropped, or the entry
     was removed from the feed.
     """
 
@@ -320,75 +322,73 @@ class PositionGone(Unanswerable):
 
     def __init__(self, dataset: str, position: str) -> None:
         super().__init__(
-            f"change {position} is not known in the history of {dataset!r}: "
-            "the database was put back, the dataset was dropped, "
+            f"change {position} is not in the history of {dataset!r}: "
+            "the database was restored, the dataset was dropped, "
             "or the entry is older than the feed; read all records again with the "
-            "X-Consistency-Token of this answer, then follow changes after its 'next'"
+            "X-Consistency-Token of this response, then follow changes after its 'next'"
         )
-        # from where to go on, once it is known
+        # the position to continue from, once it is known
         self.next: str | None = None
 
 
-class Conflict(Unanswerable):
-    """It is in another state than the client thinks."""
+class Conflict(ClientError):
+    """The current state does not allow the request."""
 
     code = "conflict"
 
 
-class StillAtWork(Conflict):
-    """The same request is being worked on."""
+class RequestInProgress(Conflict):
+    """The same request is being processed."""
 
     code = "still_at_work"
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"a request with the key {key!r} is being worked on; ask again"
+            f"a request with the key {key!r} is being processed; retry later"
         )
 
 
-class KeyReused(Unanswerable):
-    """The key of a request was used for something else."""
+class IdempotencyKeyReused(ClientError):
+    """The key was used for another request."""
 
     code = "key_reused"
 
     def __init__(self, key: str) -> None:
-        super().__init__(
-            f"the key {key!r} was used for another request; take a new one"
-        )
+        super().__init__(f"the key {key!r} was used for another request; use a new one")
 
 
-class Unauthenticated(Unanswerable):
-    """Nobody knows who asks: there is no token, or it is not to be believed.
+class Unauthenticated(ClientError):
+    """There is no token, or it is not valid.
 
-    The message says why, and never a word of the token.
+    The message says why, and contains no part of the token.
     """
 
     code = "unauthenticated"
 
 
-class Forbidden(Unanswerable):
-    """Who asks is known, and may not do this."""
+class Forbidden(ClientError):
+    """The token does not allow this request."""
 
     code = "forbidden"
 
     def __init__(self, scope: str) -> None:
         super().__init__(
-            f"the token lacks the scope {scope!r}; ask for one that has it"
+            f"the token lacks the scope {scope!r}; request one that has it"
         )
         self.scope = scope
 
 
-class Overloaded(Unanswerable):
-    """Too much is asked at once; the same may be answered in a moment."""
+class Overloaded(ClientError):
+    """Too many requests at once; the same request may succeed in a moment."""
 
     code = "overloaded"
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"too many {what} at once; ask again in a moment")
+        super().__init__(f"too many {what} at once; retry in a moment")
 
 
 class Misconfigured(PenstockError):
-    """An operator has to act; each problem names its place and a remedy."""
+    """An operator has to act; each problem names its location and a remedy."""
 
     code = "misconfigured"
 
@@ -402,8 +402,10 @@ class NotFound(Misconfigured):
 
     code = "not_found"
 
-    def __init__(self, told: str, *, among: str | None = None) -> None:
-        super().__init__(told if among is None else f"{told}; see: penstock {among}")
-        self.told = told
-        # the command, or the address, that lists those which do
+    def __init__(self, message: str, *, among: str | None = None) -> None:
+        super().__init__(
+            message if among is None else f"{message}; see: penstock {among}"
+        )
+        self.message = message
+        # the command, or the path of the API, that lists existing ones
         self.among = among

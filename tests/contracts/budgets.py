@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.budget import Budget, Limit
-from penstock.domain.times import MICROSECOND
+from penstock.domain.formats import MICROSECOND
 from penstock.errors import BudgetClosed, BudgetStopped
 from penstock.ports import Stores
-from tests.builders import (
+from tests.support.builders import (
     HOUR,
     MINUTE,
     SECOND,
@@ -346,7 +346,7 @@ class BudgetsContract:
         assert (state.closed_for, state.closed_reason) == (59 * SECOND, "429")
         assert state.stopped == "401"
 
-    def test_a_closure_that_is_over_is_not_told(self, stores: Stores, pass_time):
+    def test_a_closure_that_is_over_is_not_reported(self, stores: Stores, pass_time):
         stores.budgets.close(ONCE_A_SECOND.name, wait=MINUTE, reason="429")
         pass_time(MINUTE)
 
@@ -413,22 +413,22 @@ class BudgetsContract:
         of = Budget(name=str(uuid4()), limits=of.limits, burst=of.burst)
         grants = []
         refusals = []
-        for deed, told in deeds:
+        for deed, result in deeds:
             match deed:
                 case "take":
                     try:
-                        grants.append(stores.budgets.take(of, longest=told))
+                        grants.append(stores.budgets.take(of, longest=result))
                     except BudgetClosed as refused:
-                        refusals.append((refused.wait, told))
+                        refusals.append((refused.wait, result))
                 case "wait":
-                    pass_time(told)
+                    pass_time(result)
                 case "close":
-                    stores.budgets.close(of.name, wait=told, reason="429")
+                    stores.budgets.close(of.name, wait=result, reason="429")
                 case "open":
                     stores.budgets.open(of.name)
                 case _:
-                    if told < len(grants):
-                        stores.budgets.give_back(of, grants.pop(-1 - told))
+                    if result < len(grants):
+                        stores.budgets.give_back(of, grants.pop(-1 - result))
 
         slots = [grant.slot for grant in grants]
 

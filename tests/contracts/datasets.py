@@ -6,14 +6,16 @@ from datetime import UTC, date, datetime
 import pytest
 
 from penstock.domain.dataset import FieldType, Missing, WhenMissing
-from penstock.domain.editing import Precondition
-from penstock.domain.history import Position
-from penstock.domain.job import ImportStatus, Lease, Mode
+from penstock.domain.history import HistoryPosition
+from penstock.domain.jobs import ImportStatus, Lease, Mode
+from penstock.domain.record_validation import Precondition
 from penstock.errors import Conflict, Misconfigured, NotFound
 from penstock.flow.edit_records import EditRecords
 from penstock.ports import Stores
-from penstock.ports.serving import Served
-from tests.builders import (
+from penstock.ports.record_access import ApiStores
+from tests.contracts.schema import Ask
+from tests.contracts.search import find
+from tests.support.builders import (
     TIMEOUT,
     begin,
     claim,
@@ -29,8 +31,6 @@ from tests.builders import (
     text_field,
     typed_field,
 )
-from tests.contracts.schema import Ask
-from tests.contracts.searching import find
 
 POI = dataset(search=("title",))
 MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
@@ -65,7 +65,7 @@ class DatasetsContract:
     def test_a_dataset_is_listed_with_what_is_stored_of_it(self, stores: Stores):
         run(stores, MARKED, last(record(1), record(2), record(3)))
         run(stores, MARKED, last(record(1), rejections=[rejection(9, key=[7])]))
-        stores.schema.prepare(dataset("other"))
+        stores.schema.ensure_table(dataset("other"))
 
         other, poi = stores.schema.datasets.stored()
 
@@ -80,7 +80,7 @@ class DatasetsContract:
         known = [known_page(record(1)), last(record(2), rejections=[rejection(9)])]
         run(stores, POI, *known)
         run(stores, dataset("other"), last(record(1)))
-        stores.schema.tend(POI)
+        stores.schema.maintain(POI)
 
         assert dropped(stores) > 0
 
@@ -116,16 +116,16 @@ class DatasetsContract:
         assert not stores.schema.datasets.stored()
 
     def test_a_dataset_that_is_declared_again_has_another_history(
-        self, stores: Stores, served: Served
+        self, stores: Stores, served: ApiStores
     ):
         run(stores, POI, last(record(1)))
-        before = served.reads.states()["poi"]
+        before = served.reads.dataset_versions()["poi"]
         dropped(stores)
-        assert served.reads.states()["poi"].watermark is None
+        assert served.reads.dataset_versions()["poi"].watermark is None
 
         run(stores, POI, last(record(2)))
 
-        after = served.reads.states()["poi"]
+        after = served.reads.dataset_versions()["poi"]
         assert after.generation > before.generation
         # the number behind the last one is missing, so whoever follows notices
         (change,) = served.reads.changes(POI, after=0, limit=9)
@@ -133,25 +133,25 @@ class DatasetsContract:
 
     @pytest.mark.parametrize("command", ["drop", "retype"])
     def test_who_begins_at_a_new_history_follows_it(
-        self, stores: Stores, served: Served, command: str
+        self, stores: Stores, served: ApiStores, command: str
     ):
         new = titled(FieldType.INT)
         run(stores, dataset(), last(record(1, "1"), record(2, "2")))
-        lost = served.reads.states()["poi"].position
+        lost = served.reads.dataset_versions()["poi"].position
         if command == "drop":
             dropped(stores)
         else:
             stores.schema.datasets.retype(new)
-        begun = served.reads.states()["poi"].position
+        begun = served.reads.dataset_versions()["poi"].position
 
         for number in (3, 4):
             run(stores, new, last(record(number, number, of=new)), mode=Mode.DELTA)
 
             assert served.reads.knows("poi", [begun])
-            assert not served.reads.knows("poi", [Position(begun.seq, 1)])
+            assert not served.reads.knows("poi", [HistoryPosition(begun.seq, 1)])
             assert not served.reads.knows("poi", [lost])
-        told = served.reads.changes(new, after=begun.seq, limit=9)
-        assert [each.seq for each in told] == [begun.seq + 1, begun.seq + 2]
+        result = served.reads.changes(new, after=begun.seq, limit=9)
+        assert [each.seq for each in result] == [begun.seq + 1, begun.seq + 2]
 
     def test_a_process_that_did_not_hear_of_a_drop_begins_no_import(
         self, stores: Stores
@@ -177,11 +177,11 @@ class DatasetsContract:
     ):
         run(stores, POI, last(rejections=[rejection(0)]))
 
-        (step,) = stores.schema.unprepared(declared)
+        (step,) = stores.schema.pending_table_changes(declared)
         assert step == "create table poi anew: it has no rows"
-        stores.schema.prepare(declared)
+        stores.schema.ensure_table(declared)
 
-        assert list(stores.schema.unprepared(declared)) == []
+        assert list(stores.schema.pending_table_changes(declared)) == []
         title = {FieldType.INT: 7, FieldType.JSON: "{}"}
         value = title.get(declared.fields[1].type, "seven")
         run(stores, declared, last(record(1, value, of=declared)))
@@ -189,24 +189,24 @@ class DatasetsContract:
         assert ask("select id from poi_live") == [(1,)]
 
     def test_the_rows_of_a_table_with_another_key_are_found_by_their_words(
-        self, stores: Stores, served: Served
+        self, stores: Stores, served: ApiStores
     ):
         fields = (POI.fields[0], text_field("title", required=True))
         run(stores, POI, last(rejections=[rejection(0)]))
-        stores.schema.tend(POI)
+        stores.schema.maintain(POI)
         declared = replace(POI, key=("title",), fields=fields)
 
-        stores.schema.prepare(declared)
+        stores.schema.ensure_table(declared)
 
         run(stores, declared, last(record(1, "lighthouse", of=declared)))
-        stores.schema.tend(declared)
+        stores.schema.maintain(declared)
         assert find(served, declared, q="lighthouse") == [1]
 
     def test_a_table_is_not_replaced_under_an_unfinished_import(self, stores: Stores):
         plan(stores, POI)
 
         with pytest.raises(Conflict, match="unfinished"):
-            stores.schema.prepare(titled(FieldType.INT))
+            stores.schema.ensure_table(titled(FieldType.INT))
 
     # converting
 
@@ -235,24 +235,24 @@ class DatasetsContract:
         ],
     )
     def test_values_are_converted_as_an_import_would_bring_them(
-        self, stores: Stores, served: Served, ask: Ask, stored, declared, pairs
+        self, stores: Stores, served: ApiStores, ask: Ask, stored, declared, pairs
     ):
         old, new = titled(stored), titled(declared)
         before = [record(at, value, of=old) for at, (value, _) in enumerate(pairs)]
         after = [record(at, value, of=new) for at, (_, value) in enumerate(pairs)]
         run(stores, old, last(*before, record(99, None, of=old)))
-        state = served.reads.states()["poi"]
+        state = served.reads.dataset_versions()["poi"]
 
         done = stores.schema.datasets.retype(new)
 
         assert (done.rows, done.lost) == (len(pairs) + 1, 0)
-        assert list(stores.schema.unprepared(new)) == []
+        assert list(stores.schema.pending_table_changes(new)) == []
         again = run(stores, new, last(*after, record(99, None, of=new)))
         assert again.counts.unchanged == len(pairs) + 1
         assert rows(stores, new) == [*(each.values for each in after), (99, None)]
         assert len(ask("select id, title from poi_live")) == len(pairs) + 1
         # followers have to begin again
-        assert served.reads.states()["poi"].generation > state.generation
+        assert served.reads.dataset_versions()["poi"].generation > state.generation
         assert not served.reads.changes(new, after=0, limit=9)
 
     @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ class DatasetsContract:
             )
 
     def test_a_process_with_the_old_types_writes_nothing_more(
-        self, stores: Stores, served: Served
+        self, stores: Stores, served: ApiStores
     ):
         run(stores, POI, last(record(1, "1")))
         new = titled(FieldType.INT)
@@ -374,7 +374,7 @@ class DatasetsContract:
         lease = fail(stores)
         new = titled(FieldType.INT)
         if is_empty:
-            stores.schema.prepare(new)
+            stores.schema.ensure_table(new)
         else:
             stores.schema.datasets.retype(new)
 
@@ -420,12 +420,12 @@ class DatasetsContract:
     ):
         searched = replace(POI, filter=("title",))
         run(stores, searched, last(record(1)))
-        stores.schema.tend(searched)
+        stores.schema.maintain(searched)
         dropped(stores)
 
-        assert list(stores.schema.tend(searched)) == []
+        assert list(stores.schema.maintain(searched)) == []
         run(stores, searched, last(record(1)))
-        stores.schema.tend(searched)
+        stores.schema.maintain(searched)
 
         # the indexes of the new table were made, too
-        assert list(stores.schema.untended(searched)) == []
+        assert list(stores.schema.pending_maintenance(searched)) == []

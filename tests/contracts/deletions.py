@@ -13,11 +13,14 @@ from penstock.domain.dataset import (
     Missing,
     WhenMissing,
 )
-from penstock.domain.page import Record
-from penstock.domain.queries.search_parameters import read_facets
+from penstock.domain.pages import Record
+from penstock.domain.search.search_params import read_facets
 from penstock.ports import Records, Stores
-from penstock.ports.serving import CountKind, Served
-from tests.builders import (
+from penstock.ports.record_access import ApiStores, CountKind
+from tests.contracts.record_access import list_query, walk
+from tests.contracts.search import ids
+from tests.contracts.search import search_query as searched
+from tests.support.builders import (
     dataset,
     int_field,
     last,
@@ -27,9 +30,6 @@ from tests.builders import (
     text_field,
     typed_field,
 )
-from tests.contracts.searching import asked as searched
-from tests.contracts.searching import ids
-from tests.contracts.serving import asked, walk
 
 STORED, LIVE = range(1, 6_001), range(3_001, 3_041)
 PLACES = dataset(
@@ -53,7 +53,7 @@ class Observed:
 
     stores: Stores
     records: Records
-    served: Served
+    served: ApiStores
     # rows that are touched, or steps of a program: compared with others of its kind
     work: Callable[[Callable[[], object]], int]
 
@@ -66,7 +66,7 @@ def place(number: int, of: Dataset) -> Record:
 
 def store(stores: Stores, of: Dataset, numbers: Iterable[int]) -> None:
     run(stores, of, last(*(place(number, of) for number in numbers)))
-    stores.schema.tend(of)
+    stores.schema.maintain(of)
 
 
 class DeletionsContract:
@@ -111,7 +111,7 @@ class DeletionsContract:
         self, observed: Observed, few, deep, parameters
     ):
         def work(of: Dataset) -> int:
-            query = asked(of, limit="15", **parameters)
+            query = list_query(of, limit="15", **parameters)
             return observed.work(lambda: [*walk(observed.served, query)])
 
         assert 0 < work(deep) <= 2 * work(few)
@@ -122,7 +122,7 @@ class DeletionsContract:
         self, observed: Observed, few, deep, parameters, kind
     ):
         def work(of: Dataset) -> int:
-            query = asked(of, **parameters)
+            query = list_query(of, **parameters)
             return observed.work(lambda: observed.served.reads.count(query, kind))
 
         assert work(deep) <= 2 * work(few)

@@ -6,16 +6,21 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.domain.job import Import, ImportStatus, Mode
-from penstock.domain.scope import Scope
-from penstock.errors import Conflict, KeyReused, StillAtWork
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import Import, ImportStatus, Mode
+from penstock.errors import Conflict, IdempotencyKeyReused, RequestInProgress
 from penstock.ports import Stores
-from penstock.ports.idempotency import Ask, Begun, Claim, Wanted
-from tests.builders import A_MOMENT, HOUR, MINUTE, begin, dataset, jobs_of
-from tests.integration.racing import errors_in, in_threads
+from penstock.ports.idempotency import (
+    IdempotentRequest,
+    ImportSpec,
+    RequestClaim,
+    StartedImport,
+)
+from tests.support.builders import A_MOMENT, HOUR, MINUTE, begin, dataset, jobs_of
+from tests.support.racing import errors_in, in_threads
 
 POI = dataset()
-ASK = Ask(scope="ann imports poi", key="k1", digest=b"full")
+ASK = IdempotentRequest(scope="ann imports poi", key="k1", digest=b"full")
 OTHER = replace(ASK, digest=b"delta")
 WITH_FILE = replace(ASK, key="k2", file="spool/a.csv")
 A_DAY = timedelta(days=1)
@@ -25,21 +30,26 @@ def anything(known: Import, planned: Callable[[], Iterable[str]]) -> None:
     """Approve of any import."""
 
 
-def wanted(*shard_keys: str, mode: Mode = Mode.FULL, approve=anything) -> Wanted:
-    return Wanted(
-        scope=Scope(mode=mode), declaration="d1", approve=approve, shard_keys=shard_keys
+def wanted(*shard_keys: str, mode: Mode = Mode.FULL, approve=anything) -> ImportSpec:
+    return ImportSpec(
+        scope=ImportScope(mode=mode),
+        declaration="d1",
+        approve=approve,
+        shard_keys=shard_keys,
     )
 
 
-def claimed(stores: Stores, ask: Ask = ASK) -> Claim:
+def claimed(stores: Stores, ask: IdempotentRequest = ASK) -> RequestClaim:
     claim = stores.requests.claim(ask)
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RequestClaim)
     return claim
 
 
-def answered(stores: Stores, ask: Ask = ASK, of: Wanted | None = None) -> Begun:
+def answered(
+    stores: Stores, ask: IdempotentRequest = ASK, of: ImportSpec | None = None
+) -> StartedImport:
     """Make a request, and answer it."""
-    stores.schema.prepare(POI)
+    stores.schema.ensure_table(POI)
     return stores.requests.begin(claimed(stores, ask), POI, of or wanted())
 
 
@@ -56,22 +66,22 @@ class RequestsContract:
         done = answered(stores)
 
         assert not done.resumed
-        assert done.begun.status is ImportStatus.PLANNING
-        assert all_imports(stores) == [done.begun.id]
+        assert done.import_.status is ImportStatus.PLANNING
+        assert all_imports(stores) == [done.import_.id]
 
-    def test_asked_again_it_has_the_same_answer(self, stores: Stores):
+    def test_requested_again_it_has_the_same_answer(self, stores: Stores):
         done = answered(stores)
 
         again = stores.requests.claim(ASK)
 
-        assert isinstance(again, Begun)
-        assert (again.begun.id, again.resumed) == (done.begun.id, False)
-        assert all_imports(stores) == [done.begun.id]
+        assert isinstance(again, StartedImport)
+        assert (again.import_.id, again.resumed) == (done.import_.id, False)
+        assert all_imports(stores) == [done.import_.id]
 
     def test_the_same_key_for_something_else_is_refused(self, stores: Stores):
         answered(stores)
 
-        with pytest.raises(KeyReused, match="'k1'"):
+        with pytest.raises(IdempotencyKeyReused, match="'k1'"):
             stores.requests.claim(OTHER)
 
     def test_the_same_key_of_somebody_else_is_another_request(self, stores: Stores):
@@ -82,9 +92,9 @@ class RequestsContract:
     def test_while_it_is_worked_on_it_is_not_taken_again(self, stores: Stores):
         claimed(stores)
 
-        with pytest.raises(StillAtWork):
+        with pytest.raises(RequestInProgress):
             stores.requests.claim(ASK)
-        with pytest.raises(KeyReused):
+        with pytest.raises(IdempotencyKeyReused):
             stores.requests.claim(OTHER)
 
     def test_a_request_that_came_to_nothing_can_be_made_again(self, stores: Stores):
@@ -93,23 +103,23 @@ class RequestsContract:
         assert claimed(stores, OTHER).fence == 1
 
     def test_giving_up_does_not_take_back_an_answer(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         claim = claimed(stores)
         stores.requests.begin(claim, POI, wanted())
 
         stores.requests.give_up(claim)
 
-        assert isinstance(stores.requests.claim(ASK), Begun)
+        assert isinstance(stores.requests.claim(ASK), StartedImport)
 
     def test_one_that_was_never_answered_is_taken_over(
         self, stores: Stores, pass_time: Callable[[timedelta], None]
     ):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         lost = claimed(stores)
         pass_time(MINUTE + A_MOMENT)
         taken = claimed(stores)
 
-        with pytest.raises(StillAtWork):
+        with pytest.raises(RequestInProgress):
             stores.requests.begin(lost, POI, wanted())
         assert all_imports(stores) == []
         assert not stores.requests.begin(taken, POI, wanted()).resumed
@@ -120,36 +130,38 @@ class RequestsContract:
         claimed(stores, WITH_FILE)
         pass_time(MINUTE + A_MOMENT)
 
-        with pytest.raises(StillAtWork):
+        with pytest.raises(RequestInProgress):
             stores.requests.claim(WITH_FILE)
 
     def test_of_many_at_once_one_makes_an_import(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
 
         def ask() -> object:
             claim = stores.requests.claim(ASK)
-            if isinstance(claim, Begun):
+            if isinstance(claim, StartedImport):
                 return claim
             return stores.requests.begin(claim, POI, wanted())
 
-        told = in_threads(*[ask] * 6)
+        results = in_threads(*[ask] * 6)
 
-        assert {type(each) for each in errors_in(told)} <= {StillAtWork}
-        (import_id,) = {each.begun.id for each in told if isinstance(each, Begun)}
+        assert {type(each) for each in errors_in(results)} <= {RequestInProgress}
+        (import_id,) = {
+            each.import_.id for each in results if isinstance(each, StartedImport)
+        }
         assert all_imports(stores) == [import_id]
 
     # beginning
 
     def test_an_unfinished_import_is_taken_up(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         unfinished = begin(stores, POI)
 
         done = answered(stores)
 
         assert done.resumed
-        assert done.begun.id == unfinished.id
+        assert done.import_.id == unfinished.id
         again = stores.requests.claim(ASK)
-        assert isinstance(again, Begun)
+        assert isinstance(again, StartedImport)
         assert again.resumed
 
     def test_an_import_that_is_not_approved_is_left_alone(self, stores: Stores):
@@ -159,7 +171,7 @@ class RequestsContract:
             seen.append((known.id, [*planned()]))
             raise Conflict("another one")
 
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         unfinished = begin(stores, POI)
         stores.imports.add_jobs(unfinished.id, ["a", "b"])
         claim = claimed(stores)
@@ -169,13 +181,13 @@ class RequestsContract:
 
         assert seen == [(unfinished.id, ["a", "b"])]
         assert len(jobs_of(stores, unfinished.id)) == 2
-        with pytest.raises(StillAtWork):
+        with pytest.raises(RequestInProgress):
             stores.requests.claim(ASK)
 
     def test_with_its_shards_workers_may_begin_at_once(self, stores: Stores):
         done = answered(stores, of=wanted("a", "b", mode=Mode.BACKFILL))
 
-        known, shards = stores.imports.get(done.begun.id)
+        known, shards = stores.imports.get(done.import_.id)
         assert (known.status, known.mode) == (ImportStatus.RUNNING, Mode.BACKFILL)
         assert [each.shard_key for each in jobs_of(stores, known.id)] == ["a", "b"]
         assert shards.pending == 2
@@ -185,12 +197,12 @@ class RequestsContract:
         again = answered(stores, replace(ASK, key="k3"), of=wanted("b"))
 
         assert again.resumed
-        assert len(jobs_of(stores, first.begun.id)) == 1
+        assert len(jobs_of(stores, first.import_.id)) == 1
 
     # planning
 
     def test_imports_that_nobody_planned_are_found(self, stores: Stores):
-        begun = answered(stores).begun
+        begun = answered(stores).import_
         assert [*stores.requests.unplanned()] == [begun.id]
 
         stores.imports.add_jobs(begun.id, ["a"])
@@ -201,10 +213,10 @@ class RequestsContract:
     def test_an_import_has_one_planner_at_a_time(
         self, stores: Stores, pass_time: Callable[[timedelta], None]
     ):
-        begun = answered(stores).begun
+        begun = answered(stores).import_
 
         def hold(planner: str, longest: timedelta = MINUTE) -> bool:
-            return stores.requests.hold_planning(begun.id, planner, longest=longest)
+            return stores.requests.lease_planning(begun.id, planner, longest=longest)
 
         assert hold("ann")
         assert [*stores.requests.unplanned()] == []
@@ -222,19 +234,19 @@ class RequestsContract:
         assert hold("ann")
 
     def test_of_many_planners_at_once_one_gets_an_import(self, stores: Stores):
-        begun = answered(stores).begun
+        begun = answered(stores).import_
 
         def hold(planner: str) -> Callable[[], bool]:
-            return lambda: stores.requests.hold_planning(
+            return lambda: stores.requests.lease_planning(
                 begun.id, planner, longest=MINUTE
             )
 
-        told = in_threads(*map(hold, "abcdef"))
+        results = in_threads(*map(hold, "abcdef"))
 
-        assert sorted(told) == [False] * 5 + [True]
+        assert sorted(results) == [False] * 5 + [True]
 
     def test_imports_of_others_are_not_theirs_to_plan(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         begin(stores, POI)
 
         assert [*stores.requests.unplanned()] == []
@@ -247,7 +259,7 @@ class RequestsContract:
         answered(stores)
         pass_time(A_DAY - HOUR)
         assert stores.requests.forget(most=9) == 0
-        assert isinstance(stores.requests.claim(ASK), Begun)
+        assert isinstance(stores.requests.claim(ASK), StartedImport)
         pass_time(HOUR + A_MOMENT)
 
         assert stores.requests.forget(most=9) == 1
@@ -263,10 +275,10 @@ class RequestsContract:
 
         again = answered(stores, OTHER)
 
-        assert again.begun.id == first.begun.id
+        assert again.import_.id == first.import_.id
         assert again.resumed
         assert stores.requests.forget(most=9) == 0
-        assert isinstance(stores.requests.claim(OTHER), Begun)
+        assert isinstance(stores.requests.claim(OTHER), StartedImport)
 
     @pytest.mark.parametrize("is_answered", [True, False])
     def test_a_request_with_a_file_is_forgotten_like_any_other(
@@ -295,8 +307,8 @@ class RequestsContract:
     def test_an_import_whose_client_is_forgotten_is_planned_all_the_same(
         self, stores: Stores, pass_time: Callable[[timedelta], None]
     ):
-        begun = answered(stores).begun
-        assert stores.requests.hold_planning(begun.id, "ann", longest=MINUTE)
+        begun = answered(stores).import_
+        assert stores.requests.lease_planning(begun.id, "ann", longest=MINUTE)
         pass_time(A_DAY + A_MOMENT)
         assert stores.requests.forget(most=9) == 1
 

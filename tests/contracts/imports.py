@@ -7,28 +7,15 @@ from random import Random
 
 import pytest
 
-from penstock.domain.axes import FileAxis, TimeAxis
-from penstock.domain.dataset import (
-    Dataset,
-    LostFiles,
-    Missing,
-    Tolerance,
-    WhenMissing,
-)
-from penstock.domain.job import (
-    Import,
-    ImportId,
-    ImportStatus,
-    JobStatus,
-    Mode,
-    Shards,
-)
-from penstock.domain.page import Counts, Proof
-from penstock.domain.parts import Slice
+from penstock.domain.dataset import Dataset, LostFiles, Missing, Tolerance, WhenMissing
+from penstock.domain.jobs import Import, ImportId, ImportStatus, JobStatus, Mode, Shards
+from penstock.domain.pages import Counts, Proof
+from penstock.domain.sharding.axes import FileAxis, TimeAxis
+from penstock.domain.sharding.parts import Slice
 from penstock.domain.source import CsvSource
 from penstock.errors import LeaseLost, NotFound
 from penstock.ports import Stores
-from tests.builders import (
+from tests.support.builders import (
     BEN,
     HOUR,
     MINUTE,
@@ -70,7 +57,7 @@ def import_files(
     mode: Mode = Mode.FULL,
 ) -> Import:
     """Import files that hold these keys, each in one page."""
-    stores.schema.prepare(of)
+    stores.schema.ensure_table(of)
     begun, _ = stores.imports.begin(
         of, mode, declaration="d1", since=None, until=None, accept_lost_files=accepts
     )
@@ -95,7 +82,7 @@ class ImportsContract:
     # beginning
 
     def test_a_new_import_is_being_planned(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
 
         begun, resumed = stores.imports.begin(
             POI, Mode.BACKFILL, declaration="d1", since=NOON, until=NOON + HOUR
@@ -111,7 +98,7 @@ class ImportsContract:
     def test_an_import_without_end_ends_at_the_time_of_the_database(
         self, stores: Stores, pass_time
     ):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         first = begin(stores, POI, Mode.FULL)
         pass_time(HOUR)
 
@@ -123,7 +110,7 @@ class ImportsContract:
     def test_an_unfinished_import_of_the_same_kind_is_resumed(
         self, stores: Stores, pass_time
     ):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         begun = begin(stores, POI)
         pass_time(MINUTE)
 
@@ -148,7 +135,7 @@ class ImportsContract:
         )
 
     def test_another_mode_or_dataset_begins_another_import(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         begun = [
             begin(stores, POI, Mode.FULL),
             begin(stores, POI, Mode.DELTA),
@@ -163,7 +150,7 @@ class ImportsContract:
         assert begin(stores, POI).id > first.id
 
     def test_jobs_are_added_once(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         import_id = begin(stores, POI).id
 
         assert stores.imports.add_jobs(import_id, ["a", "b"]) == 2
@@ -172,7 +159,7 @@ class ImportsContract:
         assert [job.shard_key for job in jobs_of(stores, import_id)] == ["a", "b", "c"]
 
     def test_jobs_are_taken_from_any_iterable(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         import_id = begin(stores, POI).id
 
         assert stores.imports.add_jobs(import_id, map(str, range(12_000))) == 12_000
@@ -180,7 +167,7 @@ class ImportsContract:
         assert stores.imports.get(import_id)[1] == Shards(total=12_000, pending=12_000)
 
     def test_no_jobs_are_no_jobs(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
 
         assert stores.imports.add_jobs(begin(stores, POI).id, []) == 0
 
@@ -194,7 +181,7 @@ class ImportsContract:
         assert jobs_of(stores, import_id) == before
 
     def test_a_plan_that_is_cancelled_meanwhile_gets_no_more_jobs(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         import_id = begin(stores, POI).id
         stores.imports.cancel(import_id, reason="no")
 
@@ -258,8 +245,8 @@ class ImportsContract:
         third = plan(stores, POI, mode=Mode.DELTA)
         stores.imports.cancel(second, reason="enough")
 
-        def found(**asked):
-            return [each.id for each, _ in stores.imports.recent(limit=9, **asked)]
+        def found(**request):
+            return [each.id for each, _ in stores.imports.recent(limit=9, **request)]
 
         assert found(status=ImportStatus.RUNNING) == [third, first]
         assert found(status=ImportStatus.CANCELLED) == [second]
@@ -269,15 +256,15 @@ class ImportsContract:
         ]
         assert found(before=first) == []
 
-    def test_each_listed_import_is_told_with_its_own_jobs(self, stores: Stores):
+    def test_each_listed_import_is_reported_with_its_own_jobs(self, stores: Stores):
         first = plan(stores, POI, "a", "b", mode=Mode.FULL)
         stores.ledger.fail(claim(stores, POI), TIMEOUT)
         second = begin(stores, dataset("shops")).id
         third = plan(stores, dataset("towns"), *"abc")
 
-        told = {each.id: shards for each, shards in stores.imports.recent(limit=9)}
+        result = {each.id: shards for each, shards in stores.imports.recent(limit=9)}
 
-        assert told == {
+        assert result == {
             first: Shards(total=2, failed=1, pending=1),
             second: Shards(),
             third: Shards(total=3, pending=3),
@@ -307,7 +294,7 @@ class ImportsContract:
         assert stores.imports.get(import_id)[0].status is ImportStatus.RUNNING
 
     def test_an_import_being_planned_is_not_closed(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         import_id = begin(stores, POI).id
 
         assert stores.imports.close(POI, import_id, failed=None) is None
@@ -406,7 +393,7 @@ class ImportsContract:
         self, stores: Stores
     ):
         """Whoever could not plan it may have been too late."""
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         begun = begin(stores, POI)
         only = ImportStatus.PLANNING
         stores.imports.add_jobs(begun.id, ["a"])
@@ -457,7 +444,9 @@ class ImportsContract:
 
         assert stores.records.watermark(POI) is None
 
-    def test_the_watermark_is_the_first_time_the_provider_told(self, stores: Stores):
+    def test_the_watermark_is_the_first_time_the_provider_reported(
+        self, stores: Stores
+    ):
         run(
             stores,
             POI,
@@ -531,7 +520,7 @@ class ImportsContract:
     ):
         axis = TimeAxis(name="window", start=NOON - 9 * HOUR, step=HOUR)
         windowed = replace(POI, axes=(axis,))
-        stores.schema.prepare(windowed)
+        stores.schema.ensure_table(windowed)
         begun = begin(stores, windowed)
         stores.imports.add_jobs(begun.id, ["window:…"])
         stores.imports.start(begun.id)
@@ -553,7 +542,7 @@ class ImportsContract:
         assert ended.counts.deleted == 1
         assert ended.note is None
 
-    def test_missing_rows_are_kept_unless_declared_otherwise(self, stores: Stores):
+    def test_missing_rows_are_retained_unless_declared_otherwise(self, stores: Stores):
         run(stores, POI, last(record(1), record(2)))
 
         ended = run(stores, POI, last(record(1)))
@@ -604,9 +593,9 @@ class ImportsContract:
     def test_a_file_that_was_lost_long_ago_stays_lost(self, stores: Stores):
         import_files(stores, FILES, {"a.csv": [1, 2], "b.csv": [3]})
         for _ in range(3):
-            kept_back = import_files(stores, FILES, {"a.csv": [1, 2]})
+            held_back = import_files(stores, FILES, {"a.csv": [1, 2]})
             assert "last seen in b.csv, which this import did not" in str(
-                kept_back.note
+                held_back.note
             )
 
         ended = import_files(stores, FILES, {"a.csv": [1, 2], "b.csv": []})
@@ -667,7 +656,7 @@ class ImportsContract:
 
         assert ids(stores, MARKED) == [1, 2, 3]
 
-    def test_too_large_a_drop_is_kept_and_told(self, stores: Stores):
+    def test_too_large_a_drop_is_retained_and_reported(self, stores: Stores):
         run(stores, MARKED, last(*map(record, range(4))))
 
         ended = run(stores, MARKED, last(record(0)))
@@ -684,7 +673,7 @@ class ImportsContract:
 
         assert ids(stores, MARKED) == [0, 1]
 
-    def test_rows_are_kept_when_a_bad_row_may_be_any_of_them(self, stores: Stores):
+    def test_rows_are_retained_when_a_bad_row_may_be_any_of_them(self, stores: Stores):
         run(stores, MARKED, last(record(1), record(2), record(3)))
 
         ended = run(
@@ -761,8 +750,8 @@ class ImportsContract:
 
         run(stores, POI, last(record(1), rejections=[rejection(5, key=[3])]))
 
-        (kept,) = stores.records.quarantine(POI, after=0, limit=9)
-        assert kept.rejection.position == 5
+        (stored,) = stores.records.quarantine(POI, after=0, limit=9)
+        assert stored.rejection.position == 5
 
     def test_a_delta_settles_no_complaint(self, stores: Stores):
         run(stores, POI, last(record(1), rejections=[rejection(0, key=[2])]))
@@ -779,19 +768,19 @@ class ImportsContract:
     # files that have not changed
 
     def test_the_last_done_import_is_true_until_a_row_changes(self, stores: Stores):
-        stores.schema.prepare(LIST)
-        assert stores.imports.still_true(LIST, Mode.FULL) is None
+        stores.schema.ensure_table(LIST)
+        assert stores.imports.last_reusable(LIST, Mode.FULL) is None
         done = run(stores, LIST, last(record(1), record(2)))
 
-        still_true = stores.imports.still_true(LIST, Mode.FULL)
+        still_true = stores.imports.last_reusable(LIST, Mode.FULL)
 
         assert still_true is not None
         assert still_true.id == done.id
-        assert stores.imports.still_true(LIST, Mode.DELTA) is None
+        assert stores.imports.last_reusable(LIST, Mode.DELTA) is None
         plan(stores, LIST)
         page = replace(batch(record(2, "changed")), rank=1)
         stores.ledger.commit_page(LIST, claim(stores, LIST), page)
-        assert stores.imports.still_true(LIST, Mode.FULL) is None
+        assert stores.imports.last_reusable(LIST, Mode.FULL) is None
 
     def test_a_failed_import_that_changed_nothing_makes_nothing_untrue(
         self, stores: Stores
@@ -800,7 +789,7 @@ class ImportsContract:
         import_id = plan(stores, LIST)
         stores.imports.close(LIST, import_id, failed="somebody said so")
 
-        assert stores.imports.still_true(LIST, Mode.FULL) is not None
+        assert stores.imports.last_reusable(LIST, Mode.FULL) is not None
 
     @pytest.mark.parametrize(
         "terms",
@@ -813,15 +802,15 @@ class ImportsContract:
     def test_under_other_terms_nothing_is_known(self, stores: Stores, terms):
         run(stores, LIST, last(record(1)))
 
-        assert stores.imports.still_true(replace(LIST, **terms), Mode.FULL) is None
+        assert stores.imports.last_reusable(replace(LIST, **terms), Mode.FULL) is None
 
-    def test_an_import_that_kept_something_back_is_made_again(self, stores: Stores):
+    def test_an_import_that_retained_something_back_is_made_again(self, stores: Stores):
         listed = replace(LIST, missing=Missing(do=WhenMissing.MARK, max_drop=0.1))
         run(stores, listed, last(record(1), record(2)))
-        kept_back = run(stores, listed, replace(last(record(1)), rank=1))
+        held_back = run(stores, listed, replace(last(record(1)), rank=1))
 
-        assert kept_back.note is not None
-        assert stores.imports.still_true(listed, Mode.FULL) is None
+        assert held_back.note is not None
+        assert stores.imports.last_reusable(listed, Mode.FULL) is None
 
     def test_an_import_of_unchanged_files_ends_as_the_last_one_did(
         self, stores: Stores
@@ -845,7 +834,7 @@ class ImportsContract:
         assert ended.counts == Counts(seen=6, unchanged=3, quarantined=1, dropped=2)
         assert list(stores.imports.shard_keys(again.id)) == ["a", "b"]
         assert {job.proof for job in jobs_of(stores, again.id)} == {Proof.UNCHANGED}
-        assert stores.imports.still_true(LIST, Mode.FULL) is not None
+        assert stores.imports.last_reusable(LIST, Mode.FULL) is not None
         # nothing is left to be done
         assert idle(stores, LIST)
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.domain.job import ImportId, ImportStatus, JobId, JobStatus, Lease, Mode
+from penstock.domain.jobs import ImportId, ImportStatus, JobId, JobStatus, Lease, Mode
 from penstock.errors import Misconfigured, NotFound
 from penstock.ports import JobFilter, Stores
-from tests.builders import (
+from tests.support.builders import (
     A_MOMENT,
     LEASE,
     MINUTE,
@@ -101,9 +101,9 @@ class JobsContract:
         pass_time(MINUTE / 2)
         stores.ledger.renew(second)
 
-        during = stores.jobs.outlook(import_id)
+        during = stores.jobs.waiting_facts(import_id)
         claim(stores, POI)
-        after = stores.jobs.outlook(import_id)
+        after = stores.jobs.waiting_facts(import_id)
 
         assert during.now == stores.jobs.now()
         assert during.is_worked
@@ -119,7 +119,7 @@ class JobsContract:
         claim(stores, POI)
         pass_time(LEASE + A_MOMENT)
 
-        assert not stores.jobs.outlook(import_id).is_worked
+        assert not stores.jobs.waiting_facts(import_id).is_worked
 
     # retrying
 

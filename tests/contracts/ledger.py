@@ -9,23 +9,23 @@ from typing import overload
 import pytest
 from typing_extensions import override
 
-from penstock.domain.axes import FileAxis
 from penstock.domain.dataset import FieldType, Missing, WhenMissing
-from penstock.domain.job import (
-    MAX_ERRORS_KEPT,
-    Fault,
+from penstock.domain.jobs import (
+    MAX_STORED_ERRORS,
     Fence,
+    JobError,
     JobStatus,
     Lease,
     Mode,
     WorkerId,
-    cursor_mark,
+    cursor_fingerprint,
 )
-from penstock.domain.page import Batch, Counts, Place, Proof, Record
+from penstock.domain.pages import Batch, Counts, Proof, Record, RowLocation
+from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import CsvSource
 from penstock.errors import LeaseLost, PenstockError
 from penstock.ports import JobFilter, Stores
-from tests.builders import (
+from tests.support.builders import (
     A_MOMENT,
     ANN,
     BEN,
@@ -146,12 +146,12 @@ class LedgerContract:
     # claiming
 
     def test_nothing_planned_is_nothing_to_claim(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
 
         assert idle(stores, POI)
 
     def test_a_claim_tells_all_a_worker_has_to_know(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         begun, _ = stores.imports.begin(
             POI, Mode.DELTA, declaration="d1", since=NOON, until=None
         )
@@ -203,7 +203,7 @@ class LedgerContract:
         assert idle(stores, POI)
 
     def test_an_import_being_planned_is_not_worked_on(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         begun = begin(stores, POI)
         stores.imports.add_jobs(begun.id, ["a"])
 
@@ -233,12 +233,12 @@ class LedgerContract:
 
         assert claim(stores, POI, BEN).shard_key == "a"
 
-    def test_only_jobs_of_the_datasets_asked_for_are_taken(self, stores: Stores):
+    def test_only_jobs_of_the_datasets_requested_are_taken(self, stores: Stores):
         plan(stores, POI)
 
         assert idle(stores, SHOPS)
 
-    def test_no_dataset_asked_for_is_no_job(self, stores: Stores):
+    def test_no_dataset_requested_is_no_job(self, stores: Stores):
         plan(stores, POI)
 
         assert claim_any(stores, {}) is None
@@ -506,7 +506,7 @@ class LedgerContract:
 
         assert [page.page_seq for page in pages] == [1, 2, 3]
         assert [page.seen for page in pages] == [1, 1, 0]
-        marks = [None, cursor_mark("c1"), cursor_mark("c2"), None]
+        marks = [None, cursor_fingerprint("c1"), cursor_fingerprint("c2"), None]
         assert [page.cursor_before for page in pages] == marks[:3]
         assert [page.cursor_after for page in pages] == marks[1:]
         assert {page.fence for page in pages} == {lease.fence}
@@ -566,7 +566,7 @@ class LedgerContract:
         assert everything(stores, lease) == before
         stores.ledger.commit_page(POI, lease, batch(record(1)))
 
-    def test_bad_rows_are_kept_with_their_place_reason_and_raw_form(
+    def test_bad_rows_are_retained_with_their_place_reason_and_raw_form(
         self, stores: Stores
     ):
         plan(stores, POI, "country:DE")
@@ -575,11 +575,11 @@ class LedgerContract:
 
         stores.ledger.commit_page(POI, lease, batch(record(1), rejections=[bad]))
 
-        (kept,) = stores.records.quarantine(POI, after=0, limit=10)
-        assert kept.rejection == bad
-        assert (kept.import_id, kept.job) == (lease.import_id, lease.job)
-        assert (kept.shard_key, kept.page_seq) == ("country:DE", 1)
-        assert kept.at == job_of(stores, lease).created_at
+        (stored,) = stores.records.quarantine(POI, after=0, limit=10)
+        assert stored.rejection == bad
+        assert (stored.import_id, stored.job) == (lease.import_id, lease.job)
+        assert (stored.shard_key, stored.page_seq) == ("country:DE", 1)
+        assert stored.at == job_of(stores, lease).created_at
         assert ids(stores, POI) == [1]
 
     # records
@@ -605,7 +605,7 @@ class LedgerContract:
         assert rows(stores, POI) == [(1, None)]
 
     @pytest.mark.parametrize(
-        ("first", "second", "kept"),
+        ("first", "second", "stored"),
         [
             (1, 2, 2),
             (2, 1, 2),
@@ -615,7 +615,7 @@ class LedgerContract:
         ],
     )
     def test_an_older_version_never_replaces_a_newer(
-        self, stores: Stores, first, second, kept
+        self, stores: Stores, first, second, stored
     ):
         versioned = dataset(
             fields=(int_field("id"), text_field("title"), int_field("v")), version="v"
@@ -628,7 +628,7 @@ class LedgerContract:
 
         (row,) = rows(stores, versioned)
 
-        assert kept in row
+        assert stored in row
 
     def test_an_older_version_counts_as_unchanged(self, stores: Stores):
         versioned = dataset(fields=(int_field("id"), int_field("v")), version="v")
@@ -688,12 +688,12 @@ class LedgerContract:
             page = ranked(place, record(7, titles[place]))
             stores.ledger.commit_page(LIST, lease, page)
 
-        told = stores.imports.peek(leases[0].import_id).counts
+        result = stores.imports.peek(leases[0].import_id).counts
         assert rows(stores, LIST) == [(7, "third")]
-        assert (told.seen, told.duplicates) == (3, 2)
-        assert told.inserted == int(before is None)
+        assert (result.seen, result.duplicates) == (3, 2)
+        assert result.inserted == int(before is None)
         # which of the two, the first row that came has decided
-        assert told.updated + told.unchanged == int(before is not None)
+        assert result.updated + result.unchanged == int(before is not None)
 
     @pytest.mark.parametrize("order", [*permutations((1, 2, 3))], ids=str)
     @pytest.mark.parametrize("before", [None, 3, 4, 5])
@@ -790,15 +790,15 @@ class LedgerContract:
         before = replace(POI, name=LIST.name)
         run(stores, before, last(record(1)))
 
-        assert "add column _rank to list" in stores.schema.unprepared(LIST)
+        assert "add column _rank to list" in stores.schema.pending_table_changes(LIST)
         run(stores, LIST, replace(last(record(1), record(2)), rank=1))
 
         assert ids(stores, LIST) == [1, 2]
-        assert list(stores.schema.unprepared(LIST)) == []
+        assert list(stores.schema.pending_table_changes(LIST)) == []
 
-    def test_a_bad_row_of_a_file_is_kept_with_its_place(self, stores: Stores):
+    def test_a_bad_row_of_a_file_is_retained_with_its_place(self, stores: Stores):
         plan(stores, LIST)
-        bad = replace(rejection(), place=Place(line=12, offset=345))
+        bad = replace(rejection(), place=RowLocation(line=12, offset=345))
 
         stores.ledger.commit_page(LIST, claim(stores, LIST), batch(rejections=[bad]))
 
@@ -909,9 +909,9 @@ class LedgerContract:
         assert rows(stores, POI) == before
         job, of = job_of(stores, lease), stores.imports.peek(lease.import_id)
         assert (job.status, job.cursor, job.page_seq) == (JobStatus.LEASED, "there", 2)
-        for told in (job.counts, of.counts):
-            assert (told.pages, told.requests, told.seen) == (2, 2, 6)
-            assert (told.inserted, told.unchanged, told.dropped) == (2, 2, 2)
+        for result in (job.counts, of.counts):
+            assert (result.pages, result.requests, result.seen) == (2, 2, 6)
+            assert (result.inserted, result.unchanged, result.dropped) == (2, 2, 2)
         assert of.scan_started_at == NOON
         entries = [entry for _, entry in stores.jobs.pages([lease.job])]
         assert [entry.seen for entry in entries] == [3, 3]
@@ -1080,7 +1080,7 @@ class LedgerContract:
         pass_time(SECOND)
 
         stores.ledger.postpone(
-            lease, Fault(code="odd", message="ü'\"\\"), delay=SECOND, blame=True
+            lease, JobError(code="odd", message="ü'\"\\"), delay=SECOND, blame=True
         )
 
         job = job_of(stores, lease)
@@ -1089,10 +1089,10 @@ class LedgerContract:
         assert (entry.owner, entry.fence, entry.cursor) == (ANN, 1, "c1")
         assert (entry.code, entry.message) == ("odd", "ü'\"\\")
 
-    def test_the_last_twenty_faults_are_kept(self, stores: Stores):
+    def test_the_last_twenty_faults_are_retained(self, stores: Stores):
         plan(stores, POI)
-        for number in range(MAX_ERRORS_KEPT + 3):
-            fault = Fault(code="odd", message=str(number))
+        for number in range(MAX_STORED_ERRORS + 3):
+            fault = JobError(code="odd", message=str(number))
             stores.ledger.postpone(
                 claim(stores, POI), fault, delay=timedelta(), blame=True
             )

@@ -6,12 +6,12 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from penstock.domain.dataset import FieldType, Missing, Reference, WhenMissing
-from penstock.domain.job import Mode
-from penstock.domain.page import Place, Reason, Rejection
-from penstock.domain.queries.query import MOST_PAGE_BYTES
+from penstock.domain.jobs import Mode
+from penstock.domain.pages import Reason, Rejection, RowLocation
+from penstock.domain.search.query import MAX_PAGE_BYTES
 from penstock.domain.source import CsvSource
 from penstock.ports import ReasonCount, Replay, Stores
-from tests.builders import (
+from tests.support.builders import (
     A_MOMENT,
     NOON,
     SECOND,
@@ -40,7 +40,7 @@ class RecordsContract:
     """Subclasses bring `stores` and `pass_time`."""
 
     @pytest.mark.parametrize(
-        ("kind", "known", "asked"),
+        ("kind", "known", "requested"),
         [
             (FieldType.TEXT, ["a", "ü", "'"], ["a", "A", "ü", "'", "b"]),
             (FieldType.INT, [1, 2**62], [1, 2, 2**62]),
@@ -49,14 +49,14 @@ class RecordsContract:
         ],
     )
     def test_values_that_no_row_has_are_unknown(
-        self, stores: Stores, kind, known, asked
+        self, stores: Stores, kind, known, requested
     ):
         regions = dataset("regions", fields=(typed_field("code", kind),), key=("code",))
         run(stores, regions, last(*(record(each, of=regions) for each in known)))
 
-        unknown = stores.records.unknown(Reference("regions", "code"), asked)
+        unknown = stores.records.unknown(Reference("regions", "code"), requested)
 
-        assert set(unknown) == set(asked) - set(known)
+        assert set(unknown) == set(requested) - set(known)
 
     def test_a_deleted_row_is_unknown(self, stores: Stores):
         marked = replace(POI, missing=Missing(do=WhenMissing.MARK, max_drop=1.0))
@@ -226,7 +226,7 @@ class RecordsContract:
         assert list(stores.records.distinct(marked, "title")) == ["title 2"]
 
     def test_rows_are_counted(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         assert stores.records.count(POI) == 0
 
         run(stores, POI, last(record(1), record(2)))
@@ -264,7 +264,7 @@ class RecordsContract:
     def test_bad_rows_belong_to_their_dataset(self, stores: Stores):
         run(stores, POI, last(rejections=[rejection(key=[1])]))
         shops = dataset("shops")
-        stores.schema.prepare(shops)
+        stores.schema.ensure_table(shops)
 
         assert stores.records.quarantine(shops, after=0, limit=9) == []
 
@@ -286,20 +286,20 @@ class RecordsContract:
         found, after = [], 0
         while some := stores.records.rejected(ended.id, after=after, limit=500):
             raw = sum(len(row.rejection.raw) for row in some)
-            assert len(some) == 1 or raw <= MOST_PAGE_BYTES
+            assert len(some) == 1 or raw <= MAX_PAGE_BYTES
             found += [row.rejection.position for row in some]
             after = some[-1].id
 
         assert found == [*range(len(sizes))]
 
-    def test_the_place_of_a_bad_row_is_kept(self, stores: Stores):
-        bad = replace(rejection(), place=Place(line=2**33, offset=2**40))
+    def test_the_place_of_a_bad_row_is_retained(self, stores: Stores):
+        bad = replace(rejection(), place=RowLocation(line=2**33, offset=2**40))
 
         ended = run(stores, POI, last(rejections=[bad]))
 
-        (kept,) = stores.records.rejected(ended.id, after=0, limit=9)
-        assert kept.rejection == bad
-        assert kept.shard_key == "all"
+        (stored,) = stores.records.rejected(ended.id, after=0, limit=9)
+        assert stored.rejection == bad
+        assert stored.shard_key == "all"
 
     def test_bad_rows_are_counted_by_reason_and_field(self, stores: Stores):
         unread = replace(rejection(), reason=Reason.UNREADABLE, field=None)
@@ -355,9 +355,9 @@ class RecordsContract:
         (bad,) = stores.records.quarantine(POI, after=0, limit=9)
         pass_time(SECOND)
 
-        told = stores.records.replay(POI, [(bad, record(2, "mended"))])
+        result = stores.records.replay(POI, [(bad, record(2, "mended"))])
 
-        assert told == Replay(accepted=1)
+        assert result == Replay(accepted=1)
         assert rows(stores, POI) == [(1, "title 1"), (2, "mended")]
         assert stores.records.quarantine(POI, after=0, limit=9) == []
 
@@ -379,9 +379,9 @@ class RecordsContract:
         pass_time(A_MOMENT)
         run(stores, POI, last(record(1, "newer")), mode=Mode.DELTA)
 
-        told = stores.records.replay(POI, [(bad, record(1, "mended"))])
+        result = stores.records.replay(POI, [(bad, record(1, "mended"))])
 
-        assert told == Replay(superseded=1)
+        assert result == Replay(superseded=1)
         assert rows(stores, POI) == [(1, "newer")]
         assert stores.records.quarantine(POI, after=0, limit=9) == []
 
@@ -392,11 +392,11 @@ class RecordsContract:
         run(stores, POI, last(rejections=bad), mode=Mode.DELTA)
         found = stores.records.quarantine(POI, after=0, limit=9)
 
-        told = stores.records.replay(
+        result = stores.records.replay(
             POI, [(row, record(at, "mended")) for at, row in enumerate(found)]
         )
 
-        assert told == Replay(accepted=4)
+        assert result == Replay(accepted=4)
         assert rows(stores, POI) == [(at, "mended") for at in range(4)]
 
     def test_a_row_whose_key_its_file_has_again_is_superseded(
@@ -409,11 +409,11 @@ class RecordsContract:
         first, second = stores.records.quarantine(shops, after=0, limit=9)
         pass_time(SECOND)
 
-        told = stores.records.replay(
+        result = stores.records.replay(
             shops, [(second, record(2, "mended")), (first, record(1, "mended"))]
         )
 
-        assert told == Replay(accepted=1, superseded=1)
+        assert result == Replay(accepted=1, superseded=1)
         assert rows(stores, shops) == [(1, "good"), (2, "mended")]
         assert stores.records.quarantine(shops, after=0, limit=9) == []
 
@@ -451,15 +451,15 @@ class RecordsContract:
             position=0, reason=Reason.LENGTH, detail="too long", raw=b"", field="title"
         )
 
-        told = stores.records.replay(POI, [(bad, again)])
+        result = stores.records.replay(POI, [(bad, again)])
 
-        assert told == Replay(still_bad=1)
-        (kept,) = stores.records.quarantine(POI, after=0, limit=9)
-        assert (kept.rejection.reason, kept.rejection.detail) == (
+        assert result == Replay(still_bad=1)
+        (stored,) = stores.records.quarantine(POI, after=0, limit=9)
+        assert (stored.rejection.reason, stored.rejection.detail) == (
             Reason.LENGTH,
             "too long",
         )
-        assert (kept.id, kept.rejection.position, kept.rejection.raw) == (
+        assert (stored.id, stored.rejection.position, stored.rejection.raw) == (
             bad.id,
             3,
             b"raw",
@@ -485,11 +485,11 @@ class RecordsContract:
         pass_time(SECOND)
         ((later, earlier),) = stores.records.latest_quarantine(POI, at_once=9)
 
-        told = stores.records.replay(
+        result = stores.records.replay(
             POI, [(later, record(1, "later")), (earlier, record(1, "earlier"))]
         )
 
-        assert told == Replay(accepted=1, superseded=1)
+        assert result == Replay(accepted=1, superseded=1)
         assert rows(stores, POI) == [(1, "later")]
 
     def test_an_older_version_is_not_accepted_over_a_newer(self, stores: Stores):

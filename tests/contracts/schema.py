@@ -9,7 +9,7 @@ import pytest
 from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.errors import Misconfigured
 from penstock.ports import Stores
-from tests.builders import (
+from tests.support.builders import (
     claim,
     dataset,
     int_field,
@@ -54,14 +54,14 @@ class SchemaContract:
             bare_stores.imports.recent(dataset=None, limit=1)
 
     def test_a_prepared_dataset_is_empty(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
 
         assert rows(stores, POI) == []
 
     def test_preparing_again_keeps_what_is_stored(self, stores: Stores):
         run(stores, POI, last(record(1, "one")))
 
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
 
         assert rows(stores, POI) == [(1, "one")]
 
@@ -71,7 +71,7 @@ class SchemaContract:
         run(stores, POI, last(record(1, "one")))
         grown = replace(POI, fields=(*POI.fields, int_field("points")))
 
-        stores.schema.prepare(grown)
+        stores.schema.ensure_table(grown)
 
         assert rows(stores, grown) == [(1, "one", None)]
 
@@ -80,7 +80,7 @@ class SchemaContract:
         lease = claim(stores, POI)
         grown = replace(POI, fields=(*POI.fields, int_field("points")))
 
-        stores.schema.prepare(grown)
+        stores.schema.ensure_table(grown)
         stores.ledger.commit_page(POI, lease, last(record(1, "one")))
 
         assert rows(stores, grown) == [(1, "one", None)]
@@ -89,7 +89,7 @@ class SchemaContract:
         run(stores, POI, last(record(1, "one")))
         smaller = replace(POI, fields=POI.fields[:1])
 
-        stores.schema.prepare(smaller)
+        stores.schema.ensure_table(smaller)
 
         assert rows(stores, smaller) == [(1,)]
 
@@ -102,13 +102,13 @@ class SchemaContract:
         changed = replace(POI, fields=(POI.fields[0], typed_field("title", kind)))
 
         with pytest.raises(Misconfigured, match=r"datasets\.poi\.fields\.title"):
-            stores.schema.prepare(changed)
+            stores.schema.ensure_table(changed)
 
     def test_a_changed_key_of_stored_rows_is_refused(self, stores: Stores):
         run(stores, POI, last(record(1, "one")))
 
         with pytest.raises(Misconfigured, match=r"datasets\.poi\.key"):
-            stores.schema.prepare(replace(POI, key=("id", "title")))
+            stores.schema.ensure_table(replace(POI, key=("id", "title")))
 
     def test_a_refused_declaration_changes_nothing(self, stores: Stores):
         run(stores, POI, last(record(1, "one")))
@@ -121,11 +121,11 @@ class SchemaContract:
             ),
         )
         with pytest.raises(Misconfigured):
-            stores.schema.prepare(refused)
+            stores.schema.ensure_table(refused)
 
         # had "town" been added as text, a whole number would be refused now
         grown = replace(POI, fields=(*POI.fields, int_field("town")))
-        stores.schema.prepare(grown)
+        stores.schema.ensure_table(grown)
 
         assert rows(stores, grown) == [(1, "one", None)]
 
@@ -156,17 +156,19 @@ class SchemaContract:
         run(stores, POI, last(record(1, "one")))
         grown = replace(POI, fields=(int_field("points"), *POI.fields))
 
-        stores.schema.prepare(grown)
+        stores.schema.ensure_table(grown)
 
         assert ask("select id, title, points from poi_live") == [(1, "one", None)]
-        assert list(stores.schema.unprepared(grown)) == []
+        assert list(stores.schema.pending_table_changes(grown)) == []
 
     def test_a_database_without_live_views_gets_them(self, stores: Stores, ask: Ask):
         run(stores, POI, last(record(1, "one")))
         ask("drop view poi_live")
 
-        assert list(stores.schema.unprepared(POI)) == ["create view poi_live"]
-        stores.schema.prepare(POI)
+        assert list(stores.schema.pending_table_changes(POI)) == [
+            "create view poi_live"
+        ]
+        stores.schema.ensure_table(POI)
 
         assert ask("select id from poi_live") == [(1,)]
 
@@ -176,7 +178,9 @@ class SchemaContract:
         run(stores, POI, last(record(1, "one")))
         ask("create view report as select count(*) as rows from poi_live")
 
-        stores.schema.prepare(replace(POI, fields=(*POI.fields, int_field("points"))))
+        stores.schema.ensure_table(
+            replace(POI, fields=(*POI.fields, int_field("points")))
+        )
 
         assert ask("select rows from report") == [(1,)]
 
@@ -186,13 +190,13 @@ class SchemaContract:
         run(stores, POI, last(record(1, "one")))
 
         assert ask("select seven from poi_live") == [(7,)]
-        assert list(stores.schema.unprepared(POI)) == []
+        assert list(stores.schema.pending_table_changes(POI)) == []
 
     def test_a_dataset_whose_name_a_view_has_is_refused(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
 
         with pytest.raises(Misconfigured, match=r"datasets\.poi_live: .* a view"):
-            stores.schema.prepare(dataset("poi_live"))
+            stores.schema.ensure_table(dataset("poi_live"))
 
     def test_a_field_may_have_any_name_that_statements_use(self, stores: Stores):
         """Every word of our own statements stands for the declared column."""
@@ -204,7 +208,7 @@ class SchemaContract:
         second = record(1, *(f"b {name}" for name in names), of=odd)
 
         run(stores, odd, last(first))
-        stores.schema.tend(odd)
+        stores.schema.maintain(odd)
         run(stores, odd, last(second))
 
         assert rows(stores, odd) == [second.values]

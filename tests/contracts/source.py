@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.page import Moved, Page, Position, Unread
-from penstock.domain.shard import Shard
+from penstock.domain.pages import LazyPage, Page, Position, Redirect
+from penstock.domain.sharding.shard import Shard
 from penstock.errors import Rejected, SourceUnavailable
 from penstock.ports import Source
 
@@ -29,8 +29,8 @@ class Provided:
 
     def page(self, position: Position | None) -> Page:
         answer = self.source.fetch(self.shard, position, since=None)
-        assert not isinstance(answer, Moved)
-        return answer.read() if isinstance(answer, Unread) else answer
+        assert not isinstance(answer, Redirect)
+        return answer.read() if isinstance(answer, LazyPage) else answer
 
     def pages(self) -> Iterator[Page]:
         """Walk the shard to its end; a walk without end fails."""
@@ -51,7 +51,7 @@ class SourceContract:
     """
 
     def test_a_walk_brings_every_record_once(self, provided: Provided):
-        place = provided.dataset.place[("id",)]
+        place = provided.dataset.path_index[("id",)]
         rows = [row for page in provided.pages() for row in page.rows]
         assert tuple(row.values[place] for row in rows) == provided.ids
 

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from penstock.domain.job import WorkerId
+from penstock.domain.jobs import WorkerId
 from penstock.ports import Stores
-from tests.builders import A_MOMENT, MINUTE
+from tests.support.builders import A_MOMENT, MINUTE
 
 ANN, BEN = WorkerId("ann"), WorkerId("ben")
 

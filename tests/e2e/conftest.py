@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from penstock.sandbox import Sandbox, SandboxOptions
-from tests.e2e.stores import Kind, PostgresStore, SqliteStore, Store
-from tests.e2e.workshop import KEY, Workshop
+from tests.support.stores import Kind, PostgresStore, SqliteStore, Store
+from tests.support.workshop import KEY, Workshop
 
 OpenWorkshop = Callable[..., Workshop]
 
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """Keep imports in a file, unless a test names one of `tests.e2e.stores.Kind`."""
+    """Store imports in a file, unless a test names a `tests.support.stores.Kind`."""
     kind = Kind(getattr(request, "param", Kind.SQLITE))
     match kind:
         case Kind.SQLITE:
@@ -33,10 +33,10 @@ def open_workshop(tmp_path: Path, store: Store) -> Iterator[OpenWorkshop]:
     """Start a provider with these options, and a folder to import it into."""
     with ExitStack() as stack:
 
-        def start(*, kept_in: Store = store, **options: Any) -> Workshop:
+        def start(*, stored_in: Store = store, **options: Any) -> Workshop:
             chosen = {"key": KEY, "records": 400, "duplicates": 0.0, **options}
             sandbox = stack.enter_context(Sandbox(SandboxOptions(**chosen)))
-            workshop = Workshop(tmp_path, sandbox, kept_in)
+            workshop = Workshop(tmp_path, sandbox, stored_in)
             stack.callback(workshop.clean)
             return workshop
 

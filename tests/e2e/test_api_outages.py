@@ -17,16 +17,16 @@ import urllib3
 
 from penstock.ports import Stores
 from penstock.settings import load
-from tests.builders import last, record, run
 from tests.conftest import StartPostgres, StartRedis, StartStandby
-from tests.e2e.workshop import PENSTOCK
-from tests.integration.postgres import Place, opened
 from tests.services.private import (
     PrivateNginx,
     PrivatePostgres,
     PrivateRedis,
     free_port,
 )
+from tests.support.builders import last, record, run
+from tests.support.postgres import Place, opened
+from tests.support.workshop import PENSTOCK
 
 ROWS = 200
 CLIENTS = 6
@@ -63,7 +63,7 @@ class Client:
     possible: set[int] = field(default_factory=lambda: {0})
     token: str | None = None
     wrong: list[str] = field(default_factory=list)
-    told: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._pool = urllib3.PoolManager(num_pools=1, maxsize=1)
@@ -117,7 +117,7 @@ class Client:
         except urllib3.exceptions.HTTPError as error:
             self.wrong.append(f"{method}: no answer at all: {error}")
             return None
-        self.told[f"{method} {answer.status}"] += 1
+        self.statuses[f"{method} {answer.status}"] += 1
         if answer.status == 200:
             return answer
         if answer.status != 503 or "retry-after" not in answer.headers:
@@ -195,10 +195,10 @@ def site(
 
 def fill(stores: Stores, poi: Any) -> None:
     stores.schema.migrate()
-    stores.schema.prepare(poi)
+    stores.schema.ensure_table(poi)
     rows = [record(number, 0, of=poi) for number in range(1, ROWS + 1)]
     run(stores, poi, last(*rows))
-    stores.schema.tend(poi)
+    stores.schema.maintain(poi)
 
 
 def lose_a_process(site: Site) -> None:
@@ -238,9 +238,9 @@ def test_what_dies_under_load_costs_nothing_but_a_moment(site: Site, lose):
             thread.join()
 
     assert [each.wrong for each in clients] == [[]] * CLIENTS
-    told = sum((each.told for each in clients), Counter())
-    assert told["PATCH 200"] > 50
-    assert told["GET 200"] > 100
+    result = sum((each.statuses for each in clients), Counter())
+    assert result["PATCH 200"] > 50
+    assert result["GET 200"] > 100
     # and then it is as if nothing had been
     after = [Client(site.base, number + 100) for number in range(1, 4)]
     for client in after:
@@ -248,6 +248,6 @@ def test_what_dies_under_load_costs_nothing_but_a_moment(site: Site, lose):
             client.write(value)
             client.read()
         assert client.wrong == []
-        assert client.told == {"PATCH 200": 5, "GET 200": 5}
+        assert client.statuses == {"PATCH 200": 5, "GET 200": 5}
     for port in site.ports:
         assert b"Traceback" not in (site.folder / f"{port}.err").read_bytes()

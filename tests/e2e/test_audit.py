@@ -7,8 +7,8 @@ import pytest
 
 from penstock.sandbox import Sandbox, SandboxOptions
 from tests.e2e.conftest import OpenWorkshop
-from tests.e2e.stores import Kind, on
-from tests.e2e.workshop import KEY, Workshop
+from tests.support.stores import Kind, on
+from tests.support.workshop import KEY, Workshop
 
 WORLD = """\
 tile = { kind = "bbox", area = [-90, -180, 90, 180], step = 90.0, smallest = 0.01, \

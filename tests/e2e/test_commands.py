@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pyarrow import parquet
 
-from penstock.domain.text import parse_instant
+from penstock.domain.formats import parse_instant
 from tests.e2e.conftest import OpenWorkshop
-from tests.e2e.evidence import mapped, repeated, truth
-from tests.e2e.workshop import (
+from tests.support.evidence import mapped, repeated, truth
+from tests.support.workshop import (
     COLUMNS,
     COUNTRIES,
     FIELDS,
@@ -29,31 +29,31 @@ HELP = {
     ("init",): "starter penstock.toml",
     ("check",): "validate the configuration",
     ("migrate",): "tables",
-    ("plan",): "store an import's jobs",
-    ("run",): "until finished",
+    ("plan",): "store its jobs",
+    ("run",): "run an import",
     ("worker",): "until sigterm",
     ("imports",): "imports",
-    ("imports", "cancel"): "end an import",
+    ("imports", "cancel"): "cancel an import",
     ("jobs",): "retry failed",
     ("jobs", "retry"): "pending again",
     ("audit",): "coverage",
     ("quarantine",): "bad rows",
-    ("quarantine", "replay"): "bad rows anew",
+    ("quarantine", "replay"): "bad rows again",
     ("export",): "ordered by key",
     ("budgets",): "budgets",
     ("budgets", "open"): "open a budget",
     ("token",): "sign a token",
     ("sandbox",): "until ctrl-c",
-    ("demo",): "practice provider",
+    ("demo",): "sandbox",
 }
 
 
 @pytest.mark.parametrize("command", HELP, ids=" ".join)
 def test_help_says_what_a_command_does(open_workshop, command):
-    told = open_workshop(records=1).penstock(*command, "--help")
+    result = open_workshop(records=1).penstock(*command, "--help")
 
-    assert told.code == 0
-    assert HELP[command] in told.out.lower()
+    assert result.code == 0
+    assert HELP[command] in result.out.lower()
 
 
 def test_a_first_use_goes_from_init_over_check_to_migrate(open_workshop):
@@ -92,11 +92,11 @@ def test_a_first_use_goes_from_init_over_check_to_migrate(open_workshop):
     ids=" ".join,
 )
 def test_without_a_configuration_a_command_says_how_to_get_one(open_workshop, command):
-    told = open_workshop(records=1).penstock(*command, "--json")
+    result = open_workshop(records=1).penstock(*command, "--json")
 
-    assert told.code == 2
-    assert "penstock init" in told.err
-    assert told.json["error"]["code"] == "misconfigured"
+    assert result.code == 2
+    assert "penstock init" in result.err
+    assert result.json["error"]["code"] == "misconfigured"
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_without_a_configuration_a_command_says_how_to_get_one(open_workshop, co
     ids=" ".join,
 )
 def test_a_misspelt_dataset_is_answered_with_the_nearest(workshop, command):
-    told = workshop.penstock(*command, "--json")
+    result = workshop.penstock(*command, "--json")
 
-    assert told.code == 2
-    assert "poi" in told.json["error"]["message"].replace("'pio'", "")
+    assert result.code == 2
+    assert "poi" in result.json["error"]["message"].replace("'pio'", "")
 
 
 @pytest.mark.parametrize(
@@ -145,15 +145,15 @@ def test_a_misspelt_dataset_is_answered_with_the_nearest(workshop, command):
     ids=" ".join,
 )
 def test_wrong_use_is_refused_in_a_sentence_and_a_document(workshop, command):
-    told = workshop.penstock(*command, "--json")
+    result = workshop.penstock(*command, "--json")
 
-    assert told.code == 2
-    assert told.json["error"]["message"]
-    assert told.err.strip()
+    assert result.code == 2
+    assert result.json["error"]["message"]
+    assert result.err.strip()
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "result"),
     [
         (("jobs", "ID"), "'ID' is not a number"),
         (("serve", "--port", "8000x"), "'8000x' is not a number"),
@@ -161,28 +161,28 @@ def test_wrong_use_is_refused_in_a_sentence_and_a_document(workshop, command):
     ],
     ids=str,
 )
-def test_what_is_no_number_is_told_so(workshop, command, told):
+def test_what_is_no_number_is_reported_so(workshop, command, result):
     refused = workshop.penstock(*command, "--json")
 
     assert refused.code == 2
-    assert refused.json["error"]["message"] == told
-    assert refused.err.endswith(f": {told}\n")
+    assert refused.json["error"]["message"] == result
+    assert refused.err.endswith(f": {result}\n")
 
 
-def test_a_field_that_no_record_has_a_value_for_is_told(workshop):
+def test_a_field_that_no_record_has_a_value_for_is_reported(workshop):
     text = workshop.config.read_text()
     workshop.config.write_text(text.replace("AddressInfo.Town", "AddressInfo.Twon"))
 
     before = workshop.penstock("check", "--connect", "--json").json["connections"]
 
-    told = {each["what"]: each for each in before}["datasets.poi"]
-    assert told["ok"] is True
-    assert told["detail"].endswith(
+    result = {each["what"]: each for each in before}["datasets.poi"]
+    assert result["ok"] is True
+    assert result["detail"].endswith(
         "; none of them has a value for town (AddressInfo.Twon)"
     )
 
 
-def test_all_problems_of_a_configuration_are_told_at_once(workshop):
+def test_all_problems_of_a_configuration_are_reported_at_once(workshop):
     text = workshop.config.read_text()
     workshop.config.write_text(
         text.replace("commit_timeout", "comit_timeout")
@@ -190,16 +190,16 @@ def test_all_problems_of_a_configuration_are_told_at_once(workshop):
         .replace('rate = "5000/s"', 'rate = "5000 a second"')
     )
 
-    told = workshop.penstock("check")
+    result = workshop.penstock("check")
 
-    assert told.code == 2
-    assert "penstock.comit_timeout: unknown key; did you mean" in told.err
-    assert "datasets.poi.fields.lat.type" in told.err
-    assert "budgets.practice.rate" in told.err
-    assert len(told.err.splitlines()) == 3
+    assert result.code == 2
+    assert "penstock.comit_timeout: unknown key; did you mean" in result.err
+    assert "datasets.poi.fields.lat.type" in result.err
+    assert "budgets.practice.rate" in result.err
+    assert len(result.err.splitlines()) == 3
 
 
-def test_all_rules_that_do_not_hold_are_told_at_once(workshop):
+def test_all_rules_that_do_not_hold_are_reported_at_once(workshop):
     text = workshop.config.read_text()
     workshop.config.write_text(
         text.replace('lease = "4s"', 'lease = "2s"')
@@ -207,20 +207,22 @@ def test_all_rules_that_do_not_hold_are_told_at_once(workshop):
         .replace('budget = "practice"', 'budget = "practise"')
     )
 
-    told = workshop.penstock("check", "--json")
+    result = workshop.penstock("check", "--json")
 
-    assert told.code == 2
-    assert "penstock.lease = 2s" in told.err
-    assert "did you mean 'id'?" in told.err
-    assert "did you mean 'practice'?" in told.err
-    assert told.json["error"]["message"].count("\n") == 2
+    assert result.code == 2
+    assert "penstock.lease = 2s" in result.err
+    assert "did you mean 'id'?" in result.err
+    assert "did you mean 'practice'?" in result.err
+    assert result.json["error"]["message"].count("\n") == 2
 
 
 @pytest.mark.parametrize(
-    ("database", "told"),
+    ("database", "result"),
     [("no/such/folder/penstock.db", "folder"), ("penstock.toml", "not a database")],
 )
-def test_a_database_that_cannot_be_used_is_told_in_a_sentence(workshop, database, told):
+def test_a_database_that_cannot_be_used_is_reported_in_a_sentence(
+    workshop, database, result
+):
     text = workshop.config.read_text()
     workshop.config.write_text(
         text.replace("sqlite:///penstock.db", f"sqlite:///{database}")
@@ -230,7 +232,7 @@ def test_a_database_that_cannot_be_used_is_told_in_a_sentence(workshop, database
     connected = workshop.penstock("check", "--connect", "--json")
 
     assert refused.code == 2
-    assert told in refused.json["error"]["message"]
+    assert result in refused.json["error"]["message"]
     assert connected.code == 1
     assert connected.json["connections"][0]["ok"] is False
 
@@ -258,24 +260,24 @@ def test_a_dry_run_shows_the_first_requests_and_the_cost_and_stores_nothing(
     )
     workshop.declare(dataset, rate=2, burst=1)
 
-    told = workshop.penstock("plan", "poi", "--dry-run", "--json")
+    result = workshop.penstock("plan", "poi", "--dry-run", "--json")
     shown = workshop.penstock("plan", "poi", "--dry-run", "--limit", "1")
 
-    first = told.json["first"][0]
+    first = result.json["first"][0]
     method, url = first["request"].split(" ", 1)
-    asked = parse_qs(urlsplit(url).query)
-    assert told.code == shown.code == 0
+    request = parse_qs(urlsplit(url).query)
+    assert result.code == shown.code == 0
     assert first["shard_key"] == "country:87"
     assert method == "GET"
     assert url.startswith(workshop.sandbox.url)
-    assert asked["countryid"] == ["87"]
-    assert asked["sortby"] == ["id_asc"]
-    assert asked["maxresults"] == ["100"]
+    assert request["countryid"] == ["87"]
+    assert request["sortby"] == ["id_asc"]
+    assert request["maxresults"] == ["100"]
     assert "PRACTICE_KEY" in url
-    assert told.json["shards"] == 2
-    assert told.json["requests"] == 4
-    assert told.json["at_least"] is True
-    assert told.json["seconds"] == 1.5
+    assert result.json["shards"] == 2
+    assert result.json["requests"] == 4
+    assert result.json["at_least"] is True
+    assert result.json["seconds"] == 1.5
     assert first["request"] in shown.out
     assert "1 more" in shown.out
     assert workshop.penstock("imports", "--json").json["imports"] == []
@@ -286,10 +288,10 @@ def test_the_first_request_is_the_one_that_the_dry_run_shows(open_workshop):
     workshop = open_workshop(records=30)
     workshop.declare(workshop.poi(shards=COUNTRIES % [87]))
 
-    told = workshop.penstock("plan", "poi", "--dry-run", "--json").json
+    body = workshop.penstock("plan", "poi", "--dry-run", "--json").json
     workshop.penstock("run", "poi")
 
-    shown = parse_qs(urlsplit(told["first"][0]["request"]).query)
+    shown = parse_qs(urlsplit(body["first"][0]["request"]).query)
     sent = workshop.sandbox.requests[0].query
     assert {name: [value] for name, value in sent.items()} == shown
 
@@ -311,19 +313,19 @@ def test_a_run_reports_what_it_did(workshop):
     done = workshop.penstock("run", "poi", "--json")
     again = workshop.penstock("run", "poi")
 
-    told = done.json
+    body = done.json
     records = len(truth(workshop))
     assert done.code == again.code == 0
     assert done.err == ""
-    assert told["import_id"] == 1
-    assert told["mode"] == "full"
-    assert told["status"] == "done"
-    assert told["proven"] is True
-    assert told["shards"]["done"] == told["shards"]["total"]
-    assert told["records"]["seen"] == told["records"]["inserted"] == records
-    assert told["requests"] == told["pages"] == len(workshop.sandbox.requests) / 2
-    assert told["seconds"] > 0
-    assert "Import 2 of poi (full) is done, proven complete" in again.out
+    assert body["import_id"] == 1
+    assert body["mode"] == "full"
+    assert body["status"] == "done"
+    assert body["proven"] is True
+    assert body["shards"]["done"] == body["shards"]["total"]
+    assert body["records"]["seen"] == body["records"]["inserted"] == records
+    assert body["requests"] == body["pages"] == len(workshop.sandbox.requests) / 2
+    assert body["seconds"] > 0
+    assert "Import 2 of poi (full): done, proven complete" in again.out
     assert f"{records} unchanged" in again.out
 
 
@@ -510,11 +512,11 @@ def test_an_export_into_a_closed_pipe_ends_in_silence(imported):
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        told = process.stderr.read()
+        result = process.stderr.read()
         process.wait(30)
 
-    assert b"Traceback" not in told
-    assert b"Exception" not in told
+    assert b"Traceback" not in result
+    assert b"Exception" not in result
 
 
 def test_budgets_show_what_is_left(open_workshop):
@@ -522,14 +524,14 @@ def test_budgets_show_what_is_left(open_workshop):
     workshop.declare(workshop.poi(), rate=50, burst=5)
     workshop.penstock("run", "poi")
 
-    told = workshop.penstock("budgets", "--json").json["budgets"]
+    body = workshop.penstock("budgets", "--json").json["budgets"]
     shown = workshop.penstock("budgets")
     opened = workshop.penstock("budgets", "open", "practice", "--json")
 
-    assert told[0]["name"] == "practice"
-    assert told[0]["state"] == "open"
-    assert told[0]["rate"] == "50/s"
-    assert told[0]["taken"] == len(workshop.sandbox.requests)
+    assert body[0]["name"] == "practice"
+    assert body[0]["state"] == "open"
+    assert body[0]["rate"] == "50/s"
+    assert body[0]["taken"] == len(workshop.sandbox.requests)
     assert "practice" in shown.out
     assert opened.json == {"opened": "practice"}
 
@@ -556,13 +558,13 @@ def test_the_demo_holds(open_workshop):
 
     done = workshop.penstock("demo", "--records", "8000", "--workers", "3", "--json")
 
-    told = done.json
+    body = done.json
     assert done.code == 0
-    assert told["holds"] is True
-    assert told["differing"] == told["answered_429"] == 0
-    assert told["stored"] == told["expected"] == 8000
-    assert told["rescues"] >= 1
-    assert told["audit_complete"] is True
+    assert body["holds"] is True
+    assert body["differing"] == body["answered_429"] == 0
+    assert body["stored"] == body["expected"] == 8000
+    assert body["rescues"] >= 1
+    assert body["audit_complete"] is True
 
 
 def test_a_changed_declaration_is_not_mixed_into_an_unfinished_import(workshop):

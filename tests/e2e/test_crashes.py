@@ -8,9 +8,9 @@ import pytest
 
 from penstock.sandbox import peak_over
 from tests.e2e.conftest import OpenWorkshop
-from tests.e2e.evidence import LATE, asked_after_commit, repeated, truth
-from tests.e2e.stores import Kind, everywhere, on
-from tests.e2e.workshop import Workshop, happens, keyset, wait_until
+from tests.support.evidence import LATE, repeated, requests_after_commit, truth
+from tests.support.stores import Kind, everywhere, on
+from tests.support.workshop import Workshop, happens, keyset, wait_until
 
 FAULTS = {
     "500": 0.02,
@@ -76,7 +76,7 @@ def check_crash_run(open_workshop: OpenWorkshop, *, seed: int, kills: int) -> No
     assert lost == []
     assert workshop.status() == "done"
     assert workshop.rows() == truth(workshop)
-    assert asked_after_commit(workshop) == []
+    assert requests_after_commit(workshop) == []
     assert repeated(requests) <= killed * 2
     assert [request for request in requests if request.status == 429] == []
     assert peak_over(requests, RATE) <= ALLOWED
@@ -129,7 +129,7 @@ def test_a_worker_frozen_past_its_lease_writes_nothing_when_it_wakes(
     assert fences == sorted(fences)
     assert set(fences) == {1, 2}
     assert workshop.rows() == truth(workshop)
-    assert asked_after_commit(workshop) == []
+    assert requests_after_commit(workshop) == []
     assert repeated(workshop.sandbox.requests) <= 1
     assert workshop.penstock("audit", "poi").code == 0
 
@@ -242,7 +242,7 @@ def test_a_run_after_all_workers_were_killed_goes_on_with_the_same_import(
     assert done.code == 0
     assert done.json["import_id"] == planned["import_id"]
     assert done.json["rescues"] >= 1
-    assert asked_after_commit(workshop) == []
+    assert requests_after_commit(workshop) == []
     assert repeated(workshop.sandbox.requests) <= 4
     assert workshop.rows() == truth(workshop)
     assert workshop.penstock("audit", "poi").code == 0
@@ -265,7 +265,7 @@ def test_ctrl_c_ends_a_run_after_its_page_and_says_how_to_go_on(open_workshop, w
     again = workshop.penstock("run", "poi", "--json")
 
     assert ended.code == 1
-    assert "go on with: penstock run poi" in ended.err
+    assert "resume with: penstock run poi" in ended.err
     assert leased == []
     assert again.code == 0
     assert again.json["import_id"] == 1
@@ -287,5 +287,5 @@ def test_a_killed_run_leaves_no_import_that_cannot_go_on(open_workshop):
 
     assert again.code == 0
     assert again.json["import_id"] == 1
-    assert asked_after_commit(workshop) == []
+    assert requests_after_commit(workshop) == []
     assert workshop.rows() == truth(workshop)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.stores import Kind, everywhere
-from tests.e2e.workshop import PENSTOCK, Workshop
+from tests.support.stores import Kind, everywhere
+from tests.support.workshop import PENSTOCK, Workshop
 
 # enough for what SQLite keeps beside its file, and too little for the rows
 SMALL_DISK = 40_000
@@ -47,7 +47,7 @@ def test_an_export_that_finds_no_room_leaves_the_file_as_it_was(imported):
     assert not [*imported.folder.glob(".*.part")]
 
 
-def test_a_full_disk_behind_standard_output_is_told_once(imported):
+def test_a_full_disk_behind_standard_output_is_reported_once(imported):
     with FULL_DEVICE.open("wb") as full:
         done = subprocess.run(
             [*PENSTOCK, "export", "poi", "--format", "csv"],
@@ -66,12 +66,12 @@ def test_a_full_disk_behind_standard_output_is_told_once(imported):
 def test_without_pyarrow_parquet_is_refused_with_the_remedy(imported):
     (imported.folder / "pyarrow.py").write_text("raise ImportError('not here')")
 
-    told = imported.penstock(
+    result = imported.penstock(
         "export", "poi", "--out", "poi.parquet", PYTHONPATH=str(imported.folder)
     )
 
-    assert told.code == 2
-    assert told.err == (
+    assert result.code == 2
+    assert result.err == (
         "penstock: --format parquet needs pyarrow: pip install 'penstock[parquet]'\n"
     )
     assert not (imported.folder / "poi.parquet").exists()

@@ -6,9 +6,9 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from tests.e2e.shops import HEADER, line, shops, stored
-from tests.e2e.workshop import Workshop, wait_until
-from tests.integration.scripted_server import Reply, ScriptedServer, scripted_server
+from tests.support.scripted_server import Reply, ScriptedServer, scripted_server
+from tests.support.shops import HEADER, line, shops, stored
+from tests.support.workshop import Workshop, wait_until
 
 ROWS = HEADER + line(1, "one", 1) + line(2, "two", 2)
 
@@ -40,11 +40,11 @@ def test_a_dry_run_fetches_a_file_once_and_says_that_it_is_there(
     ran = fetching.penstock("plan", "shops", "--dry-run")
 
     assert ran.code == 0, ran.err
-    assert len(server.asked) == len(spooled(fetching)) == 1
-    assert "No job was stored; what was fetched lies in the spool" in ran.out
+    assert len(server.requests) == len(spooled(fetching)) == 1
+    assert "No job was stored; downloaded files stay in the spool" in ran.out
 
 
-def test_a_redirect_to_what_is_no_address_is_told_in_a_sentence(
+def test_a_redirect_to_what_is_no_address_is_reported_in_a_sentence(
     fetching: Workshop, server: ScriptedServer
 ):
     target = "http://files.example:99999/shops.csv"
@@ -53,7 +53,7 @@ def test_a_redirect_to_what_is_no_address_is_told_in_a_sentence(
     ran = fetching.penstock("run", "shops")
 
     assert ran.code != 0
-    assert "a redirect of 127.0.0.1 names what is no address of a file" in ran.err
+    assert "a redirect of 127.0.0.1 names a URL that is not one of a file" in ran.err
     assert spooled(fetching) == []
 
 
@@ -68,7 +68,7 @@ def test_a_file_that_was_cut_at_the_end_of_a_line_is_not_imported(
     ran = fetching.penstock("run", "shops")
 
     assert ran.code == 1
-    assert 'set source.unsized = "accept" if it is to be taken as it came' in ran.err
+    assert 'set source.unsized = "accept" to accept it all the same' in ran.err
     assert fetching.ask("select 1 from penstock_import") == []
     assert spooled(fetching) == []
 
@@ -98,7 +98,7 @@ def test_a_fetched_file_with_other_rows_is_the_same_file(
     assert stored(fetching) == {2: ("two", 2)}
 
 
-def test_a_command_that_fetches_stops_when_it_is_told(
+def test_a_command_that_fetches_stops_when_it_is_reported(
     fetching: Workshop, server: ScriptedServer
 ):
     def trickle(handler: BaseHTTPRequestHandler) -> None:
@@ -117,6 +117,6 @@ def test_a_command_that_fetches_stops_when_it_is_told(
     ran = fetching.output_of(running)
 
     assert ran.code == 1
-    assert "stopped while planning; the same command goes on" in ran.err
+    assert "stopped while planning; the same command resumes it" in ran.err
     assert time.monotonic() - begun < 10
     assert spooled(fetching) == []

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.e2e.shops import (
+from tests.support.shops import (
     Shops,
     bad_rows,
     committed,
@@ -21,13 +21,13 @@ from tests.e2e.shops import (
     stored,
     write,
 )
-from tests.e2e.stores import everywhere
-from tests.e2e.workshop import Workshop, wait_until
+from tests.support.stores import on_a_file_first
+from tests.support.workshop import Workshop, wait_until
 
 SMALL_SHARDS = 'shard = "64KiB"'
 
 
-@everywhere
+@on_a_file_first
 def test_several_workers_share_the_shards_of_one_file(file_workshop):
     known = some_shops(20_000)
     write(file_workshop.folder / "a.csv", lines(known))
@@ -42,7 +42,7 @@ def test_several_workers_share_the_shards_of_one_file(file_workshop):
     assert sum(page["seen"] for page in committed(file_workshop)) == 20_000
 
 
-@everywhere
+@on_a_file_first
 def test_the_last_row_of_a_key_wins_in_whatever_order_shards_are_worked(file_workshop):
     random = Random(1)
     first, last = some_shops(9_000), some_shops(9_000)
@@ -77,7 +77,7 @@ def test_the_last_row_of_a_key_wins_in_whatever_order_shards_are_worked(file_wor
     ]
 
 
-@everywhere
+@on_a_file_first
 def test_bad_rows_stay_open_and_are_replayed_by_where_they_stand(file_workshop):
     random = Random(2)
     # a negative number is bad, and good once the declaration lets it pass
@@ -120,7 +120,7 @@ def work_backwards(workshop: Workshop) -> None:
     workshop.tamper(f"update penstock_job set run_at = run_at - id * {second}")
 
 
-@everywhere
+@on_a_file_first
 def test_a_folder_of_packed_files_is_imported_file_by_file(file_workshop):
     known: Shops = {}
     for number in range(6):
@@ -139,7 +139,7 @@ def test_a_folder_of_packed_files_is_imported_file_by_file(file_workshop):
     assert len(file_workshop.ask("select 1 from penstock_job")) == 6
 
 
-@everywhere
+@on_a_file_first
 def test_a_second_snapshot_changes_what_is_different_and_marks_what_is_gone(
     file_workshop,
 ):
@@ -196,7 +196,7 @@ def test_rows_that_referred_to_nothing_are_stored_once_it_is_there(file_workshop
     assert bad_rows(file_workshop) == []
 
 
-def test_bad_rows_are_told_with_their_line_and_replayed_after_a_fix(file_workshop):
+def test_bad_rows_are_reported_with_their_line_and_replayed_after_a_fix(file_workshop):
     write(
         file_workshop.folder / "a.csv",
         line(1, "two\nlines", 1),
@@ -253,14 +253,14 @@ def test_a_file_that_changes_in_the_middle_of_its_import_is_refused(
     assert file_workshop.output_of(worker).code in {0, 1}
 
     (job,) = file_workshop.ask("select status, errors from penstock_job")
-    told = file_workshop.store.document(job["errors"])[-1]["message"]
+    result = file_workshop.store.document(job["errors"])[-1]["message"]
     assert job["status"] == "failed"
-    assert "a.csv" in told
-    assert "planned" in told
+    assert "a.csv" in result
+    assert "planned" in result
     assert file_workshop.status() == "failed"
 
 
-@everywhere
+@on_a_file_first
 def test_a_file_replaced_by_another_of_its_size_after_the_plan_is_refused(
     file_workshop,
 ):
@@ -300,13 +300,13 @@ def test_a_file_that_is_gone_in_the_middle_of_its_import_is_named(file_workshop)
     file_workshop.output_of(worker)
 
     (job,) = file_workshop.ask("select status, errors from penstock_job")
-    told = file_workshop.store.document(job["errors"])[-1]
+    result = file_workshop.store.document(job["errors"])[-1]
     assert job["status"] == "failed"
-    assert told["code"] == "source_unavailable"
-    assert "a.csv cannot be read: No such file or directory" in told["message"]
+    assert result["code"] == "source_unavailable"
+    assert "a.csv cannot be read: No such file or directory" in result["message"]
 
 
-@everywhere
+@on_a_file_first
 def test_named_files_add_to_what_is_stored_and_nothing_is_missing(file_workshop):
     known = some_shops(3_000)
     write(file_workshop.folder / "a.csv", lines(known))
@@ -356,11 +356,11 @@ def test_an_unfinished_import_of_named_files_is_taken_up_by_these_files_only(
     assert other.code == 2
     assert "import 1 is unfinished and reads a.txt, b.txt" in other.err
     assert same.code == 0
-    assert "Going on with import 1." in same.err
+    assert "Resuming import 1." in same.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "result"),
     [
         (["--file", "none.csv"], "--file none.csv: there is no such file"),
         (["--file", "."], "--file .: there is no such file"),
@@ -372,14 +372,14 @@ def test_an_unfinished_import_of_named_files_is_taken_up_by_these_files_only(
     ],
     ids=["missing", "folder", "mode", "from"],
 )
-def test_files_that_cannot_be_imported_are_refused(file_workshop, arguments, told):
+def test_files_that_cannot_be_imported_are_refused(file_workshop, arguments, result):
     write(file_workshop.folder / "a.csv", line(1, "a", 1))
     file_workshop.declare(shops())
 
     refused = file_workshop.penstock("run", "shops", *arguments)
 
     assert refused.code == 2
-    assert told in refused.err
+    assert result in refused.err
 
 
 def test_a_dataset_of_a_provider_takes_no_files(workshop):
@@ -400,7 +400,7 @@ def test_a_dry_run_of_files_tells_what_there_is_to_read(file_workshop):
     assert shown.out.endswith(f"1 shard, {size} bytes in 1 file. Nothing was stored.\n")
 
 
-def test_a_reference_to_a_dataset_without_rows_is_told_at_the_start(file_workshop):
+def test_a_reference_to_a_dataset_without_rows_is_reported_at_the_start(file_workshop):
     (file_workshop.folder / "regions.txt").write_bytes(b"id\nnorth\n")
     write(file_workshop.folder / "a.csv", line(1, "north", 1))
     file_workshop.declare(
@@ -411,8 +411,8 @@ def test_a_reference_to_a_dataset_without_rows_is_told_at_the_start(file_worksho
     file_workshop.penstock("run", "regions")
     late = file_workshop.penstock("run", "shops")
 
-    told = "regions, which field name refers to, has no rows: penstock run regions"
-    assert told in early.err
+    text = "regions, which field name references, has no rows: penstock run regions"
+    assert text in early.err
     assert "has no rows" not in late.err
 
 
@@ -435,7 +435,7 @@ def test_of_ten_files_that_are_named_none_may_be_missing(file_workshop):
     assert len(stored(file_workshop)) == 100
 
 
-@everywhere
+@on_a_file_first
 def test_rows_of_a_file_that_rotated_away_are_marked_when_that_is_accepted(
     file_workshop,
 ):

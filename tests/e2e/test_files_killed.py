@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tests.e2e.shops import (
+from tests.support.shops import (
     committed,
     counts_of,
     lines,
@@ -14,8 +14,8 @@ from tests.e2e.shops import (
     stored,
     write,
 )
-from tests.e2e.stores import everywhere
-from tests.e2e.workshop import Workshop, wait_until
+from tests.support.stores import everywhere
+from tests.support.workshop import Workshop, wait_until
 
 # so many rows come again with other values, in other shards
 REPEATED = 1_000

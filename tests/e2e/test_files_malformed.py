@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.shops import (
+from tests.support.shops import (
     HEADER,
     bad_rows,
     import_files,
@@ -22,8 +22,8 @@ from tests.e2e.shops import (
     stored,
     write,
 )
-from tests.e2e.stores import everywhere
-from tests.e2e.workshop import Workshop
+from tests.support.stores import on_a_file_first
+from tests.support.workshop import Workshop
 
 PACKED = gzip.compress(HEADER + lines(some_shops(100)), mtime=0)
 STRAY = (
@@ -47,7 +47,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         written(b"ID,Name,points\n1,a,2\n"),
         "column 'id' is missing; did you mean 'ID'?",
     ),
-    "a column twice": (written(b"id,id,name,points\n"), "'id' is there 2 times"),
+    "a column twice": (written(b"id,id,name,points\n"), "'id' occurs 2 times"),
     "open quote in the header": (
         written(b'id,"name,points\n1,a,2\n'),
         "a quote on line 1 is not closed",
@@ -57,15 +57,15 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         "convert the file to UTF-8 first",
     ),
     "endless header": (written(b"id," * 500_000), "the header is longer than"),
-    "truncated gzip": (written(PACKED[:-50]), "a.csv is not whole gzip"),
+    "truncated gzip": (written(PACKED[:-50]), "a.csv is not complete gzip"),
     "spoilt gzip": (
         written(PACKED[:200] + b"spoilt" + PACKED[200:]),
-        "a.csv is not whole gzip",
+        "a.csv is not complete gzip",
     ),
     "header alone": (written(HEADER), "a.csv has a header and no rows"),
     "not there": (lambda _: None, "no file matches *.csv"),
     "a folder": (Path.mkdir, "no file matches *.csv"),
-    "a pipe": (os.mkfifo, "a.csv is no regular file"),
+    "a pipe": (os.mkfifo, "a.csv is not a regular file"),
 }
 
 
@@ -107,7 +107,7 @@ def test_a_file_of_a_header_alone_brings_nothing_and_is_no_error(file_workshop):
     assert only(import_files(file_workshop)) == {"seen": 1, "inserted": 1}
 
 
-@everywhere
+@on_a_file_first
 def test_rows_that_are_none_stand_in_quarantine_and_cost_no_other(file_workshop):
     good = some_shops(2_000)
     around = iter([lines(some_shops(500, first=at)) for at in range(1, 2_000, 500)])
@@ -140,7 +140,7 @@ def test_rows_that_are_none_stand_in_quarantine_and_cost_no_other(file_workshop)
         "dropped": 2,
     }
     assert places(file_workshop) == [
-        ("a.csv", 507, "a NUL character stands at offset 8780"),
+        ("a.csv", 507, "there is a NUL character at offset 8780"),
         ("a.csv", 508, "byte 0xe9 at offset 8793 is not utf-8"),
         ("a.csv", 511, "1 values, but the file has 3 columns"),
         ("a.csv", 512, "4 values, but the file has 3 columns"),
@@ -227,7 +227,7 @@ def test_a_next_file_with_its_columns_in_another_order_is_refused(file_workshop)
     ran = file_workshop.penstock("run", "shops")
 
     assert ran.code == 2
-    assert "b.csv: its header has 'points', 'name' at another place" in ran.err
+    assert "b.csv: its header has 'points', 'name' at another position" in ran.err
     assert file_workshop.ask("select 1 from penstock_import") == []
 
 
@@ -251,7 +251,7 @@ def test_rows_that_end_in_a_delimiter_are_read_and_it_is_said(file_workshop):
         (
             "a.csv",
             200,
-            "4 values and a delimiter behind them, but the file has 3 columns",
+            "4 values and a delimiter after them, but the file has 3 columns",
         )
     ]
 
@@ -286,10 +286,10 @@ def test_a_packed_file_that_ends_too_soon_fails_and_says_so(file_workshop):
 
     assert ran.code == 1
     assert ran.json["status"] == "failed"
-    assert "a.csv.gz is not whole gzip" in ran.json["error"]
+    assert "a.csv.gz is not complete gzip" in ran.json["error"]
 
 
-def test_a_file_in_a_code_page_is_read_and_the_guess_is_told(file_workshop):
+def test_a_file_in_a_code_page_is_read_and_the_guess_is_reported(file_workshop):
     raw = HEADER + "1,Café Zoë,3\n".encode("cp1252")
     (file_workshop.folder / "a.csv").write_bytes(raw)
     file_workshop.declare(shops())

@@ -4,7 +4,7 @@ import tomllib
 
 import pytest
 
-from tests.e2e.workshop import Workshop
+from tests.support.workshop import Workshop
 
 
 @pytest.fixture
@@ -38,23 +38,23 @@ def test_a_configuration_is_not_overwritten_unasked(bench):
     bench.config.write_text("# mine")
 
     refused = bench.penstock("init", "--from", "shops.csv")
-    kept = bench.config.read_text()
+    stored = bench.config.read_text()
     forced = bench.penstock("init", "--from", "shops.csv", "--force")
 
     assert refused.code == 2
     assert "--force" in refused.err
-    assert kept == "# mine"
+    assert stored == "# mine"
     assert forced.code == 0
     assert "[datasets.shops]" in bench.config.read_text()
 
 
-def test_a_file_that_is_no_table_is_told_and_nothing_is_written(bench):
+def test_a_file_that_is_no_table_is_reported_and_nothing_is_written(bench):
     (bench.folder / "empty.csv").touch()
 
-    told = bench.penstock("init", "--from", "empty.csv", "--json")
+    result = bench.penstock("init", "--from", "empty.csv", "--json")
 
-    assert told.code == 2
-    assert told.json["error"]["message"] == "empty.csv: is empty"
+    assert result.code == 2
+    assert result.json["error"]["message"] == "empty.csv: is empty"
     assert not bench.config.exists()
 
 

@@ -3,10 +3,10 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from penstock.domain.text import parse_instant
-from tests.e2e.evidence import truth
-from tests.e2e.stores import everywhere
-from tests.e2e.workshop import Workshop
+from penstock.domain.formats import parse_instant
+from tests.support.evidence import truth
+from tests.support.stores import everywhere
+from tests.support.workshop import Workshop
 
 DELTA = """
 [datasets.poi.delta]
@@ -44,7 +44,7 @@ def test_a_delta_brings_only_what_changed_by_the_providers_clock(open_workshop):
 
     delta = report(workshop, "--mode", "delta")
 
-    asked = {each.query["modifiedsince"] for each in workshop.sandbox.requests}
+    request = {each.query["modifiedsince"] for each in workshop.sandbox.requests}
     stored = workshop.rows()
     assert delta["import_id"] == full["import_id"] + 1
     assert delta["mode"] == "delta"
@@ -53,11 +53,11 @@ def test_a_delta_brings_only_what_changed_by_the_providers_clock(open_workshop):
     assert stored[changed]["title"] == "Changed"
     assert added in stored
     assert stored == truth(workshop)
-    assert len(asked) == 1
-    told, begun = parse_instant(asked.pop()), parse_instant(full["created_at"])
-    assert told is not None
+    assert len(request) == 1
+    result, begun = parse_instant(request.pop()), parse_instant(full["created_at"])
+    assert result is not None
     assert begun is not None
-    assert timedelta(minutes=-4) < told - (begun - timedelta(days=3)) < timedelta(0)
+    assert timedelta(minutes=-4) < result - (begun - timedelta(days=3)) < timedelta(0)
 
 
 @everywhere
@@ -210,7 +210,7 @@ def test_a_row_that_comes_back_is_live_again(open_workshop):
     assert workshop.rows() == truth(workshop)
 
 
-def test_rows_are_kept_when_too_many_of_them_vanish(open_workshop):
+def test_rows_are_retained_when_too_many_of_them_vanish(open_workshop):
     workshop = open_workshop(records=100)
     rule = 'missing = { do = "mark", max_drop = 0.05 }'
     workshop.declare(workshop.by_country(dataset=rule))
@@ -226,7 +226,7 @@ def test_rows_are_kept_when_too_many_of_them_vanish(open_workshop):
     assert len(workshop.rows()) == 100
 
 
-def test_rows_are_kept_when_a_shard_of_the_import_failed(open_workshop):
+def test_rows_are_retained_when_a_shard_of_the_import_failed(open_workshop):
     workshop = open_workshop(records=200)
     workshop.declare(workshop.by_country(dataset='missing = { do = "mark" }'))
     report(workshop)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.evidence import mapped, text
-from tests.e2e.workshop import COLUMNS, KEY, Workshop
+from tests.support.evidence import mapped, text
+from tests.support.workshop import COLUMNS, KEY, Workshop
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "open-charge-map" / "penstock.toml"
 ADDRESS = "https://api.openchargemap.io"
@@ -17,9 +17,9 @@ GERMANY, FRANCE = 87, 80
 def example(open_workshop) -> Workshop:
     """Lay the example before a provider in the shape of the real one."""
     workshop: Workshop = open_workshop(records=6000, duplicates=0.1)
-    told = EXAMPLE.read_text("utf-8")
-    assert told.count(ADDRESS) == 1
-    workshop.config.write_text(told.replace(ADDRESS, workshop.sandbox.base_url))
+    result = EXAMPLE.read_text("utf-8")
+    assert result.count(ADDRESS) == 1
+    workshop.config.write_text(result.replace(ADDRESS, workshop.sandbox.base_url))
     workshop.environ["OCM_API_KEY"] = KEY
     return workshop
 

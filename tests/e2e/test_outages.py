@@ -12,12 +12,12 @@ import pytest
 from penstock.sandbox import peak_over
 from tests.conftest import StartPostgres, StartRedis
 from tests.e2e.conftest import OpenWorkshop
-from tests.e2e.evidence import LATE, asked_after_commit, repeated, truth
-from tests.e2e.fleet import Fleet
-from tests.e2e.shops import lines, shops, some_shops, stored, write
-from tests.e2e.stores import PostgresStore, SqliteStore, Store
-from tests.e2e.workshop import Workshop, wait_until
-from tests.proxy import Proxy
+from tests.support.evidence import LATE, repeated, requests_after_commit, truth
+from tests.support.fleet import Fleet
+from tests.support.proxy import Proxy
+from tests.support.shops import lines, shops, some_shops, stored, write
+from tests.support.stores import PostgresStore, SqliteStore, Store
+from tests.support.workshop import Workshop, wait_until
 
 RATE, BURST = 20, 8
 ALLOWED = BURST + int(RATE * LATE)
@@ -51,7 +51,7 @@ def lead() -> Iterator[Lead]:
 def begin(
     open_workshop: OpenWorkshop, store: Store, *, records: int = 900
 ) -> tuple[Workshop, Fleet]:
-    workshop = open_workshop(kept_in=store, records=records, rate=RATE, burst=ALLOWED)
+    workshop = open_workshop(stored_in=store, records=records, rate=RATE, burst=ALLOWED)
     workshop.declare(workshop.by_country(size=6), rate=RATE, burst=BURST)
     assert workshop.penstock("plan", "poi").code == 0
     fleet = Fleet(workshop, size=WORKERS, threads=THREADS)
@@ -75,15 +75,15 @@ def check_the_end(workshop: Workshop, fleet: Fleet, *, cost: int) -> None:
 
     requests = workshop.sandbox.requests
     jobs = workshop.ask("select status, attempts, proof from penstock_job")
-    blamed = [each for each in fleet.told("job_postponed") if each["attempts"]]
+    blamed = [each for each in fleet.logged("job_postponed") if each["attempts"]]
     audit = workshop.penstock("audit", "poi", "--json")
     assert workshop.status() == "done"
     assert {job["status"] for job in jobs} == {"done"}
     assert None not in {job["proof"] for job in jobs}
-    assert blamed == fleet.told("job_failed") == []
+    assert blamed == fleet.logged("job_failed") == []
     assert fleet.stumbles() == []
     assert workshop.rows() == truth(workshop)
-    assert asked_after_commit(workshop) == []
+    assert requests_after_commit(workshop) == []
     assert repeated(requests) <= cost
     assert {request.status for request in requests} == {200}
     assert peak_over(requests, RATE) <= ALLOWED
@@ -176,6 +176,7 @@ def test_a_bad_line_to_postgresql_loses_and_doubles_nothing(
     check_the_end(workshop, fleet, cost=3 * IN_HAND)
 
 
+@pytest.mark.slow
 def test_a_bad_line_to_redis_loses_and_doubles_nothing(
     postgres_database, redis_url, lead: Lead, open_workshop
 ):
@@ -207,7 +208,7 @@ def disturb(line: Proxy, workshop: Workshop) -> None:
 
 
 def test_files_need_no_redis(tmp_path, open_workshop):
-    workshop = open_workshop(kept_in=SqliteStore(tmp_path, redis=NO_REDIS))
+    workshop = open_workshop(stored_in=SqliteStore(tmp_path, redis=NO_REDIS))
     write(workshop.folder / "a.csv", lines(some_shops(10)))
     workshop.declare(shops())
 
@@ -221,13 +222,13 @@ def test_files_need_no_redis(tmp_path, open_workshop):
 
 
 def test_a_run_that_needs_a_budget_says_that_redis_is_away(tmp_path, open_workshop):
-    workshop = open_workshop(kept_in=SqliteStore(tmp_path, redis=NO_REDIS))
+    workshop = open_workshop(stored_in=SqliteStore(tmp_path, redis=NO_REDIS))
     workshop.declare(workshop.by_country())
     running = workshop.start("run", "poi")
-    told = workshop.folder / "0.err"
-    sentence = "waiting for a store that is away: redis://127.0.0.1:9/0: "
+    text = workshop.folder / "0.err"
+    sentence = "waiting for an unavailable store: redis://127.0.0.1:9/0: "
 
-    wait_until(lambda: sentence in told.read_text())
+    wait_until(lambda: sentence in text.read_text())
     running.send_signal(signal.SIGINT)
 
     ran = workshop.output_of(running)
@@ -239,7 +240,7 @@ def test_a_run_that_needs_a_budget_says_that_redis_is_away(tmp_path, open_worksh
 def test_a_run_says_that_a_page_is_tried_again_because_the_database_is_slow(
     postgres_database, open_workshop
 ):
-    workshop = open_workshop(kept_in=PostgresStore(postgres_database))
+    workshop = open_workshop(stored_in=PostgresStore(postgres_database))
     write(workshop.folder / "a.csv", lines(some_shops(2)))
     write(workshop.folder / "b.csv", lines(some_shops(2, first=11)))
     workshop.declare(shops())
@@ -248,7 +249,7 @@ def test_a_run_says_that_a_page_is_tried_again_because_the_database_is_slow(
     with psycopg.connect(postgres_database) as other:
         other.execute("lock table penstock.shops in exclusive mode")
         running = workshop.start("run", "shops", "--workers", "2")
-        wait_until(lambda: "trying again (attempt 2)" in output.read_text())
+        wait_until(lambda: "retrying (attempt 2)" in output.read_text())
 
     ran = workshop.output_of(running)
     assert ran.code == 0, ran.err

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.shops import read_csv
-from tests.e2e.stores import Store, everywhere
-from tests.e2e.workshop import Workshop
+from tests.support.shops import read_csv
+from tests.support.stores import Store, on_a_file_first
+from tests.support.workshop import Workshop
 
 COLUMNS = ["file", "line", "offset", "field", "value", "reason", "detail", "key"]
 FATES = ("inserted", "updated", "unchanged", "quarantined", "dropped", "duplicates")
@@ -62,10 +62,10 @@ def stored(workshop: Workshop) -> dict[int, str]:
     return {row["id"]: row["name"] for row in rows}
 
 
-@everywhere
+@on_a_file_first
 def test_every_row_of_a_file_is_accounted_for_in_what_is_printed(shop):
     shown = shop.penstock("run", "shops")
-    told = shop.penstock("run", "shops", "--json").json
+    body = shop.penstock("run", "shops", "--json").json
 
     (line,) = [each for each in shown.out.splitlines() if "seen" in each]
     printed = {name: int(count) for count, name in re.findall(r"(\d+) (\w+)", line)}
@@ -73,11 +73,11 @@ def test_every_row_of_a_file_is_accounted_for_in_what_is_printed(shop):
     assert printed["seen"] == sum(printed[fate] for fate in FATES) == 8
     assert printed["quarantined"] == 4
     assert printed["dropped"] == printed["duplicates"] == 1
-    assert told["records"]["seen"] == sum(told["records"][fate] for fate in FATES)
+    assert body["records"]["seen"] == sum(body["records"][fate] for fate in FATES)
     assert stored(shop) == {1: "again", 2: "in two\nlines"}
 
 
-@everywhere
+@on_a_file_first
 def test_bad_rows_are_counted_by_reason_at_the_end_of_a_run(shop):
     shown = shop.penstock("run", "shops")
     again = shop.penstock("run", "shops", "--json").json
@@ -104,29 +104,29 @@ def test_bad_records_of_a_provider_are_counted_by_reason_too(open_workshop):
     workshop.declare(workshop.poi())
 
     shown = workshop.penstock("run", "poi")
-    told = workshop.penstock("run", "poi", "--json", "--errors", "bad.csv").json
+    body = workshop.penstock("run", "poi", "--json", "--errors", "bad.csv").json
 
-    rejections = told["rejections"]
-    assert sum(each["rows"] for each in rejections) == told["records"]["quarantined"]
+    rejections = body["rejections"]
+    assert sum(each["rows"] for each in rejections) == body["records"]["quarantined"]
     assert {each["reason"] for each in rejections} == {"missing", "range", "type"}
     assert "missing" in shown.out.partition("bad rows by reason")[2]
-    assert told["bytes"] is None
+    assert body["bytes"] is None
     rows = read_csv(workshop.folder / "bad.csv")
-    assert len(rows) == told["records"]["quarantined"]
+    assert len(rows) == body["records"]["quarantined"]
     assert {row["file"] for row in rows} == {""}
 
 
 def test_a_clean_import_has_no_table(workshop):
     shown = workshop.penstock("run", "poi")
-    told = workshop.penstock("run", "poi", "--json").json
+    body = workshop.penstock("run", "poi", "--json").json
 
     assert "bad rows" not in shown.out
-    assert told["rejections"] == []
+    assert body["rejections"] == []
 
 
-def test_the_progress_of_files_is_told_in_bytes_and_rows(shop):
+def test_the_progress_of_files_is_reported_in_bytes_and_rows(shop):
     shown = shop.penstock("run", "shops")
-    told = shop.penstock("run", "shops", "--json").json
+    body = shop.penstock("run", "shops", "--json").json
 
     size = len(DIRTY) - len(DIRTY.splitlines()[0]) - 1
     last = shown.err.splitlines()[-1]
@@ -134,10 +134,10 @@ def test_the_progress_of_files_is_told_in_bytes_and_rows(shop):
     assert last.endswith("4 bad")
     assert f"1 with {size} bytes of {size} bytes" in shown.out
     assert "request" not in shown.out + shown.err
-    assert told["bytes"] == {"done": size, "total": size}
+    assert body["bytes"] == {"done": size, "total": size}
 
 
-def test_the_progress_of_a_provider_is_told_in_shards_and_requests(workshop):
+def test_the_progress_of_a_provider_is_reported_in_shards_and_requests(workshop):
     shown = workshop.penstock("run", "poi")
 
     last = shown.err.splitlines()[-1]
@@ -145,7 +145,7 @@ def test_the_progress_of_a_provider_is_told_in_shards_and_requests(workshop):
     assert re.search(r"pages +\d+ with \d+ requests", shown.out)
 
 
-def test_what_a_look_at_the_files_found_is_told_before_the_import(shop):
+def test_what_a_check_at_the_files_found_is_reported_before_the_import(shop):
     (shop.folder / "unclosed.csv").write_text('id;name;phone;note\n8;"eighth;555;\n')
 
     shop.declare(shops() + 'unclosed_quote = "row"\n')
@@ -153,12 +153,12 @@ def test_what_a_look_at_the_files_found_is_told_before_the_import(shop):
     shown = shop.penstock("run", "shops")
     quiet = shop.penstock("run", "shops", "--json")
 
-    *remarks, resumed, _ = shown.err.splitlines()
-    assert resumed == "Going on with import 1."
-    assert planned.err.splitlines() == remarks
-    assert "shops.csv and 1 other file: column 'note' is not declared" in remarks
-    assert any("delimiter ';' is a guess" in each for each in remarks)
-    assert any(each.startswith("unclosed.csv: the quote") for each in remarks)
+    *warnings, resumed, _ = shown.err.splitlines()
+    assert resumed == "Resuming import 1."
+    assert planned.err.splitlines() == warnings
+    assert "shops.csv and 1 other file: column 'note' is not declared" in warnings
+    assert any("delimiter ';' is a guess" in each for each in warnings)
+    assert any(each.startswith("unclosed.csv: the quote") for each in warnings)
     assert quiet.err == ""
     assert {
         "remark": "column 'note' is not declared",
@@ -166,7 +166,7 @@ def test_what_a_look_at_the_files_found_is_told_before_the_import(shop):
     } in quiet.json["remarks"]
 
 
-@everywhere
+@on_a_file_first
 def test_errors_are_written_with_their_places(shop):
     shop.penstock("run", "shops", "--errors", "bad.csv")
 
@@ -201,7 +201,7 @@ def test_errors_of_an_import_that_failed_are_written(shop):
     assert len(read_csv(shop.folder / "bad.csv")) == 4
 
 
-@everywhere
+@on_a_file_first
 def test_rows_that_lost_to_a_later_one_are_listed_also_when_nothing_is_read(shop):
     first = shop.penstock("run", "shops", "--duplicates", "lost.txt")
     again = shop.penstock("run", "shops", "--duplicates", "again.txt")
@@ -234,7 +234,7 @@ def test_the_records_of_a_provider_have_no_duplicates_to_list(workshop):
     refused = workshop.penstock("run", "poi", "--duplicates", "lost.csv")
 
     assert refused.code == 2
-    assert "--duplicates is for datasets of files" in refused.err
+    assert "--duplicates works only with files" in refused.err
     assert workshop.penstock("imports", "--json").json["imports"] == []
 
 
@@ -252,11 +252,11 @@ def test_quarantine_names_file_and_line(shop):
     shop.penstock("run", "shops", "--errors", "errors.csv")
 
     shown = shop.penstock("quarantine", "shops")
-    told = shop.penstock("quarantine", "shops", "--json").json["rows"]
+    body = shop.penstock("quarantine", "shops", "--json").json["rows"]
     shop.penstock("quarantine", "shops", "--export", "bad.csv")
 
     assert "shops.csv:7 " in shown.out
-    assert ("shops.csv", 7) in [(row["file"], row["line"]) for row in told]
+    assert ("shops.csv", 7) in [(row["file"], row["line"]) for row in body]
     errors, exported = shop.folder / "errors.csv", shop.folder / "bad.csv"
     assert exported.read_bytes() == errors.read_bytes()
 
@@ -269,14 +269,14 @@ def test_a_list_that_is_cut_says_how_to_go_on(shop):
     rest = shop.penstock("quarantine", "shops", "--after", str(last))
     none = shop.penstock("quarantine", "shops", "--after", str(last + 1))
 
-    remedy = f"go on with: penstock quarantine shops --after {last}\n"
-    assert cut.endswith(f"These are 3, and there are more; {remedy}")
+    remedy = f"Continue with: penstock quarantine shops --after {last}\n"
+    assert cut.endswith(f"Showing 3; there are more. {remedy}")
     assert "go on" not in rest.out
     assert len(rest.out.splitlines()) == 3
     assert none.out == f"shops has no bad rows after {last + 1}.\n"
 
 
-@everywhere
+@on_a_file_first
 def test_an_export_says_which_bad_rows_of_the_report_are_left_out(shop):
     with (shop.folder / "shops.csv").open("a") as file:
         file.write("4;fourth;555;\n")
@@ -289,7 +289,7 @@ def test_an_export_says_which_bad_rows_of_the_report_are_left_out(shop):
     assert run["records"]["quarantined"] == 4
     assert once.out == (
         "Wrote 3 bad rows to bad.jsonl; "
-        "1 more of import 1 was replaced by a good row of the key.\n"
+        "1 more of import 1 was replaced by a valid row with the same key.\n"
     )
     # the second import found the files as they were
     assert again.out == once.out.replace("import 1", "import 2")
@@ -303,7 +303,7 @@ def test_an_export_of_bad_rows_into_no_folder_is_refused(shop):
     assert "--export no/bad.csv" in refused.json["error"]["message"]
 
 
-@everywhere
+@on_a_file_first
 def test_rows_of_a_file_are_good_once_the_declaration_is_mended(shop):
     shop.penstock("run", "shops")
     shop.declare(shops(longest=50))
@@ -318,7 +318,7 @@ def test_rows_of_a_file_are_good_once_the_declaration_is_mended(shop):
     assert run.json["records"]["quarantined"] == 3
 
 
-@everywhere
+@on_a_file_first
 def test_a_row_that_cannot_be_read_keeps_its_reason_when_it_is_tried_again(shop):
     # without its file, this row could be taken for one that fits
     (shop.folder / "shops.csv").write_text('id;name;phone;note\n{"id":1,"name":"x"}\n')
@@ -335,7 +335,7 @@ def test_a_row_that_cannot_be_read_keeps_its_reason_when_it_is_tried_again(shop)
     assert stored(shop) == {}
 
 
-@everywhere
+@on_a_file_first
 def test_a_row_that_a_new_file_brings_mended_is_no_longer_bad(shop):
     shop.penstock("run", "shops")
     (shop.folder / "shops.csv").unlink()

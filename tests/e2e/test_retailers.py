@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.shops import counts_of, only, read_csv
-from tests.e2e.stores import Kind
-from tests.e2e.workshop import Workshop
+from tests.support.shops import counts_of, only, read_csv
+from tests.support.stores import Kind
+from tests.support.workshop import Workshop
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "retailers"
 COLUMNS = ("uid", "name", "phone", "region", "points")
@@ -35,25 +35,27 @@ def good_rows(folder: Path) -> list[dict[str, Any]]:
 
 def lost_rows(good: list[dict[str, Any]]) -> list[dict[str, str]]:
     """Return what has to be listed: of the rows with the same uid, all but the last."""
-    kept = {each["row"]["uid"]: each for each in good}
+    stored = {each["row"]["uid"]: each for each in good}
     return [
         {
             **{name: str(each[name]) for name in ("file", "line", "offset")},
             "key": uid,
-            "kept_file": kept[uid]["file"],
-            "kept_line": str(kept[uid]["line"]),
+            "kept_file": stored[uid]["file"],
+            "kept_line": str(stored[uid]["line"]),
         }
         for each in good
-        if each is not kept[uid := each["row"]["uid"]]
+        if each is not stored[uid := each["row"]["uid"]]
     ]
 
 
 def configure(workshop: Workshop) -> None:
     """Take the example as it is, but for the database and the size of shards."""
     text = (EXAMPLE / "penstock.toml").read_text("utf-8")
-    told = text.replace('database = "sqlite:///penstock.db"', workshop.store.told())
-    told = told.replace('shard    = "64MiB"', 'shard = "256KiB"')
-    workshop.config.write_text(told, "utf-8")
+    result = text.replace(
+        'database = "sqlite:///penstock.db"', workshop.store.declaration()
+    )
+    result = result.replace('shard    = "64MiB"', 'shard = "256KiB"')
+    workshop.config.write_text(result, "utf-8")
     assert workshop.penstock("migrate").code == 0
     assert workshop.penstock("run", "regions").code == 0
 

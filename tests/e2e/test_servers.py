@@ -9,13 +9,13 @@ import pytest
 import redis
 from psycopg import sql
 
-from penstock.entrypoints.crews import OF_ANSWERS, cores, spread
+from penstock.entrypoints.worker.pool import API_JOBS, cores, spread
 from tests.conftest import StartPostgres, StartRedis
 from tests.e2e.conftest import OpenWorkshop
-from tests.e2e.evidence import truth
-from tests.e2e.stores import PASSWORD, Kind, PostgresStore, on, with_password
-from tests.e2e.workshop import Process, Workshop, wait_until
 from tests.services.private import PrivatePostgres
+from tests.support.evidence import truth
+from tests.support.stores import PASSWORD, Kind, PostgresStore, on, with_password
+from tests.support.workshop import Process, Workshop, wait_until
 
 ROLE = "importer"
 REDIS_SECRET = "practice-redis-2b9f40aa"
@@ -61,17 +61,17 @@ def test_a_run_has_a_process_a_core_only_where_no_budget_limits_it(
     open_workshop, is_limited
 ):
     workshop = open_workshop(records=200, latency=timedelta(milliseconds=60))
-    told = workshop.by_country(size=5)
+    result = workshop.by_country(size=5)
     if not is_limited:
-        told = told.replace('budget = "practice"', "")
-    workshop.declare(told)
+        result = result.replace('budget = "practice"', "")
+    workshop.declare(result)
 
     run = workshop.start("run", "poi")
     wait_until(lambda: workshop.pages() >= 1)
     beside = children_of(run)
     ended = workshop.output_of(run)
 
-    processes, _ = spread(OF_ANSWERS, cores=cores())
+    processes, _ = spread(API_JOBS, cores=cores())
     assert len(beside) == (0 if is_limited else processes - 1)
     assert ended.code == 0
     assert workshop.rows() == truth(workshop)
@@ -158,10 +158,10 @@ def guarded(
     return postgres, PostgresStore(url, redis=with_password(cache.url, REDIS_SECRET))
 
 
-def test_no_password_is_told_or_stored(guarded, open_workshop: OpenWorkshop):
+def test_no_password_is_reported_or_stored(guarded, open_workshop: OpenWorkshop):
     postgres, store = guarded
     # every command, log and table is searched for the key and for both passwords
-    workshop = open_workshop(kept_in=store, records=120, bad=0.05)
+    workshop = open_workshop(stored_in=store, records=120, bad=0.05)
     workshop.declare(workshop.by_country())
 
     assert workshop.penstock("check", "--connect").code == 0

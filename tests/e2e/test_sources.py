@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from tests.e2e.evidence import repeated, truth
 from tests.e2e.test_audit import WORLD
 from tests.e2e.test_modes import AFTER
-from tests.e2e.workshop import COUNTRIES, FIELDS, keyset, wait_until
+from tests.support.evidence import repeated, truth
+from tests.support.workshop import COUNTRIES, FIELDS, keyset, wait_until
 
 SIZE = 'size = { send = "limit", value = 40 }\n'
 PAGINGS = {
@@ -280,19 +280,21 @@ def test_a_transform_that_fails_puts_its_row_in_quarantine(open_workshop):
 
 
 @pytest.mark.parametrize("module", ["missing:clean", "broken:clean", "cleaning:nosuch"])
-def test_a_transform_that_cannot_be_loaded_is_told_in_a_sentence(open_workshop, module):
+def test_a_transform_that_cannot_be_loaded_is_reported_in_a_sentence(
+    open_workshop, module
+):
     workshop = open_workshop(records=10)
     (workshop.folder / "broken.py").write_text("import nosuchmodule\n")
     (workshop.folder / "cleaning.py").write_text("def clean(record): return record\n")
     workshop.declare(workshop.by_country(dataset=f'transform = "{module}"'))
 
     alone = workshop.penstock("run", "poi")
-    crew = workshop.penstock("run", "poi", "--workers", "2")
+    pool = workshop.penstock("run", "poi", "--workers", "2")
 
     assert alone.code in {1, 2}
-    assert crew.code in {1, 2}
+    assert pool.code in {1, 2}
     assert "datasets.poi.transform" in alone.err
-    assert "datasets.poi.transform" in crew.err
+    assert "datasets.poi.transform" in pool.err
 
 
 def test_a_local_field_is_never_touched_by_an_import(open_workshop):

@@ -1,7 +1,7 @@
 """A row that is too wide for PostgreSQL is bad, and stops nothing."""
 
-from tests.e2e.stores import Kind, on
-from tests.e2e.workshop import Workshop
+from tests.support.stores import Kind, on
+from tests.support.workshop import Workshop
 
 COLUMNS = 400
 # as many bytes as PostgreSQL neither moves out of a row nor makes smaller

@@ -5,12 +5,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.api import POI, SHOPS, Client, open_workshop, serving
-from tests.e2e.stores import Kind, PostgresStore, SqliteStore, Store
-from tests.e2e.workshop import Workshop
-from tests.integration.api_server import Running, running_api
-from tests.integration.postgres import own_schema
 from tests.services.databases import new_database
+from tests.support.api_client import POI, SHOPS, Client, open_workshop, serving
+from tests.support.api_server import Running, running_api
+from tests.support.postgres import own_schema
+from tests.support.stores import Kind, PostgresStore, SqliteStore, Store
+from tests.support.workshop import Workshop
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -21,8 +21,8 @@ def served_api(request, tmp_path_factory) -> Iterator[Running]:
             yield running
         return
     with own_schema(request.getfixturevalue("postgres_url")) as place:
-        told = f'database = "{place.url}"\nschema = "{place.schema}"'
-        with running_api(folder, told) as running:
+        text = f'database = "{place.url}"\nschema = "{place.schema}"'
+        with running_api(folder, text) as running:
             yield running
 
 

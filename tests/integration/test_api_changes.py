@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from penstock.entrypoints.api.app import api_of
-from tests.api import OF, Client, Told
-from tests.builders import batch, claim, last, plan, record, run
-from tests.e2e.workshop import wait_until
-from tests.integration.api_server import Running, listening
+from penstock.entrypoints.api.app import build_api
+from tests.support.api_client import OF, ApiResponse, Client
+from tests.support.api_server import Running, listening
+from tests.support.builders import batch, claim, last, plan, record, run
+from tests.support.workshop import wait_until
 
 RECORDS, CHANGES = f"{OF}/poi/records", f"{OF}/poi/changes"
 # more than may wait for the threads that ask the database
@@ -46,7 +46,7 @@ def bringing(running: Running) -> Iterator[Import]:
 @contextmanager
 def another(running: Running) -> Iterator[Client]:
     """Serve the same by an API that knows and keeps its own."""
-    api = api_of(running.api.penstock, running.api.served, threads=4)
+    api = build_api(running.api.penstock, running.api.served, threads=4)
     with listening(api) as url:
         yield Client(url)
 
@@ -55,10 +55,10 @@ def end_of_feed(client: Client) -> int:
     return int(client.get(f"{OF}/poi").json["change_seq"])
 
 
-def heard(client: Client, after: int) -> Told:
-    told = client.get(CHANGES, {"after": after})
-    assert told.items, told.json
-    return told
+def heard(client: Client, after: int) -> ApiResponse:
+    response = client.get(CHANGES, {"after": after})
+    assert response.items, response.json
+    return response
 
 
 def test_a_record_is_as_new_as_the_change_that_was_heard_of(
@@ -70,10 +70,10 @@ def test_a_record_is_as_new_as_the_change_that_was_heard_of(
     for number in range(1, 11):
         client.get(f"{RECORDS}/5")
         bringing.bring((5, f"{number}"))
-        told = heard(client, after)
-        after = told.json["after"]
+        result = heard(client, after)
+        after = result.json["after"]
 
-        assert [each["key"] for each in told.items] == [[5]]
+        assert [each["key"] for each in result.items] == [[5]]
         assert client.get(f"{RECORDS}/5").json["title"] == f"{number}"
 
 
@@ -99,9 +99,9 @@ def test_the_token_of_a_change_is_good_in_any_process_and_for_lists(
             other.get(f"{RECORDS}/5")
             other.get(RECORDS, {"id": "eq.5"})
             bringing.bring((5, f"{number}"))
-            told = heard(running.client, after)
-            after = told.json["after"]
-            token = told.headers["x-consistency-token"]
+            result = heard(running.client, after)
+            after = result.json["after"]
+            token = result.headers["x-consistency-token"]
 
             seen = other.get(f"{RECORDS}/5", x_consistency_token=token)
             assert seen.json["title"] == f"{number}"
@@ -109,17 +109,17 @@ def test_the_token_of_a_change_is_good_in_any_process_and_for_lists(
             assert [each["title"] for each in listed.items] == [f"{number}"]
 
 
-def test_a_list_is_kept_while_an_import_runs_for_who_knows_of_nothing(
+def test_a_list_is_retained_while_an_import_runs_for_who_knows_of_nothing(
     running: Running, bringing: Import
 ):
     client = running.client
     bringing.bring((5, "before"))
     api = running.api
     # the end of an earlier import has published something, too
-    published = api.served.reads.states()["poi"].published
-    wait_until(lambda: api.watch.known("poi").published == published)
+    published = api.served.reads.dataset_versions()["poi"].published
+    wait_until(lambda: api.dataset_versions.cached("poi").published == published)
     client.get(RECORDS, {"id": "eq.5"})
-    tally = running.api.answers.tally
+    tally = running.api.response_cache.stats
     for number in range(3):
         bringing.bring((5, f"{number}"))
         misses = tally.misses
@@ -155,13 +155,13 @@ def test_a_token_of_a_change_that_never_was_asks_for_nothing(running: Running):
     """The database may have been put back to an older state."""
     client, api = running.client, running.api
     run_once(running)
-    token = api.records.seal.write_number("poi", 10**12)
+    token = api.records.cursor_signer.write_number("poi", 10**12)
     client.get(RECORDS, {"id": "gt.1"}, x_consistency_token=token)
-    misses = api.answers.tally.misses
+    misses = api.response_cache.stats.misses
 
     again = client.get(RECORDS, {"id": "gt.1"}, x_consistency_token=token)
     assert again.status == 200
-    assert api.answers.tally.misses == misses
+    assert api.response_cache.stats.misses == misses
 
 
 def run_once(running: Running) -> None:
@@ -179,11 +179,13 @@ def test_a_change_wakes_all_who_wait_and_nobody_is_refused(
 
     async def follow() -> Any:
         reader, writer = await asyncio.open_connection(client.host, client.port)
-        asked = f"GET {target} HTTP/1.1\r\nHost: {client.host}\r\nConnection: close\r\n"
-        writer.write(f"{asked}\r\n".encode())
-        told = await reader.read()
+        request = (
+            f"GET {target} HTTP/1.1\r\nHost: {client.host}\r\nConnection: close\r\n"
+        )
+        writer.write(f"{request}\r\n".encode())
+        result = await reader.read()
         writer.close()
-        head, _, body = told.partition(b"\r\n\r\n")
+        head, _, body = result.partition(b"\r\n\r\n")
         return int(head.split()[1]), json.loads(body)
 
     async def all_follow() -> list[Any]:
@@ -199,7 +201,7 @@ def test_a_change_wakes_all_who_wait_and_nobody_is_refused(
     found = asyncio.run(all_follow())
 
     assert {status for status, _ in found} == {200}
-    assert {len(told["items"]) for _, told in found} == {1}
+    assert {len(result["items"]) for _, result in found} == {1}
 
 
 def test_who_waits_for_changes_leaves_nothing_behind(running: Running):
@@ -210,8 +212,8 @@ def test_who_waits_for_changes_leaves_nothing_behind(running: Running):
     waiting.start()
     waiting.join(10)
 
-    assert not any(running.api.watch._followers.values())
-    assert not running.api.feeds._under_way
+    assert not any(running.api.dataset_versions._followers.values())
+    assert not running.api.feeds._in_flight._flights
 
 
 def test_who_follows_a_dropped_dataset_has_to_begin_again(running: Running):
@@ -220,7 +222,7 @@ def test_who_follows_a_dropped_dataset_has_to_begin_again(running: Running):
     end = client.get(CHANGES, {"after": 0}).json
     listed = client.get(RECORDS)
     sum(running.stores.schema.datasets.drop("poi"))
-    running.stores.schema.prepare(poi)
+    running.stores.schema.ensure_table(poi)
 
     # also before anything was stored again, once the process has heard of it
     wait_until(lambda: client.get(CHANGES, {"after": end["next"]}).status == 410)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api import OF, Client
-from tests.integration.api_server import running_api
-from tests.integration.postgres import own_schema
+from tests.support.api_client import OF, Client
+from tests.support.api_server import running_api
+from tests.support.postgres import own_schema
 
 ADDED = """
 [datasets.added]
@@ -29,7 +29,7 @@ RECORDS = f"{OF_ADDED}/records"
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def told(request: pytest.FixtureRequest) -> Iterator[str]:
+def database(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "sqlite":
         yield 'database = "sqlite:///penstock.db"'
         return
@@ -48,14 +48,14 @@ def etags(client: Client) -> dict[str, str]:
     ids=["same", "another field", "another search"],
 )
 def test_what_is_known_is_good_for_one_declaration(
-    tmp_path: Path, told: str, after: str, status: int
+    tmp_path: Path, database: str, after: str, status: int
 ):
-    with running_api(tmp_path, told, more=BEFORE) as running:
-        document = {"title": "Market", "town": "Ulm"}
-        assert running.client.put(f"{RECORDS}/1", document).status == 201
+    with running_api(tmp_path, database, more=BEFORE) as running:
+        row = {"title": "Market", "town": "Ulm"}
+        assert running.client.put(f"{RECORDS}/1", row).status == 201
         known = etags(running.client)
 
-    with running_api(tmp_path, told, more=after) as running:
+    with running_api(tmp_path, database, more=after) as running:
         answers = {
             path: running.client.get(path, if_none_match=etag).status
             for path, etag in known.items()

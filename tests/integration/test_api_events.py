@@ -6,14 +6,14 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from penstock.domain.job import ImportId, ImportStatus, WorkerId
-from penstock.domain.page import Proof
-from penstock.entrypoints.api import events
+from penstock.domain.jobs import ImportId, ImportStatus, WorkerId
+from penstock.domain.pages import Proof
+from penstock.entrypoints.api.resources import import_events
 from penstock.errors import StoreUnavailable
-from tests.api import OF
-from tests.builders import batch
-from tests.e2e.workshop import wait_until
-from tests.integration.api_server import Running, Stream, running_api
+from tests.support.api_client import OF
+from tests.support.api_server import Running, Stream, running_api
+from tests.support.builders import batch
+from tests.support.workshop import wait_until
 
 IMPORTS = "/api/v1/imports"
 
@@ -21,9 +21,9 @@ IMPORTS = "/api/v1/imports"
 @pytest.fixture
 def import_id(running: Running) -> int:
     """Start an import of three shards."""
-    told = running.client.post(f"{OF}/poi/imports", {})
-    running.wait_for(told.json["import_id"], ImportStatus.RUNNING)
-    return int(told.json["import_id"])
+    response = running.client.post(f"{OF}/poi/imports", {})
+    running.wait_for(response.json["import_id"], ImportStatus.RUNNING)
+    return int(response.json["import_id"])
 
 
 def follow(running: Running, import_id: int, **headers: str) -> closing[Stream]:
@@ -43,32 +43,32 @@ def work_one(running: Running) -> None:
 
 
 def open_streams(running: Running) -> int:
-    return running.api.errands._taken["streams of events"]
+    return running.api.background._taken["streams of events"]
 
 
-def test_progress_is_told_whenever_it_changes_and_then_the_end(
+def test_progress_is_reported_whenever_it_changes_and_then_the_end(
     running: Running, import_id: int
 ):
     with follow(running, import_id) as stream:
         assert stream.response.headers["content-type"].startswith("text/event-stream")
         assert stream.response.headers["cache-control"] == "no-store"
-        told = []
+        results = []
         for event in stream.events():
-            told.append(event)
+            results.append(event)
             if event.kind == "progress":
                 work_one(running)
 
-    assert [each.kind for each in told[:-1]] == ["progress"] * (len(told) - 1)
-    done = [each.data["progress"]["done"] for each in told]
+    assert [each.kind for each in results[:-1]] == ["progress"] * (len(results) - 1)
+    done = [each.data["progress"]["done"] for each in results]
     assert done == sorted(set(done))
-    assert (told[0].data["status"], done[0]) == ("running", 0)
-    assert told[-1].kind == "end"
-    assert told[-1].data["status"] == "done"
+    assert (results[0].data["status"], done[0]) == ("running", 0)
+    assert results[-1].kind == "end"
+    assert results[-1].data["status"] == "done"
     end = running.client.get(f"{IMPORTS}/{import_id}").json
-    assert told[-1].data == end
+    assert results[-1].data == end
 
 
-def test_nothing_is_told_twice_and_at_most_once_a_second(
+def test_nothing_is_reported_twice_and_at_most_once_a_second(
     running: Running, import_id: int
 ):
     with follow(running, import_id) as stream:
@@ -126,7 +126,7 @@ def test_one_that_was_cancelled_ends_too(running: Running, import_id: int):
 def test_a_sign_of_life_is_given_when_nothing_happens(
     running: Running, import_id: int, monkeypatch
 ):
-    monkeypatch.setattr(events, "HEARTBEAT", 0.5)
+    monkeypatch.setattr(import_events, "HEARTBEAT_INTERVAL", 0.5)
     with follow(running, import_id) as stream:
         coming = stream.events()
 
@@ -147,7 +147,7 @@ def test_a_store_that_is_away_for_a_while_ends_nothing(
         coming = stream.events()
         next(coming)
         with monkeypatch.context() as patch:
-            patch.setattr(running.api.gauges, "look", away)
+            patch.setattr(running.api.progress_tracker, "document_with_progress", away)
             looked.wait(10)
         work_one(running)
 
@@ -158,14 +158,14 @@ def test_more_streams_than_there_is_room_for_are_sent_away(
     running: Running, import_id: int, monkeypatch
 ):
     wait_until(lambda: open_streams(running) == 0)
-    monkeypatch.setattr(events, "MOST_STREAMS", 2)
+    monkeypatch.setattr(import_events, "MAX_STREAMS", 2)
     with follow(running, import_id) as one, follow(running, import_id) as two:
         assert (one.response.status, two.response.status) == (200, 200)
 
-        told = running.client.get(f"{IMPORTS}/{import_id}/events")
+        response = running.client.get(f"{IMPORTS}/{import_id}/events")
 
-        assert told.status == 503
-        assert told.headers["retry-after"] == "1"
+        assert response.status == 503
+        assert response.headers["retry-after"] == "1"
     # those who have left make room
     wait_until(lambda: open_streams(running) == 0)
 
@@ -173,14 +173,14 @@ def test_more_streams_than_there_is_room_for_are_sent_away(
 def test_many_who_follow_one_import_cost_one_look(
     running: Running, import_id: int, monkeypatch
 ):
-    looks = []
-    look = running.api.gauges.look
+    polls = []
+    read = running.api.progress_tracker.document_with_progress
 
     def counted(wanted: ImportId):
-        looks.append(time.monotonic())
-        return look(wanted)
+        polls.append(time.monotonic())
+        return read(wanted)
 
-    monkeypatch.setattr(running.api.gauges, "look", counted)
+    monkeypatch.setattr(running.api.progress_tracker, "document_with_progress", counted)
     began = time.monotonic()
     with ExitStack() as stack:
         for _ in range(10):
@@ -189,14 +189,14 @@ def test_many_who_follow_one_import_cost_one_look(
         took = time.monotonic() - began
 
     # about one a second, not one for each of them
-    assert len(looks) <= took + 2
+    assert len(polls) <= took + 2
 
 
 def test_a_server_that_stops_ends_all_streams(tmp_path):
     with running_api(tmp_path, 'database = "sqlite:///penstock.db"') as running:
-        told = running.client.post(f"{OF}/poi/imports", {})
-        running.wait_for(told.json["import_id"], ImportStatus.RUNNING)
-        with follow(running, told.json["import_id"]) as stream:
+        response = running.client.post(f"{OF}/poi/imports", {})
+        running.wait_for(response.json["import_id"], ImportStatus.RUNNING)
+        with follow(running, response.json["import_id"]) as stream:
             coming = stream.events()
             next(coming)
             began = time.monotonic()
@@ -207,9 +207,9 @@ def test_a_server_that_stops_ends_all_streams(tmp_path):
             assert time.monotonic() - began < 5
 
 
-def test_a_look_at_the_head_does_not_follow(running: Running, import_id: int):
-    told = running.client.ask("HEAD", f"{IMPORTS}/{import_id}/events")
+def test_a_check_at_the_head_does_not_follow(running: Running, import_id: int):
+    response = running.client.ask("HEAD", f"{IMPORTS}/{import_id}/events")
 
-    assert told.status == 200
-    assert told.headers["content-type"].startswith("text/event-stream")
+    assert response.status == 200
+    assert response.headers["content-type"].startswith("text/event-stream")
     assert running.client.get(f"{IMPORTS}/{import_id}/events", {"x": 1}).status == 400

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.api import OF, UNHURRIED, Client, Told, serving
-from tests.e2e.workshop import Workshop, happens, wait_until
-from tests.integration.restoring import (
+from tests.support.api_client import OF, UNHURRIED, ApiResponse, Client, serving
+from tests.support.database_restore import (
     PromotedStandby,
     Restorable,
     RestoredFile,
     RestoredFiles,
 )
-from tests.proxy import Proxy
+from tests.support.proxy import Proxy
+from tests.support.workshop import Workshop, happens, wait_until
 
 if TYPE_CHECKING:
     from tests.conftest import StartPostgres, StartStandby
@@ -83,9 +83,9 @@ def world(database: Restorable, tmp_path: Path) -> Iterator[World]:
         yield World(database, workshop, clients)
 
 
-def until_answered(request: Callable[[], Told]) -> Told:
+def until_answered(request: Callable[[], ApiResponse]) -> ApiResponse:
     """Ask again while the database is away."""
-    answers: list[Told] = []
+    answers: list[ApiResponse] = []
 
     def is_answered() -> bool:
         answers.append(request())
@@ -95,16 +95,16 @@ def until_answered(request: Callable[[], Told]) -> Told:
     return answers[-1]
 
 
-def put(client: Client, number: int, share: float, **headers: str) -> Told:
-    told = until_answered(
+def put(client: Client, number: int, share: float, **headers: str) -> ApiResponse:
+    response = until_answered(
         lambda: client.put(f"{RECORDS}/{number}", {"share": share}, **headers)
     )
-    assert told.status in {200, 201}, told.body
-    return told
+    assert response.status in {200, 201}, response.body
+    return response
 
 
-def shares(told: Told) -> dict[int, float]:
-    return {each["id"]: each["share"] for each in told.items}
+def shares(result: ApiResponse) -> dict[int, float]:
+    return {each["id"]: each["share"] for each in result.items}
 
 
 def stored(world: World) -> dict[int, float]:
@@ -123,8 +123,8 @@ def until_listed(client: Client, target: str, expected: dict[int, float]) -> Non
     wait_until(lambda: shares(client.get(target)) == expected)
 
 
-def keys(told: Told) -> list[Any]:
-    return [each["key"][0] for each in told.items]
+def keys(result: ApiResponse) -> list[Any]:
+    return [each["key"][0] for each in result.items]
 
 
 def kinds(*some: str) -> pytest.MarkDecorator:
@@ -152,11 +152,11 @@ def test_nothing_of_a_lost_history_is_honoured(world: World):
         for client in world.clients
         for target in (ONE, LIST, f"{OF}/shares")
     ]
-    assert {shares(told)[1] for target, told in held if target == LIST} == {0.111}
+    assert {shares(result)[1] for target, result in held if target == LIST} == {0.111}
     cursor = one.get(RECORDS, {"limit": 1}).json["page"]["next"]
 
     world.database.put_back()
-    kept = put(one, 1, 0.222)
+    retained = put(one, 1, 0.222)
     put(one, 3, 0.3)
 
     # the same numbers, of something else
@@ -164,15 +164,15 @@ def test_nothing_of_a_lost_history_is_honoured(world: World):
     assert one.get(ONE).json["share"] == 0.222
     assert shares(one.get(LIST)) == stored(world) == {1: 0.222, 3: 0.3}
     for client in world.clients:
-        seen = client.get(ONE, x_consistency_token=kept.headers[TOKEN])
+        seen = client.get(ONE, x_consistency_token=retained.headers[TOKEN])
         assert seen.json["share"] == 0.222
-        listed = client.get(LIST, x_consistency_token=kept.headers[TOKEN])
+        listed = client.get(LIST, x_consistency_token=retained.headers[TOKEN])
         assert shares(listed)[1] == 0.222
         until_listed(client, LIST, stored(world))
-        for target, told in held:
-            again = client.get(target, if_none_match=told.headers["etag"])
+        for target, result in held:
+            again = client.get(target, if_none_match=result.headers["etag"])
             assert again.status == 200
-            assert again.headers["etag"] != told.headers["etag"]
+            assert again.headers["etag"] != result.headers["etag"]
         etag = written.headers["etag"]
         assert client.patch(ONE, {"share": 0.9}, if_match=etag).status == 412
         # who holds something of it is told
@@ -209,11 +209,11 @@ def test_what_was_read_just_before_the_loss_is_not_honoured(world: World):
 
     world.database.put_back()
     assert until_answered(lambda: other.get(ONE)).status == 200
-    for limit, told in enumerate(held, start=1):
+    for limit, result in enumerate(held, start=1):
         target = f"{LIST}&limit={limit}"
         until_listed(other, target, {1: 0.5})
-        if shares(told) == {1: 0.111}:
-            again = other.get(target, if_none_match=told.headers["etag"])
+        if shares(result) == {1: 0.111}:
+            again = other.get(target, if_none_match=result.headers["etag"])
             assert again.status == 200
 
 
@@ -273,12 +273,12 @@ class Drill:
     def write(self, most: int) -> None:
         for _ in range(self._roll.randint(0, most)):
             client = self._roll.choice(self._world.clients)
-            told = until_answered(self.change(client))
-            assert told.status in {200, 201, 204, 404}, told.body
-            if told.status != 404:
-                self._fresh.append((told.headers[TOKEN], self.position(client)))
+            result = until_answered(self.change(client))
+            assert result.status in {200, 201, 204, 404}, result.body
+            if result.status != 404:
+                self._fresh.append((result.headers[TOKEN], self.position(client)))
 
-    def change(self, client: Client) -> Callable[[], Told]:
+    def change(self, client: Client) -> Callable[[], ApiResponse]:
         address = f"{RECORDS}/{self._roll.randint(1, 6)}"
         share, note = round(self._roll.random(), 3), self._roll.choice("abc")
         several = [{"id": each, "share": share} for each in (1, 2, 3)]
@@ -295,16 +295,16 @@ class Drill:
         """Return where the feed ends, as a client that follows it would know."""
         after = 0
         while True:
-            told = until_answered(partial(client.get, CHANGES, {"after": after}))
-            if not told.json["has_more"]:
-                return str(told.json["next"])
-            after = told.json["after"]
+            result = until_answered(partial(client.get, CHANGES, {"after": after}))
+            if not result.json["has_more"]:
+                return str(result.json["next"])
+            after = result.json["after"]
 
     def read(self, roll: random.Random) -> None:
         client, target = roll.choice(self._world.clients), roll.choice(self.targets)
-        told = client.get(target)
-        if told.status == 200:
-            self.held.append(Held(target, told.headers["etag"], told.json))
+        response = client.get(target)
+        if response.status == 200:
+            self.held.append(Held(target, response.headers["etag"], response.json))
 
     def read_on(self, seed: int) -> None:
         roll = random.Random(seed)
@@ -344,11 +344,11 @@ class Drill:
             for target in self.targets:
                 until_same(client, target, expected(target, rows))
             for held in self.held:
-                told = client.get(held.target, if_none_match=held.etag)
-                body = held.body if told.status == 304 else told.json
-                assert visible(told.status, body) == expected(held.target, rows), (
+                response = client.get(held.target, if_none_match=held.etag)
+                body = held.body if response.status == 304 else response.json
+                assert visible(response.status, body) == expected(held.target, rows), (
                     held,
-                    told,
+                    response,
                 )
 
     def judge_tokens(self, client: Client) -> None:
@@ -406,8 +406,8 @@ def visible(status: int, body: Any) -> Any:
 
 def until_same(client: Client, target: str, wanted: Any) -> None:
     def is_same() -> bool:
-        told = client.get(target)
-        return bool(visible(told.status, told.json) == wanted)
+        response = client.get(target)
+        return bool(visible(response.status, response.json) == wanted)
 
     assert happens(is_same, within=30), (target, wanted, client.get(target).body)
 

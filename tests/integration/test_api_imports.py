@@ -6,27 +6,26 @@ import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_hex
 
 import pytest
 
-from penstock.domain.access import Scope as Access
+from penstock.domain.auth_claims import AccessScope as Access
 from penstock.domain.events import Event, RequestFailed
-from penstock.domain.job import ImportId, ImportStatus, Mode, WorkerId
-from penstock.domain.page import Proof, Reason, Rejection
-from penstock.domain.scope import Scope
-from penstock.entrypoints.api.caretaker import Caretaker
-from penstock.entrypoints.api.errands import PLANNERS
-from penstock.entrypoints.api.import_shapes import MOST_IMPORTS
-from penstock.entrypoints.api.starting import digest_of
-from penstock.ports.idempotency import Ask, Claim, Wanted
-from penstock.wiring.access import signer_of
-from tests.api import OF, Told
-from tests.builders import batch
-from tests.e2e.workshop import wait_until
-from tests.integration.api_server import SECRET, Running, running_api
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import ImportId, ImportStatus, Mode, WorkerId
+from penstock.domain.pages import Proof, Reason, Rejection
+from penstock.entrypoints.api.concurrency.background import PLAN_THREADS
+from penstock.entrypoints.api.openapi.import_shapes import MAX_IMPORTS
+from penstock.entrypoints.api.resources.start_import import MaintenanceLoop, digest_of
+from penstock.ports.idempotency import IdempotentRequest, ImportSpec, RequestClaim
+from penstock.wiring.auth import signer_of
+from tests.support.api_client import OF, ApiResponse
+from tests.support.api_server import SECRET, Running, running_api
+from tests.support.builders import batch
+from tests.support.workshop import wait_until
 
 POI = f"{OF}/poi/imports"
 NEWS = f"{OF}/news/imports"
@@ -35,15 +34,17 @@ OF_SHOPS = "/api/v1/imports?dataset=shops"
 IMPORTS = "/api/v1/imports"
 
 
-def start(running: Running, path: str = POI, key: str = "", **asked: str) -> Told:
+def start(
+    running: Running, path: str = POI, key: str = "", **request: str
+) -> ApiResponse:
     headers = {"Idempotency-Key": key} if key else {}
-    return running.client.ask("POST", path, document=asked, headers=headers)
+    return running.client.ask("POST", path, document=request, headers=headers)
 
 
-def started(running: Running, path: str = POI, **asked: str) -> int:
-    told = start(running, path, **asked)
-    assert told.status == 202, told.body
-    import_id = told.json["import_id"]
+def started(running: Running, path: str = POI, **request: str) -> int:
+    response = start(running, path, **request)
+    assert response.status == 202, response.body
+    import_id = response.json["import_id"]
     running.wait_for(import_id, ImportStatus.RUNNING)
     return int(import_id)
 
@@ -55,15 +56,15 @@ def newest(running: Running) -> int:
 
 class TestStarting:
     def test_an_import_is_planned_after_the_answer(self, running: Running):
-        told = start(running)
+        response = start(running)
 
-        assert told.status == 202
-        assert told.json["dataset"] == "poi"
-        assert (told.json["mode"], told.json["resumed"]) == ("full", False)
-        assert told.headers["location"] == f"{IMPORTS}/{told.json['import_id']}"
-        assert "idempotency-replayed" not in told.headers
-        running.wait_for(told.json["import_id"], ImportStatus.RUNNING)
-        known = running.client.get(told.headers["location"]).json
+        assert response.status == 202
+        assert response.json["dataset"] == "poi"
+        assert (response.json["mode"], response.json["resumed"]) == ("full", False)
+        assert response.headers["location"] == f"{IMPORTS}/{response.json['import_id']}"
+        assert "idempotency-replayed" not in response.headers
+        running.wait_for(response.json["import_id"], ImportStatus.RUNNING)
+        known = running.client.get(response.headers["location"]).json
         assert known["shards"]["pending"] == 3
 
     def test_an_import_says_what_it_waits_for(self, running: Running):
@@ -96,37 +97,39 @@ class TestStarting:
     def test_an_unfinished_one_is_taken_up(self, running: Running):
         first = started(running)
 
-        told = start(running)
+        response = start(running)
 
-        assert (told.json["import_id"], told.json["resumed"]) == (first, True)
+        assert (response.json["import_id"], response.json["resumed"]) == (first, True)
 
     def test_a_part_of_time_is_imported(self, running: Running):
         bounds = {"from": "2026-02-01T00:00:00Z", "until": "2026-02-04T00:00:00+00:00"}
 
-        told = start(running, NEWS, mode="backfill", **bounds)
+        response = start(running, NEWS, mode="backfill", **bounds)
 
-        assert told.status == 202, told.body
-        assert told.json["since"] == "2026-02-01T00:00:00Z"
-        assert told.json["until"] == "2026-02-04T00:00:00Z"
-        running.wait_for(told.json["import_id"], ImportStatus.RUNNING)
-        _, shards = running.stores.imports.get(told.json["import_id"])
+        assert response.status == 202, response.body
+        assert response.json["since"] == "2026-02-01T00:00:00Z"
+        assert response.json["until"] == "2026-02-04T00:00:00Z"
+        running.wait_for(response.json["import_id"], ImportStatus.RUNNING)
+        _, shards = running.stores.imports.get(response.json["import_id"])
         assert shards.total == 3
 
     def test_an_unfinished_one_of_other_bounds_is_in_the_way(self, running: Running):
         start(running, NEWS, mode="delta", **{"from": "2026-02-01T00:00:00Z"})
 
-        told = start(running, NEWS, mode="delta", **{"from": "2026-02-02T00:00:00Z"})
+        response = start(
+            running, NEWS, mode="delta", **{"from": "2026-02-02T00:00:00Z"}
+        )
 
-        assert told.status == 409
-        assert "is unfinished and covers" in told.json["detail"]
+        assert response.status == 409
+        assert "is unfinished and covers" in response.json["detail"]
 
-    def test_what_cannot_be_asked_now_is_refused_in_words_of_the_api(
+    def test_what_cannot_be_requested_now_is_refused_in_words_of_the_api(
         self, running: Running
     ):
-        told = start(running, POI, mode="delta")
+        response = start(running, POI, mode="delta")
 
-        assert told.status == 409
-        assert "use mode full" in told.json["detail"]
+        assert response.status == 409
+        assert "use mode full" in response.json["detail"]
 
     def test_a_file_that_is_missing_is_a_problem_and_nothing_is_stored(
         self, running: Running
@@ -134,10 +137,10 @@ class TestStarting:
         for file in running.folder.glob("shops-*.csv"):
             file.unlink()
         before = running.client.get(OF_SHOPS).json["items"]
-        told = start(running, SHOPS)
+        response = start(running, SHOPS)
 
-        assert told.status == 409
-        assert "no file matches shops-*.csv" in told.json["detail"]
+        assert response.status == 409
+        assert "no file matches shops-*.csv" in response.json["detail"]
         assert running.client.get(OF_SHOPS).json["items"] == before
 
     @pytest.mark.parametrize(
@@ -157,18 +160,18 @@ class TestStarting:
         ],
     )
     def test_flaws_are_named_by_their_place(self, running: Running, document, flaws):
-        told = running.client.post(NEWS, document)
+        response = running.client.post(NEWS, document)
 
-        assert told.status == 422
-        assert told.flaws == flaws
+        assert response.status == 422
+        assert response.flaws == flaws
 
     def test_a_backfill_ends_after_it_begins(self, running: Running):
         at = "2026-02-01T00:00:00Z"
 
-        told = start(running, NEWS, mode="backfill", until=at, **{"from": at})
+        response = start(running, NEWS, mode="backfill", until=at, **{"from": at})
 
-        assert told.status == 409
-        assert told.json["detail"] == "until must be later than from"
+        assert response.status == 409
+        assert response.json["detail"] == "until must be later than from"
 
     @pytest.mark.parametrize(
         ("headers", "body", "status"),
@@ -184,18 +187,18 @@ class TestStarting:
     def test_what_is_no_body_of_ours_is_refused(
         self, running: Running, headers, body, status
     ):
-        told = running.client.ask("POST", POI, body=body, headers=headers)
+        response = running.client.ask("POST", POI, body=body, headers=headers)
 
-        assert told.status == status
+        assert response.status == status
 
     def test_addresses_are_held_against_what_there_is(self, running: Running):
         assert start(running, f"{OF}/nothing/imports").status == 404
-        told = running.client.ask("POST", POI, document={}, query={"mode": "full"})
-        assert told.flaws == {"?mode": "unknown-parameter"}
+        response = running.client.ask("POST", POI, document={}, query={"mode": "full"})
+        assert response.flaws == {"?mode": "unknown-parameter"}
         assert running.client.get(POI).status == 405
 
 
-def test_what_goes_wrong_with_a_plan_is_told_by_the_id_that_its_client_knows(
+def test_what_goes_wrong_with_a_plan_is_reported_by_the_id_that_its_client_knows(
     running: Running, monkeypatch
 ):
     class Broken:
@@ -205,18 +208,18 @@ def test_what_goes_wrong_with_a_plan_is_told_by_the_id_that_its_client_knows(
         def axes(self, *_: object, **__: object) -> None:
             raise ZeroDivisionError
 
-    told: list[Event] = []
+    events: list[Event] = []
     start_import = running.api.penstock.start_import
     broken = dataclasses.replace(start_import, plan=Broken())  # type: ignore[arg-type]
     monkeypatch.setitem(vars(running.api.penstock), "start_import", broken)
-    monkeypatch.setattr(running.api.errands, "_emit", told.append)
+    monkeypatch.setattr(running.api.background, "_emit", events.append)
 
     (running.folder / "shops-1.csv").write_bytes(b"id,name\n1,a\n")
     answer = start(running, SHOPS)
 
-    wait_until(lambda: told)
-    assert isinstance(told[0], RequestFailed)
-    assert told[0].trace_id == answer.headers["x-trace-id"]
+    wait_until(lambda: events)
+    assert isinstance(events[0], RequestFailed)
+    assert events[0].trace_id == answer.headers["x-trace-id"]
 
 
 class TestAPlanLeftBehind:
@@ -224,31 +227,33 @@ class TestAPlanLeftBehind:
 
     def begun(self, running: Running) -> ImportId:
         poi = running.api.dataset("poi")
-        ask = Ask(scope="ann imports poi", key=token_hex(8), digest=b"full")
+        ask = IdempotentRequest(
+            scope="ann imports poi", key=token_hex(8), digest=b"full"
+        )
         claim = running.stores.requests.claim(ask)
-        assert isinstance(claim, Claim)
-        wanted = Wanted(
-            scope=Scope(mode=Mode.FULL),
+        assert isinstance(claim, RequestClaim)
+        wanted = ImportSpec(
+            scope=ImportScope(mode=Mode.FULL),
             declaration=running.api.penstock.declaration(poi),
             approve=lambda *_: None,
         )
-        return running.stores.requests.begin(claim, poi, wanted).begun.id
+        return running.stores.requests.begin(claim, poi, wanted).import_.id
 
     def test_another_goes_on_with_it(self, running: Running):
         import_id = self.begun(running)
 
-        Caretaker(running.api.penstock, running.api.errands)()
+        MaintenanceLoop(running.api.penstock, running.api.background)()
 
         running.wait_for(import_id, ImportStatus.RUNNING)
 
     def test_none_does_while_somebody_plans_it(self, running: Running):
         import_id = self.begun(running)
         hour = timedelta(hours=1)
-        assert running.stores.requests.hold_planning(import_id, "ann", longest=hour)
+        assert running.stores.requests.lease_planning(import_id, "ann", longest=hour)
 
-        Caretaker(running.api.penstock, running.api.errands)()
+        MaintenanceLoop(running.api.penstock, running.api.background)()
 
-        assert running.api.errands._planned == set()
+        assert running.api.background._planned == set()
         known = running.stores.imports.peek(import_id)
         assert known.status is ImportStatus.PLANNING
 
@@ -276,10 +281,10 @@ class TestAskingAgain:
     def test_another_request_with_the_same_key_is_refused(self, running: Running):
         start(running, NEWS, key="three", mode="full")
 
-        told = start(running, NEWS, key="three", mode="delta")
+        response = start(running, NEWS, key="three", mode="delta")
 
-        assert told.status == 422
-        assert told.json["code"] == "key-reused"
+        assert response.status == 422
+        assert response.json["code"] == "key-reused"
 
     def test_keys_of_one_dataset_are_none_of_another(self, running: Running):
         first = start(running, POI, key="four")
@@ -291,30 +296,30 @@ class TestAskingAgain:
 
     def test_while_the_first_is_worked_on_others_wait(self, running: Running):
         # somebody has taken it up, and has not answered yet
-        digest = digest_of(Scope(mode=Mode.FULL))
+        digest = digest_of(ImportScope(mode=Mode.FULL))
         held = running.stores.requests.claim(
-            Ask(scope=" imports poi", key="six", digest=digest)
+            IdempotentRequest(scope=" imports poi", key="six", digest=digest)
         )
 
-        told = start(running, key="six")
+        response = start(running, key="six")
 
-        assert told.status == 409
-        assert told.headers["retry-after"] == "1"
-        assert isinstance(held, Claim)
+        assert response.status == 409
+        assert response.headers["retry-after"] == "1"
+        assert isinstance(held, RequestClaim)
         running.stores.requests.give_up(held)
         assert start(running, key="six").status == 202
 
     def test_of_many_at_once_one_makes_an_import(self, running: Running):
         before = newest(running)
         with ThreadPoolExecutor(8) as pool:
-            told = [*pool.map(lambda _: start(running, key="seven"), range(16))]
+            results = [*pool.map(lambda _: start(running, key="seven"), range(16))]
 
-        assert {each.status for each in told} <= {202, 409}
-        answered = {each.body for each in told if each.status == 202}
+        assert {each.status for each in results} <= {202, 409}
+        answered = {each.body for each in results if each.status == 202}
         assert len(answered) == 1
         fresh = [
             each
-            for each in told
+            for each in results
             if each.status == 202 and "idempotency-replayed" not in each.headers
         ]
         assert len(fresh) == 1
@@ -328,15 +333,23 @@ class TestAskingAgain:
     def test_a_key_has_visible_characters(self, running: Running, key):
         headers = {"Idempotency-Key": key.encode().decode("latin-1")}
 
-        told = running.client.ask("POST", POI, document={}, headers=headers)
+        response = running.client.ask("POST", POI, document={}, headers=headers)
 
-        assert told.status == 400
-        assert told.flaws == {"#Idempotency-Key": "value"}
+        assert response.status == 400
+        assert response.flaws == {"#Idempotency-Key": "value"}
 
     @pytest.mark.parametrize("key", ["a", "k" * 255, '"8e03978e-40d5"', "!~"])
     def test_any_other_key_is_taken(self, running: Running, key):
         assert start(running, key=key).status == 202
         assert start(running, key=key).headers["idempotency-replayed"] == "true"
+
+
+def test_a_request_is_recognised_by_the_digest_of_earlier_versions():
+    start, end = (datetime(2026, month, 1, tzinfo=UTC) for month in (1, 2))
+    scope = ImportScope(mode=Mode.BACKFILL, since=start, until=end)
+
+    # as version 0.1.0 stored it
+    assert digest_of(scope).hex() == "0ac965b2ff8fcf07e2abd2f768d86fb8"
 
 
 class TestLooking:
@@ -345,9 +358,9 @@ class TestLooking:
         for _ in range(5):
             ids.append(started(running))
             running.stores.imports.cancel(ImportId(ids[-1]), reason="enough")
-        asked = {"dataset": "poi", "limit": 2}
+        request = {"dataset": "poi", "limit": 2}
 
-        first = running.client.get(IMPORTS, asked)
+        first = running.client.get(IMPORTS, request)
         second = running.client.get(first.headers["link"].split(">")[0].strip("<"))
 
         assert [each["import_id"] for each in first.items] == [ids[4], ids[3]]
@@ -364,24 +377,24 @@ class TestLooking:
     def test_imports_are_found_by_dataset_and_state(self, running: Running):
         poi, news = started(running), started(running, NEWS)
 
-        def found(**asked: str) -> list[int]:
-            told = running.client.get(IMPORTS, asked)
-            return [each["import_id"] for each in told.items]
+        def found(**request: str) -> list[int]:
+            response = running.client.get(IMPORTS, request)
+            return [each["import_id"] for each in response.items]
 
         assert found(status="running") == [news, poi]
         assert found(status="running", dataset="poi") == [poi]
         assert found(status="planning") == []
         assert found(dataset="nothing") == []
 
-    def test_an_import_is_told_as_the_command_line_tells_it(self, running: Running):
+    def test_an_import_is_reported_as_the_command_line_tells_it(self, running: Running):
         import_id = started(running)
 
-        told = running.client.get(f"{IMPORTS}/{import_id}").json
+        body = running.client.get(f"{IMPORTS}/{import_id}").json
         listed = running.client.get(IMPORTS, {"limit": 1}).items[0]
 
-        progress = told.pop("progress")
-        assert told == listed
-        assert told == running.api.gauges.told(
+        progress = body.pop("progress")
+        assert body == listed
+        assert body == running.api.progress_tracker.document(
             *running.stores.imports.get(ImportId(import_id))
         )
         assert (progress["unit"], progress["done"], progress["total"]) == (
@@ -394,17 +407,17 @@ class TestLooking:
     def test_progress_tells_pace_and_what_is_left(self, running: Running):
         import_id = started(running)
         work_one(running, rows=500)
-        told = running.client.get(f"{IMPORTS}/{import_id}").json["progress"]
+        body = running.client.get(f"{IMPORTS}/{import_id}").json["progress"]
 
-        assert (told["done"], told["share"]) == (1, 0.3333)
-        assert told["rows_per_second"] > 0
-        assert told["requests_per_second"] > 0
-        assert told["seconds_left"] >= 0
+        assert (body["done"], body["share"]) == (1, 0.3333)
+        assert body["rows_per_second"] > 0
+        assert body["requests_per_second"] > 0
+        assert body["seconds_left"] >= 0
 
     @pytest.mark.parametrize(
-        ("asked", "flaws"),
+        ("requested", "flaws"),
         [
-            ({"limit": MOST_IMPORTS + 1}, {"?limit": "range"}),
+            ({"limit": MAX_IMPORTS + 1}, {"?limit": "range"}),
             ({"limit": 0}, {"?limit": "range"}),
             ({"limit": "ten"}, {"?limit": "range"}),
             ({"before": 0}, {"?before": "range"}),
@@ -414,11 +427,11 @@ class TestLooking:
             ({"limit": [1, 2]}, {"?limit": "repeated"}),
         ],
     )
-    def test_wrong_parameters_are_named(self, running: Running, asked, flaws):
-        told = running.client.get(IMPORTS, asked)
+    def test_wrong_parameters_are_named(self, running: Running, requested, flaws):
+        response = running.client.get(IMPORTS, requested)
 
-        assert told.status == 400
-        assert told.flaws == flaws
+        assert response.status == 400
+        assert response.flaws == flaws
 
     @pytest.mark.parametrize("wrong", ["0", "-1", "x", "1.0", str(2**63), "9" * 400])
     @pytest.mark.parametrize("rest", ["", "/events", "/errors.csv"])
@@ -428,9 +441,9 @@ class TestLooking:
     def test_an_import_that_is_not_there_is_not_found(self, running: Running):
         missing = f"{IMPORTS}/{2**63 - 1}"
         for path in ("", "/events", "/errors.csv"):
-            told = running.client.get(missing + path)
-            assert told.status == 404
-            assert told.json["detail"].endswith("; see /api/v1/imports")
+            response = running.client.get(missing + path)
+            assert response.status == 404
+            assert response.json["detail"].endswith("; see /api/v1/imports")
         assert running.client.ask("POST", f"{missing}/cancel").status == 404
 
 
@@ -442,11 +455,14 @@ class TestCancelling:
     def test_an_import_is_cancelled_with_its_jobs(self, running: Running):
         import_id = started(running)
 
-        told = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
+        response = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
 
-        assert told.status == 200
-        assert (told.json["import_id"], told.json["status"]) == (import_id, "cancelled")
-        assert told.json["shards"]["cancelled"] == 3
+        assert response.status == 200
+        assert (response.json["import_id"], response.json["status"]) == (
+            import_id,
+            "cancelled",
+        )
+        assert response.json["shards"]["cancelled"] == 3
 
     def test_again_it_is_the_same(self, running: Running):
         path = f"{IMPORTS}/{started(running)}/cancel"
@@ -461,10 +477,10 @@ class TestCancelling:
             work_one(running)
         running.api.penstock.finish(running.api.dataset("poi"), ImportId(import_id))
 
-        told = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
+        response = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
 
-        assert told.status == 409
-        assert told.json["detail"] == f"import {import_id} is done already"
+        assert response.status == 409
+        assert response.json["detail"] == f"import {import_id} is already done"
 
     def test_nothing_else_is_read(self, running: Running):
         path = f"{IMPORTS}/{started(running)}/cancel"
@@ -475,25 +491,25 @@ class TestCancelling:
     def test_it_does_not_wait_for_plans_and_files_of_others(self, running: Running):
         import_id = started(running)
         let_go = threading.Event()
-        for _ in range(PLANNERS):
-            running.api.errands.later(partial(wait_for, let_go), trace_id="t")
+        for _ in range(PLAN_THREADS):
+            running.api.background.submit_once(partial(wait_for, let_go), trace_id="t")
         try:
-            told = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
+            response = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
         finally:
             let_go.set()
 
-        assert told.status == 200, told.body
+        assert response.status == 200, response.body
 
     def test_it_is_refused_early_where_too_much_waits(
         self, running: Running, monkeypatch
     ):
         import_id = started(running)
-        monkeypatch.setattr(running.api.errands, "_most", 0)
+        monkeypatch.setattr(running.api.background, "_max_open", 0)
 
-        told = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
+        response = running.client.ask("POST", f"{IMPORTS}/{import_id}/cancel")
 
-        assert told.status == 503
-        assert told.headers["retry-after"] == "1"
+        assert response.status == 503
+        assert response.headers["retry-after"] == "1"
         assert running.client.get("/api/health").status == 200
 
 
@@ -501,13 +517,13 @@ class TestBadRows:
     def test_they_come_as_csv_that_is_safe_in_a_spreadsheet(self, running: Running):
         import_id = with_bad_rows(running, ["=1+1", "plain", 'a "b", c'])
 
-        told = running.client.get(f"{IMPORTS}/{import_id}/errors.csv")
+        response = running.client.get(f"{IMPORTS}/{import_id}/errors.csv")
 
-        assert told.headers["content-type"] == "text/csv; charset=utf-8"
-        assert told.headers["content-disposition"] == (
+        assert response.headers["content-type"] == "text/csv; charset=utf-8"
+        assert response.headers["content-disposition"] == (
             f'attachment; filename="import-{import_id}-errors.csv"'
         )
-        rows = [*csv.DictReader(io.StringIO(told.body.decode()))]
+        rows = [*csv.DictReader(io.StringIO(response.body.decode()))]
         assert [each["value"] for each in rows] == ["'=1+1", "plain", 'a "b", c']
         assert {each["reason"] for each in rows} == {"pattern"}
         assert [*rows[0]][:4] == ["file", "line", "offset", "field"]
@@ -516,9 +532,9 @@ class TestBadRows:
         import_id = with_bad_rows(running, ["=1+1"])
 
         path = f"{IMPORTS}/{import_id}/errors.csv"
-        told = running.client.get(path, {"raw": "true"})
+        response = running.client.get(path, {"raw": "true"})
 
-        (row,) = csv.DictReader(io.StringIO(told.body.decode()))
+        (row,) = csv.DictReader(io.StringIO(response.body.decode()))
         assert row["value"] == "=1+1"
         assert running.client.get(path, {"raw": "yes"}).flaws == {"?raw": "type"}
 
@@ -526,9 +542,9 @@ class TestBadRows:
         values = [f"v{number:04}" for number in range(1234)]
         import_id = with_bad_rows(running, values)
 
-        told = running.client.get(f"{IMPORTS}/{import_id}/errors.csv")
+        response = running.client.get(f"{IMPORTS}/{import_id}/errors.csv")
 
-        rows = csv.DictReader(io.StringIO(told.body.decode()))
+        rows = csv.DictReader(io.StringIO(response.body.decode()))
         assert [each["value"] for each in rows] == values
 
     def test_without_any_there_is_a_header(self, running: Running):
@@ -541,9 +557,9 @@ class TestBadRows:
 class TestSecrets:
     def test_no_answer_shows_one(self, running: Running):
         import_id = started(running)
-        told = f"the provider said {SECRET}"
-        running.stores.imports.cancel(ImportId(import_id), reason=told)
-        running.stores.budgets.stop("practice", reason=told)
+        text = f"the provider said {SECRET}"
+        running.stores.imports.cancel(ImportId(import_id), reason=text)
+        running.stores.budgets.stop("practice", reason=text)
 
         for path in (IMPORTS, f"{IMPORTS}/{import_id}", "/api/v1/budgets"):
             body = running.client.get(path).body
@@ -561,11 +577,11 @@ secret = "a secret of more than thirty-two bytes, yes"
 
 
 def test_keys_of_one_client_are_none_of_another(tmp_path):
-    told = 'database = "sqlite:///penstock.db"'
-    with running_api(tmp_path, told, more=AUTH) as running:
+    text = 'database = "sqlite:///penstock.db"'
+    with running_api(tmp_path, text, more=AUTH) as running:
         signer = signer_of(running.api.penstock.settings)
 
-        def ask(subject: str, *scopes: Access) -> Told:
+        def ask(subject: str, *scopes: Access) -> ApiResponse:
             signed = signer.sign(subject, scopes, lifetime=timedelta(minutes=1))
             headers = {
                 "Authorization": f"Bearer {signed.token}",
@@ -587,21 +603,21 @@ def test_keys_of_one_client_are_none_of_another(tmp_path):
 
 
 def test_a_plan_that_was_broken_off_goes_on_with_the_next_process(tmp_path):
-    told = 'database = "sqlite:///penstock.db"'
-    ask = Ask(scope=" imports poi", key="k", digest=b"d")
-    with running_api(tmp_path, told) as first:
+    text = 'database = "sqlite:///penstock.db"'
+    ask = IdempotentRequest(scope=" imports poi", key="k", digest=b"d")
+    with running_api(tmp_path, text) as first:
         poi = first.api.dataset("poi")
-        wanted = Wanted(
-            scope=Scope(mode=Mode.FULL),
+        wanted = ImportSpec(
+            scope=ImportScope(mode=Mode.FULL),
             declaration=first.api.penstock.declaration(poi),
             approve=lambda *_: None,
         )
         claim = first.stores.requests.claim(ask)
-        assert isinstance(claim, Claim)
-        begun = first.stores.requests.begin(claim, poi, wanted).begun
+        assert isinstance(claim, RequestClaim)
+        begun = first.stores.requests.begin(claim, poi, wanted).import_
         assert begun.status is ImportStatus.PLANNING
 
-    with running_api(tmp_path, told) as second:
+    with running_api(tmp_path, text) as second:
         second.wait_for(begun.id, ImportStatus.RUNNING)
 
         _, shards = second.stores.imports.get(begun.id)

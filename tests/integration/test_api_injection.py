@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.api import OF, RECORDS, Client, Told
-from tests.e2e.workshop import Workshop
+from tests.support.api_client import OF, RECORDS, ApiResponse, Client
+from tests.support.workshop import Workshop
 
 SQL = [
     "'",
@@ -69,16 +69,16 @@ FOREIGN = re.compile(
 )
 
 
-def is_harmless(told: Told, sent: bytes) -> bool:
+def is_harmless(result: ApiResponse, sent: bytes) -> bool:
     """Say whether an answer is one of ours; what was sent may be in it."""
-    assert told.status < 500, (sent[:200], told.body[:500])
-    assert "x-evil" not in told.headers, sent[:200]
-    found = FOREIGN.search(told.body)
-    assert found is None or found[0] in sent, (sent[:200], told.body[:500])
-    if told.status >= 400 and told.body:
+    assert result.status < 500, (sent[:200], result.body[:500])
+    assert "x-evil" not in result.headers, sent[:200]
+    found = FOREIGN.search(result.body)
+    assert found is None or found[0] in sent, (sent[:200], result.body[:500])
+    if result.status >= 400 and result.body:
         # what is no HTTP is refused before it comes to us
-        kind = told.headers.get("content-type", "")
-        assert kind == "application/problem+json" or told.status == 400, told.body
+        kind = result.headers.get("content-type", "")
+        assert kind == "application/problem+json" or result.status == 400, result.body
     return True
 
 
@@ -88,8 +88,8 @@ def nothing_was_lost(api: Client, api_workshop: Workshop) -> Iterator[None]:
     witness = {"id": 77, "title": "witness", "town": "Bern", "points": 7}
     api.store(witness)
     yield
-    kept = api.get(f"{RECORDS}/77").json
-    assert {name: kept[name] for name in witness} == witness
+    stored = api.get(f"{RECORDS}/77").json
+    assert {name: stored[name] for name in witness} == witness
     assert api.process is not None
     events = api_workshop.log_of(api.process)
     assert [each for each in events if each["event"] == "request_failed"] == []
@@ -148,10 +148,10 @@ def test_no_key_is_a_way_in(api: Client, value: str):
     ):
         for method in ("GET", "PUT", "PATCH", "DELETE"):
             body = b"{}" if method in {"PUT", "PATCH"} else None
-            told = api.ask(method, path, body=body)
-            assert is_harmless(told, path.encode())
-            if told.status == 201:
-                assert told.headers["location"] == path
+            response = api.ask(method, path, body=body)
+            assert is_harmless(response, path.encode())
+            if response.status == 201:
+                assert response.headers["location"] == path
                 assert api.get(path).status == 200
                 assert api.delete(path).status == 204
 
@@ -249,25 +249,25 @@ def test_no_value_in_a_body_is_a_way_in(api: Client, field: str):
             ("PATCH", f"{RECORDS}/5", one),
             ("POST", RECORDS, b'[{"id":6},' + one + b"]"),
         ):
-            told = api.ask(method, path, body=body)
-            assert is_harmless(told, body)
-            if told.status < 300 and method == "PUT":
+            response = api.ask(method, path, body=body)
+            assert is_harmless(response, body)
+            if response.status < 300 and method == "PUT":
                 # what was taken is told, as it is stored
-                assert api.get(path).json == told.json
+                assert api.get(path).json == response.json
 
 
 def test_a_value_is_stored_as_it_is_whatever_it_means_elsewhere(api: Client):
     for number, value in enumerate([*SQL, *ODD], 100):
-        told = api.put(f"{RECORDS}/{number}", {"title": "x", "town": value})
-        if told.status != 201:
-            assert told.flaws.keys() == {"/town"}
+        response = api.put(f"{RECORDS}/{number}", {"title": "x", "town": value})
+        if response.status != 201:
+            assert response.flaws.keys() == {"/town"}
             continue
-        kept = value.strip() or None
-        assert api.get(f"{RECORDS}/{number}").json["town"] == kept
-        if kept is not None:
-            found = api.get(RECORDS, {"town": f"eq.{kept}", "fields": "id"})
+        stored = value.strip() or None
+        assert api.get(f"{RECORDS}/{number}").json["town"] == stored
+        if stored is not None:
+            found = api.get(RECORDS, {"town": f"eq.{stored}", "fields": "id"})
             assert {"id": number} in found.items
-            among = '"' + kept.replace('"', '""') + '"'
+            among = '"' + stored.replace('"', '""') + '"'
             assert {"id": number} in api.get(
                 RECORDS, {"town": f"in.{among}", "fields": "id"}
             ).items
@@ -303,9 +303,9 @@ def test_what_is_not_json_is_refused(api: Client, kind: str, body: bytes, status
                 *(b"", body),
             ]
         )
-        told = api.raw(request)
-        assert is_harmless(told, request)
-        assert told.status == status
+        response = api.raw(request)
+        assert is_harmless(response, request)
+        assert response.status == status
     assert api.get(f"{RECORDS}/5").status == 404
 
 
@@ -335,11 +335,11 @@ def test_a_name_that_stands_twice_is_refused(api: Client):
 def test_nobody_is_sent_elsewhere(api: Client, request_line: bytes):
     request = request_line + b"\r\nHost: evil.example\r\n\r\n"
 
-    told = api.raw(request)
+    response = api.raw(request)
 
-    assert is_harmless(told, request)
-    assert told.status not in {301, 302, 303, 307, 308}
-    assert "evil.example" not in told.headers.get("location", "")
+    assert is_harmless(response, request)
+    assert response.status not in {301, 302, 303, 307, 308}
+    assert "evil.example" not in response.headers.get("location", "")
 
 
 def answers_of(api: Client, *targets: str) -> Iterator[Any]:
@@ -348,14 +348,14 @@ def answers_of(api: Client, *targets: str) -> Iterator[Any]:
 
 
 def test_headers_keep_browsers_from_harm(api: Client):
-    for told in answers_of(
+    for result in answers_of(
         api, RECORDS, f"{RECORDS}/77", "/nowhere", OF, "/openapi.json", "/docs"
     ):
-        assert told.headers["x-content-type-options"] == "nosniff"
-        assert told.headers["x-frame-options"] == "DENY"
-        assert told.headers["referrer-policy"] == "no-referrer"
-        policy = told.headers["content-security-policy"]
+        assert result.headers["x-content-type-options"] == "nosniff"
+        assert result.headers["x-frame-options"] == "DENY"
+        assert result.headers["referrer-policy"] == "no-referrer"
+        policy = result.headers["content-security-policy"]
         assert policy.startswith("default-src 'none'")
         assert "frame-ancestors 'none'" in policy
-        assert "server" not in told.headers
-        assert "access-control-allow-origin" not in told.headers
+        assert "server" not in result.headers
+        assert "access-control-allow-origin" not in result.headers

@@ -4,20 +4,20 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.domain.job import (
-    Fault,
+from penstock.domain.jobs import (
     ImportId,
     ImportStatus,
+    JobError,
     JobId,
     Lease,
     Mode,
     WorkerId,
 )
-from penstock.entrypoints.api import jobs as api_jobs
-from penstock.entrypoints.api.job_shapes import MOST_JOBS
-from tests.api import OF
-from tests.builders import batch
-from tests.integration.api_server import SECRET, Running
+from penstock.entrypoints.api.resources import jobs as api_jobs
+from penstock.entrypoints.api.resources.jobs import MAX_JOBS
+from tests.support.api_client import OF
+from tests.support.api_server import SECRET, Running
+from tests.support.builders import batch
 
 JOBS = "/api/v1/jobs"
 BUDGETS = "/api/v1/budgets"
@@ -26,9 +26,9 @@ BUDGETS = "/api/v1/budgets"
 @pytest.fixture
 def import_id(running: Running) -> int:
     """Start an import of three shards."""
-    told = running.client.post(f"{OF}/poi/imports", {})
-    running.wait_for(told.json["import_id"], ImportStatus.RUNNING)
-    return int(told.json["import_id"])
+    response = running.client.post(f"{OF}/poi/imports", {})
+    running.wait_for(response.json["import_id"], ImportStatus.RUNNING)
+    return int(response.json["import_id"])
 
 
 def claim(running: Running) -> Lease:
@@ -41,7 +41,7 @@ def claim(running: Running) -> Lease:
 
 def fail(running: Running, *, message: str = "gone") -> Lease:
     lease = claim(running)
-    running.stores.ledger.fail(lease, Fault(code="rejected", message=message))
+    running.stores.ledger.fail(lease, JobError(code="rejected", message=message))
     return lease
 
 
@@ -51,9 +51,9 @@ def end(running: Running, import_id: int) -> None:
 
 class TestLooking:
     def test_jobs_come_page_by_page(self, running: Running, import_id: int):
-        asked = {"import": import_id, "limit": 2}
+        request = {"import": import_id, "limit": 2}
 
-        first = running.client.get(JOBS, asked)
+        first = running.client.get(JOBS, request)
         second = running.client.get(first.headers["link"].split(">")[0].strip("<"))
 
         ids = [each["job_id"] for each in first.items]
@@ -67,9 +67,9 @@ class TestLooking:
         failed = fail(running)
         leased = claim(running)
 
-        def found(**asked: object) -> list[int]:
-            told = running.client.get(JOBS, {"import": import_id, **asked})
-            return [each["job_id"] for each in told.items]
+        def found(**request: object) -> list[int]:
+            response = running.client.get(JOBS, {"import": import_id, **request})
+            return [each["job_id"] for each in response.items]
 
         assert found(status="failed") == [failed.job]
         assert found(status="leased") == [leased.job]
@@ -77,7 +77,7 @@ class TestLooking:
         assert found(dataset="news") == []
         assert found(after=leased.job, status="pending") != []
 
-    def test_a_job_is_told_with_its_lease_cursor_and_errors(
+    def test_a_job_is_reported_with_its_lease_cursor_and_errors(
         self, running: Running, import_id: int
     ):
         poi = running.api.dataset("poi")
@@ -86,48 +86,48 @@ class TestLooking:
         )
         running.stores.ledger.postpone(
             lease,
-            Fault(code="source_unavailable", message=f"key {SECRET} timed out"),
+            JobError(code="source_unavailable", message=f"key {SECRET} timed out"),
             delay=timedelta(),
             blame=True,
         )
         # it comes behind those that nobody has begun
         lease = [claim(running) for _ in range(3)][-1]
 
-        told = running.client.get(f"{JOBS}/{lease.job}").json
+        body = running.client.get(f"{JOBS}/{lease.job}").json
 
-        assert (told["status"], told["lease_owner"]) == ("leased", "ann")
-        assert (told["pages"], told["records"]["seen"]) == (1, 7)
-        assert told["lease_until"] > told["created_at"]
-        assert (told["cursor"], told["attempts"], told["fence"]) == ("c1", 1, 2)
-        (error,) = told["errors"]
-        assert error == told["last_error"]
+        assert (body["status"], body["lease_owner"]) == ("leased", "ann")
+        assert (body["pages"], body["records"]["seen"]) == (1, 7)
+        assert body["lease_until"] > body["created_at"]
+        assert (body["cursor"], body["attempts"], body["fence"]) == ("c1", 1, 2)
+        (error,) = body["errors"]
+        assert error == body["last_error"]
         assert (error["code"], error["cursor"]) == ("source_unavailable", "c1")
         assert error["message"] == "key ${CANARY} timed out"
 
     @pytest.mark.parametrize(
-        ("asked", "flaws"),
+        ("requested", "flaws"),
         [
-            ({"limit": MOST_JOBS + 1}, {"?limit": "range"}),
+            ({"limit": MAX_JOBS + 1}, {"?limit": "range"}),
             ({"after": -1}, {"?after": "range"}),
             ({"import": "x"}, {"?import": "range"}),
             ({"status": "planning"}, {"?status": "choice"}),
             ({"job": 1}, {"?job": "unknown-parameter"}),
         ],
     )
-    def test_wrong_parameters_are_named(self, running: Running, asked, flaws):
-        assert running.client.get(JOBS, asked).flaws == flaws
+    def test_wrong_parameters_are_named(self, running: Running, requested, flaws):
+        assert running.client.get(JOBS, requested).flaws == flaws
 
     @pytest.mark.parametrize("wrong", ["0", "x", str(2**63), str(2**63 - 1)])
     def test_there_is_nothing_at_other_addresses(self, running: Running, wrong):
         assert running.client.get(f"{JOBS}/{wrong}").status == 404
         assert running.client.ask("POST", f"{JOBS}/{wrong}/retry").status == 404
 
-    def test_who_asks_for_a_job_that_is_not_there_is_told_where_they_are(
+    def test_who_asks_for_a_job_that_is_not_there_is_reported_where_they_are(
         self, running: Running
     ):
-        told = running.client.get(f"{JOBS}/{2**63 - 1}").json["detail"]
+        body = running.client.get(f"{JOBS}/{2**63 - 1}").json["detail"]
 
-        assert told == f"there is no job {2**63 - 1}; see /api/v1/jobs"
+        assert body == f"there is no job {2**63 - 1}; see /api/v1/jobs"
 
 
 class TestRetrying:
@@ -138,13 +138,13 @@ class TestRetrying:
         lease, _ = running.stores.ledger.commit_page(
             poi, claim(running), batch(cursor="c1")
         )
-        fault = Fault(code="rejected", message="gone")
+        fault = JobError(code="rejected", message="gone")
         running.stores.ledger.fail(lease, fault)
 
-        told = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
+        response = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
 
-        assert told.status == 200
-        assert (told.json["status"], told.json["cursor"]) == ("pending", "c1")
+        assert response.status == 200
+        assert (response.json["status"], response.json["cursor"]) == ("pending", "c1")
 
     def test_its_import_runs_again(self, running: Running, import_id: int):
         leases = [fail(running) for _ in range(3)]
@@ -152,9 +152,9 @@ class TestRetrying:
         known = running.stores.imports.peek(ImportId(import_id))
         assert known.status is ImportStatus.FAILED
 
-        told = running.client.ask("POST", f"{JOBS}/{leases[0].job}/retry")
+        response = running.client.ask("POST", f"{JOBS}/{leases[0].job}/retry")
 
-        assert told.status == 200
+        assert response.status == 200
         running.wait_for(import_id, ImportStatus.RUNNING)
 
     def test_a_job_that_has_not_failed_is_left_alone(
@@ -162,10 +162,10 @@ class TestRetrying:
     ):
         lease = claim(running)
 
-        told = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
+        response = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
 
-        assert told.status == 409
-        assert "is leased" in told.json["detail"]
+        assert response.status == 409
+        assert "is leased" in response.json["detail"]
         assert running.stores.jobs.get(JobId(lease.job)).fence == lease.fence
 
     def test_a_newer_import_of_the_kind_is_in_the_way(
@@ -175,10 +175,10 @@ class TestRetrying:
         end(running, import_id)
         assert running.client.post(f"{OF}/poi/imports", {}).status == 202
 
-        told = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
+        response = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
 
-        assert told.status == 409
-        assert "newer import" in told.json["detail"]
+        assert response.status == 409
+        assert "newer import" in response.json["detail"]
 
     def test_all_failed_jobs_of_an_import_are_retried(
         self, running: Running, import_id: int
@@ -186,28 +186,28 @@ class TestRetrying:
         for _ in range(2):
             fail(running)
 
-        told = running.client.post(f"{JOBS}/retry", {"import_id": float(import_id)})
+        response = running.client.post(f"{JOBS}/retry", {"import_id": float(import_id)})
 
-        assert told.status == 200
+        assert response.status == 200
         wanted = {"import_id": import_id, "retried": 2, "has_more": False}
-        assert told.json == wanted
+        assert response.json == wanted
         _, shards = running.stores.imports.get(ImportId(import_id))
         assert (shards.failed, shards.pending) == (0, 3)
 
     def test_only_so_many_at_a_time(
         self, running: Running, import_id: int, monkeypatch
     ):
-        monkeypatch.setattr(api_jobs, "MOST_RETRIED", 2)
+        monkeypatch.setattr(api_jobs, "MAX_RETRIES", 2)
         for _ in range(3):
             fail(running)
 
-        told = [
+        body = [
             running.client.post(f"{JOBS}/retry", {"import_id": import_id}).json
             for _ in range(2)
         ]
 
-        assert [each["retried"] for each in told] == [2, 1]
-        assert [each["has_more"] for each in told] == [True, False]
+        assert [each["retried"] for each in body] == [2, 1]
+        assert [each["has_more"] for each in body] == [True, False]
 
     @pytest.mark.parametrize(
         ("document", "flaws"),
@@ -223,56 +223,59 @@ class TestRetrying:
         ],
     )
     def test_flaws_are_named_by_their_place(self, running: Running, document, flaws):
-        told = running.client.post(f"{JOBS}/retry", document)
+        response = running.client.post(f"{JOBS}/retry", document)
 
-        assert told.status == 422
-        assert told.flaws == flaws
+        assert response.status == 422
+        assert response.flaws == flaws
 
     def test_jobs_of_no_import_are_not_found(self, running: Running):
-        told = running.client.post(f"{JOBS}/retry", {"import_id": 2**60})
+        response = running.client.post(f"{JOBS}/retry", {"import_id": 2**60})
 
-        assert told.status == 404
+        assert response.status == 404
 
 
 class TestBudgets:
-    def test_all_are_told_with_what_is_left(self, running: Running):
-        told = running.client.get(BUDGETS).items
+    def test_all_are_reported_with_what_is_left(self, running: Running):
+        response = running.client.get(BUDGETS).items
 
-        assert [each["name"] for each in told] == [
+        assert [each["name"] for each in response] == [
             "dataset:news",
             "dataset:shops",
             "practice",
         ]
-        assert told[2]["state"] == "open"
-        assert told[2]["limits"] == [{"rate": "5/s", "remaining": 1}]
-        assert told[2]["reason"] is None
+        assert response[2]["state"] == "open"
+        assert response[2]["limits"] == [{"rate": "5/s", "remaining": 1}]
+        assert response[2]["reason"] is None
 
     def test_a_closed_one_says_why_and_how_long(self, running: Running):
         running.stores.budgets.close(
             "practice", wait=timedelta(minutes=5), reason="429"
         )
 
-        told = running.client.get(BUDGETS).items[2]
+        response = running.client.get(BUDGETS).items[2]
 
-        assert (told["state"], told["reason"]) == ("closed", "429")
-        assert 200 < told["closed_seconds"] <= 300
+        assert (response["state"], response["reason"]) == ("closed", "429")
+        assert 200 < response["closed_seconds"] <= 300
         running.stores.budgets.open("practice")
 
     def test_a_stopped_one_is_opened(self, running: Running):
         running.stores.budgets.stop("practice", reason=f"401 {SECRET}")
         before = running.client.get(BUDGETS).items[2]
 
-        told = running.client.ask("POST", f"{BUDGETS}/practice/open")
+        response = running.client.ask("POST", f"{BUDGETS}/practice/open")
 
         assert (before["state"], before["reason"]) == ("stopped", "401 ${CANARY}")
-        assert told.status == 200
-        assert (told.json["state"], told.json["reason"]) == ("open", None)
+        assert response.status == 200
+        assert (response.json["state"], response.json["reason"]) == ("open", None)
 
     def test_one_that_is_not_there_is_not_found(self, running: Running):
-        told = running.client.ask("POST", f"{BUDGETS}/ocm/open")
+        response = running.client.ask("POST", f"{BUDGETS}/ocm/open")
 
-        assert told.status == 404
-        assert "there are: dataset:news, dataset:shops, practice" in told.json["detail"]
+        assert response.status == 404
+        assert (
+            "there are: dataset:news, dataset:shops, practice"
+            in response.json["detail"]
+        )
         assert running.client.get(f"{BUDGETS}/practice/open").status == 405
         assert running.client.get(BUDGETS, {"name": "x"}).status == 400
 
@@ -291,9 +294,9 @@ def test_a_job_that_no_worker_would_take_is_not_retried(running: Running):
     (lease,) = ledger.claim(
         WorkerId("ann"), declarations={"poi": "another"}, region=None
     )
-    ledger.fail(lease, Fault(code="rejected", message="gone"))
+    ledger.fail(lease, JobError(code="rejected", message="gone"))
 
-    told = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
+    response = running.client.ask("POST", f"{JOBS}/{lease.job}/retry")
 
-    assert told.status == 409
-    assert "another declaration" in told.json["detail"]
+    assert response.status == 409
+    assert "another declaration" in response.json["detail"]

@@ -17,13 +17,20 @@ import pytest
 from schemathesis.specs.openapi import definitions
 
 from penstock.entrypoints.api.app import all_endpoints
-from penstock.entrypoints.api.openapi import PREFIX, document
-from penstock.entrypoints.api.schemas import schema_name
+from penstock.entrypoints.api.openapi.document import PREFIX, build_document
+from penstock.entrypoints.api.openapi.schemas import schema_name
 from penstock.settings import load
-from tests.api import OF, RECORDS, Client, Told, open_workshop, serving
-from tests.e2e.stores import Kind, PostgresStore, SqliteStore, Store
 from tests.services.databases import new_database
 from tests.services.find import provide_chromium
+from tests.support.api_client import (
+    OF,
+    RECORDS,
+    ApiResponse,
+    Client,
+    open_workshop,
+    serving,
+)
+from tests.support.stores import Kind, PostgresStore, SqliteStore, Store
 
 HERE = Path(__file__).parent / "schemathesis"
 # seconds for which it makes up requests on demand
@@ -84,25 +91,25 @@ secret = "a secret of more than thirty-two bytes"
 def drawn(tmp_path: Path, *tables: str) -> Any:
     config = tmp_path / "penstock.toml"
     config.write_text("\n".join(tables), encoding="utf-8")
-    told = document(all_endpoints(), load(config, {}))
-    return json.loads(json.dumps(told))
+    result = build_document(all_endpoints(), load(config, {}))
+    return json.loads(json.dumps(result))
 
 
-def operations(told: Any) -> Iterator[tuple[str, str, Any]]:
-    for path, methods in told["paths"].items():
+def operations(result: Any) -> Iterator[tuple[str, str, Any]]:
+    for path, methods in result["paths"].items():
         for method, operation in methods.items():
             yield method.upper(), path, operation
 
 
 def test_the_document_is_openapi(tmp_path: Path):
     for auth in ("", AUTH):
-        told = drawn(tmp_path, TRIED, auth)
-        definitions.OPENAPI_31_VALIDATOR.validate(told)
+        result = drawn(tmp_path, TRIED, auth)
+        definitions.OPENAPI_31_VALIDATOR.validate(result)
 
 
 def test_every_endpoint_of_the_api_is_in_it(tmp_path: Path):
-    told = drawn(tmp_path, TRIED)
-    drawn_there = {(method, path) for method, path, _ in operations(told)}
+    result = drawn(tmp_path, TRIED)
+    drawn_there = {(method, path) for method, path, _ in operations(result)}
     for endpoint in all_endpoints():
         if endpoint.path.startswith(PREFIX):
             path = endpoint.path.replace("{dataset}", "poi")
@@ -111,14 +118,14 @@ def test_every_endpoint_of_the_api_is_in_it(tmp_path: Path):
 
 
 def test_everything_that_it_refers_to_is_there(tmp_path: Path):
-    told = drawn(tmp_path, TRIED, AUTH)
-    names = [operation["operationId"] for _, _, operation in operations(told)]
+    result = drawn(tmp_path, TRIED, AUTH)
+    names = [operation["operationId"] for _, _, operation in operations(result)]
     assert len(names) == len(set(names))
-    for reference in re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(told)):
-        found = told
+    for reference in re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(result)):
+        found = result
         for step in reference.split("/"):
             found = found[step]
-    for _, _, operation in operations(told):
+    for _, _, operation in operations(result):
         for response in operation["responses"].values():
             for link in response.get("links", {}).values():
                 assert link["operationId"] in names
@@ -133,10 +140,10 @@ def test_every_variable_of_a_path_is_described(tmp_path: Path):
 
 
 def test_operations_are_called_as_methods_of_a_client_are(tmp_path: Path):
-    told = drawn(tmp_path, TRIED)
+    result = drawn(tmp_path, TRIED)
     names = {
         (method, path): operation["operationId"]
-        for method, path, operation in operations(told)
+        for method, path, operation in operations(result)
     }
 
     assert names["GET", RECORDS] == "listPoi"
@@ -173,15 +180,15 @@ def test_datasets_may_be_called_like_anything(tmp_path: Path):
         f'source = {{ type = "csv", files = "{name}.csv" }}\n'
         for name in names
     ]
-    told = drawn(tmp_path, *tables)
+    result = drawn(tmp_path, *tables)
 
-    definitions.OPENAPI_31_VALIDATOR.validate(told)
-    ids = [operation["operationId"] for _, _, operation in operations(told)]
+    definitions.OPENAPI_31_VALIDATOR.validate(result)
+    ids = [operation["operationId"] for _, _, operation in operations(result)]
     assert len(ids) == len(set(ids))
-    assert {*told["components"]["schemas"]} >= {*map(schema_name, names), "Page"}
+    assert {*result["components"]["schemas"]} >= {*map(schema_name, names), "Page"}
 
 
-def test_fields_are_told_with_their_rules(tmp_path: Path):
+def test_fields_are_reported_with_their_rules(tmp_path: Path):
     schemas = drawn(tmp_path, TRIED)["components"]["schemas"]
     fields = schemas["PoiBody"]["properties"]
 
@@ -196,28 +203,28 @@ def test_fields_are_told_with_their_rules(tmp_path: Path):
     assert fields["kind"]["enum"] == ["fast", "slow", None]
     assert {"pattern": "^[0-9]{3,6}$"} in fields["phone"]["allOf"]
     assert fields["seen"]["format"] == "date-time"
-    assert fields["note"]["description"].startswith("Edited here alone")
+    assert fields["note"]["description"].startswith("Edited only here")
 
 
-def test_what_a_list_takes_is_told(tmp_path: Path):
+def test_what_a_list_takes_is_reported(tmp_path: Path):
     listed = drawn(tmp_path, TRIED)["paths"][RECORDS]["get"]
-    told = {each["name"]: each["schema"] for each in listed["parameters"]}
+    result = {each["name"]: each["schema"] for each in listed["parameters"]}
 
-    assert told["sort"]["enum"] == ["id", "town", "-id", "-town"]
-    assert told["town"]["items"]["$ref"].endswith("/TextCondition")
-    assert told["limit"] == {
+    assert result["sort"]["enum"] == ["id", "town", "-id", "-town"]
+    assert result["town"]["items"]["$ref"].endswith("/TextCondition")
+    assert result["limit"] == {
         "type": "integer",
         "minimum": 1,
         "maximum": 200,
         "default": 50,
     }
-    assert {"cursor", "fields", "Prefer", "If-None-Match"} <= told.keys()
+    assert {"cursor", "fields", "Prefer", "If-None-Match"} <= result.keys()
     assert {"ETag", "Link"} <= listed["responses"]["200"]["headers"].keys()
     expected = {"304", "400", "405", "414", "429", "500", "503"}
     assert expected <= listed["responses"].keys()
 
 
-def test_only_what_a_dataset_has_is_told_of_it(tmp_path: Path):
+def test_only_what_a_dataset_has_is_reported_it(tmp_path: Path):
     paths = drawn(tmp_path, TRIED)["paths"]
 
     for name in ("search", "suggest", "facets"):
@@ -225,7 +232,7 @@ def test_only_what_a_dataset_has_is_told_of_it(tmp_path: Path):
         assert f"{OF}/visits/{name}" not in paths
 
 
-def test_tokens_are_asked_for_where_they_are_needed(tmp_path: Path):
+def test_tokens_are_requested_where_they_are_needed(tmp_path: Path):
     openly, guarded = drawn(tmp_path, TRIED), drawn(tmp_path, TRIED, AUTH)
 
     assert "securitySchemes" not in openly["components"]
@@ -242,7 +249,10 @@ def test_tokens_are_asked_for_where_they_are_needed(tmp_path: Path):
 # what it says, tried out
 
 
-@pytest.fixture(params=[Kind.SQLITE, Kind.POSTGRES])
+# both databases are tried by `make soak`
+@pytest.fixture(
+    params=[pytest.param(Kind.SQLITE, marks=pytest.mark.slow), Kind.POSTGRES]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param is Kind.SQLITE:
         yield SqliteStore(tmp_path)
@@ -328,7 +338,7 @@ class Generated:
             for method, path, each in operations(api.get("/openapi.json").json)
         }
 
-    def __call__(self, name: str, *, body: Any = None, **given: Any) -> Told:
+    def __call__(self, name: str, *, body: Any = None, **given: Any) -> ApiResponse:
         method, path, operation = self._operations[name]
         query: list[tuple[str, str]] = []
         headers: dict[str, str] = {}
@@ -388,15 +398,17 @@ def test_a_client_can_be_made_of_it(tried: Client):
 
 
 def test_the_examples_of_the_page_work(api: Client):
-    page = (Path(__file__).parents[2] / "docs/howto/ask-the-api.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/howto/query-the-api.md").read_text(
+        "utf-8"
+    )
     commands = re.findall(r"^curl .*$", page, re.MULTILINE)
     assert len(commands) >= 7
     for command in commands:
-        told = curl(api, command)
-        assert told.status < 300, (command, told.body)
+        result = curl(api, command)
+        assert result.status < 300, (command, result.body)
 
 
-def curl(api: Client, command: str) -> Told:
+def curl(api: Client, command: str) -> ApiResponse:
     """Ask as the command does, of this server."""
     words = iter(shlex.split(command)[1:])
     method, headers, body, target = "GET", {}, None, ""
@@ -419,10 +431,10 @@ def curl(api: Client, command: str) -> Told:
 
 
 def test_the_document_is_drawn_once_and_known_by_its_version(api: Client):
-    told = api.get("/openapi.json")
+    body = api.get("/openapi.json")
 
-    assert told.json["openapi"] == "3.1.0"
-    etag = told.headers["etag"]
+    assert body.json["openapi"] == "3.1.0"
+    etag = body.headers["etag"]
     assert api.get("/openapi.json", if_none_match=etag).status == 304
     assert api.get("/openapi.json", if_none_match='"other"').status == 200
 
@@ -442,10 +454,10 @@ def test_the_pages_come_from_here_alone(api: Client):
     files = re.findall(r'(?:src|href)="(/docs/[^"]+)"', text)
     assert len(files) == 4
     for each in files:
-        told = api.get(each)
-        assert told.status == 200
-        assert len(told.body) > 100
-        again = api.get(each, if_none_match=told.headers["etag"])
+        response = api.get(each)
+        assert response.status == 200
+        assert len(response.body) > 100
+        again = api.get(each, if_none_match=response.headers["etag"])
         assert (again.status, again.body) == (304, b"")
     for name in ("nothing.js", "docs.html", "..%2Fapp.py", "__init__.py"):
         assert api.get(f"/docs/{name}").status == 404
@@ -453,8 +465,9 @@ def test_the_pages_come_from_here_alone(api: Client):
 
 def test_importing_the_pages_does_not_import_a_framework():
     script = (
-        "import sys; from penstock.entrypoints.api import app, docs; "
-        "docs.loaded('swagger-ui.css'); "
+        "import sys; from penstock.entrypoints.api import app; "
+        "from penstock.entrypoints.api.resources import swagger_ui; "
+        "swagger_ui.load('swagger-ui.css'); "
         "sys.exit('fastapi' in sys.modules or 'fastapi_swagger' in sys.modules)"
     )
 

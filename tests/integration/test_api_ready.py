@@ -7,33 +7,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from penstock.entrypoints.api.app import api_of
-from penstock.entrypoints.api.service import Api
-from penstock.entrypoints.api.watch import LONGEST_LOOK
+from penstock.entrypoints.api.app import build_api
+from penstock.entrypoints.api.cache.dataset_versions import POLL_TIMEOUT
+from penstock.entrypoints.api.context import AppContext
 from penstock.errors import StoreUnavailable
-from penstock.flow.serve_records import ServeRecords
-from penstock.ports.serving import Reads
-from tests.api import OF, Client
+from penstock.flow.list_records import ListRecords
+from penstock.ports.record_access import RecordReader
 from tests.conftest import StartRedis
-from tests.e2e.workshop import wait_until
-from tests.integration.api_server import Running, listening, running_api
-from tests.integration.gated import POI, Folder
-from tests.integration.postgres import own_schema
+from tests.support.api_client import OF, Client
+from tests.support.api_server import Running, listening, running_api
+from tests.support.auth_server import POI, Folder
+from tests.support.postgres import own_schema
+from tests.support.workshop import wait_until
 
 RECORDS = f"{OF}/poi/records"
 
 
 def degraded(client: Any) -> tuple[int, list[str]]:
-    told = client.get("/api/ready")
-    return told.status, told.json["degraded"]
+    response = client.get("/api/ready")
+    return response.status, response.json["degraded"]
 
 
 def test_a_redis_that_is_away_is_named_and_turns_nobody_away(
     tmp_path: Path, own_redis: StartRedis
 ):
     server = own_redis()
-    told = f'[penstock]\ndatabase = "sqlite:///p.db"\nredis = "{server.url}"\n'
-    with Folder(tmp_path, told + POI).serve() as client:
+    text = f'[penstock]\ndatabase = "sqlite:///p.db"\nredis = "{server.url}"\n'
+    with Folder(tmp_path, text + POI).serve() as client:
         assert degraded(client) == (200, [])
 
         server.kill()
@@ -49,11 +49,11 @@ def test_a_replica_that_is_away_is_named_and_turns_nobody_away(
     tmp_path: Path, postgres_url: str
 ):
     with own_schema(postgres_url) as place:
-        told = (
+        result = (
             f'[penstock]\ndatabase = "{place.url}"\nschema = "{place.schema}"\n'
             'replicas = ["postgresql://nobody@127.0.0.1:1/nothing"]\n'
         )
-        folder = Folder(tmp_path, told + POI)
+        folder = Folder(tmp_path, result + POI)
         assert folder.penstock("migrate").returncode == 0
         with folder.serve() as client:
             wait_until(lambda: degraded(client) == (200, ["replicas"]), within=5)
@@ -63,14 +63,14 @@ def test_a_replica_that_is_away_is_named_and_turns_nobody_away(
 class Stuck:
     """A database that answers everything but what it is asked at the start."""
 
-    def __init__(self, reads: Reads) -> None:
+    def __init__(self, reads: RecordReader) -> None:
         self._reads = reads
-        self.let_go = threading.Event()
-        self.asked = 0
+        self.release = threading.Event()
+        self.requests = 0
 
     def secret(self, name: str) -> bytes:
-        self.asked += 1
-        if not self.let_go.wait(20):
+        self.requests += 1
+        if not self.release.wait(20):
             raise StoreUnavailable("stuck")
         return self._reads.secret(name)
 
@@ -78,13 +78,17 @@ class Stuck:
         return getattr(self._reads, name)
 
 
-def stuck(running: Running) -> tuple[Api, Stuck]:
+def stuck(running: Running) -> tuple[AppContext, Stuck]:
     known = running.api
     reads = Stuck(known.served.reads)
-    api = api_of(
-        known.penstock, replace(known.served, reads=cast("Reads", reads)), threads=8
+    api = build_api(
+        known.penstock,
+        replace(known.served, reads=cast("RecordReader", reads)),
+        threads=8,
     )
-    api.records = ServeRecords(known.penstock.settings.datasets, cast("Reads", reads))
+    api.records = ListRecords(
+        known.penstock.settings.datasets, cast("RecordReader", reads)
+    )
     return api, reads
 
 
@@ -94,15 +98,15 @@ def test_a_database_that_hangs_keeps_no_server_from_listening(running: Running):
     with listening(api) as url:
         took = time.monotonic() - begun
         assert Client(url).get("/api/health").status == 200
-        reads.let_go.set()
+        reads.release.set()
 
-    assert reads.asked
-    assert took < LONGEST_LOOK + 2
+    assert reads.requests
+    assert took < POLL_TIMEOUT + 2
 
 
 def test_who_shows_a_token_makes_nobody_else_wait_for_the_seal(running: Running):
     api, reads = stuck(running)
-    token = running.api.records.seal.write_number("poi", 0)
+    token = running.api.records.cursor_signer.write_number("poi", 0)
     with ExitStack() as stack:
         client = Client(stack.enter_context(listening(api)))
         asking = [
@@ -121,7 +125,7 @@ def test_who_shows_a_token_makes_nobody_else_wait_for_the_seal(running: Running)
         assert client.get("/api/health").status == 200
         assert client.get(RECORDS).status == 200
         took = time.monotonic() - begun
-        reads.let_go.set()
+        reads.release.set()
         for each in asking:
             each.join()
         # and then it is known
@@ -131,34 +135,21 @@ def test_who_shows_a_token_makes_nobody_else_wait_for_the_seal(running: Running)
     assert seen.status == 200
 
 
-def test_what_is_malformed_takes_no_thread(running: Running):
-    api = api_of(running.api.penstock, running.api.served, threads=1)
-    with listening(api) as url:
-        client = Client(url)
-        # whoever needs a thread gets none any more
-        api.lanes.close()
-        for target in (
-            *("records?limit=0", "records?fields=no", "records/x", "records/1?a=b"),
-            *("search?q=!!", "suggest?q=", "facets?by=no"),
-        ):
-            assert client.get(f"{OF}/poi/{target}").status == 400, target
-
-
 def test_a_process_that_cannot_plan_serves(tmp_path: Path):
     """What another process left unplanned is no reason to keep clients waiting."""
     with running_api(tmp_path, 'database = "sqlite:///penstock.db"') as running:
         let_go = threading.Event()
-        api = api_of(running.api.penstock, running.api.served, threads=8)
+        api = build_api(running.api.penstock, running.api.served, threads=8)
         for _ in range(8):
             # all threads that could look what is to be planned are taken
-            api.errands.later(lambda: assert_set(let_go), trace_id="test")
+            api.background.submit_once(lambda: assert_set(let_go), trace_id="test")
         begun = time.monotonic()
         with listening(api) as url:
             took = time.monotonic() - begun
             assert Client(url).get("/api/health").status == 200
             let_go.set()
 
-    assert took < LONGEST_LOOK + 2
+    assert took < POLL_TIMEOUT + 2
 
 
 def assert_set(event: threading.Event) -> None:

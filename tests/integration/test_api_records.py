@@ -10,8 +10,8 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
-from tests.api import OF, RECORDS, Client, Told, serving
-from tests.e2e.workshop import Workshop, wait_until
+from tests.support.api_client import OF, RECORDS, ApiResponse, Client, serving
+from tests.support.workshop import Workshop, wait_until
 
 TOWNS = ["Aachen", "Bern", "Köln", "東京", None]
 REGIONS, SHOPS = f"{OF}/regions/records", f"{OF}/shops/records"
@@ -38,9 +38,9 @@ def ids(records: list[Any]) -> list[int]:
     return [each["id"] for each in records]
 
 
-def link_of(told: Told, way: str) -> str | None:
+def link_of(result: ApiResponse, way: str) -> str | None:
     """Return where a Link header points to."""
-    links = re.findall(r'<([^>]*)>; rel="(\w+)"', told.headers.get("link", ""))
+    links = re.findall(r'<([^>]*)>; rel="(\w+)"', result.headers.get("link", ""))
     return {rel: target for target, rel in links}.get(way)
 
 
@@ -48,16 +48,16 @@ def link_of(told: Told, way: str) -> str | None:
 
 
 def test_a_list_without_records_is_empty(api: Client):
-    told = api.get(RECORDS)
+    response = api.get(RECORDS)
 
-    assert told.json == {
+    assert response.json == {
         "items": [],
         "page": {"next": None, "prev": None, "has_more": False, "limit": 50},
     }
-    assert "link" not in told.headers
+    assert "link" not in response.headers
 
 
-def test_records_are_told_as_they_were_given(api: Client):
+def test_records_are_reported_as_they_were_given(api: Client):
     whole = {
         "id": 2**63 - 1,
         "title": "Grüße \"'\\ 世界 🔌 \u2028 <&>",
@@ -110,10 +110,10 @@ def test_conditions_hold_for_every_record_and_leave_out_no_other(
 ):
     api.store(*points(40))
 
-    told = api.get(RECORDS, {**query, "limit": 100}, prefer="count=exact")
+    response = api.get(RECORDS, {**query, "limit": 100}, prefer="count=exact")
 
-    assert ids(told.items) == [row["id"] for row in points(40) if fits(row)]
-    assert told.json["count"] == {"value": len(told.items), "kind": "exact"}
+    assert ids(response.items) == [row["id"] for row in points(40) if fits(row)]
+    assert response.json["count"] == {"value": len(response.items), "kind": "exact"}
 
 
 def ordered(rows: list[dict[str, Any]], field: str, *, down: bool) -> list[int]:
@@ -133,7 +133,7 @@ def test_a_walk_there_and_back_meets_every_record_once_in_order(
     wanted = ordered(points(25), field, down=sort.startswith("-"))
     target: str | None = f"{RECORDS}?sort={quote(sort)}&limit={limit}&id=gt.0"
     there: list[int] = []
-    last: Told | None = None
+    last: ApiResponse | None = None
     while target is not None:
         last = api.get(target)
         there += ids(last.items)
@@ -144,20 +144,20 @@ def test_a_walk_there_and_back_meets_every_record_once_in_order(
     assert last is not None
     back, target = ids(last.items), link_of(last, "prev")
     while target is not None:
-        told = api.get(target)
-        back = ids(told.items) + back
-        target = link_of(told, "prev")
+        response = api.get(target)
+        back = ids(response.items) + back
+        target = link_of(response, "prev")
     assert back == wanted
 
 
 def test_links_and_the_page_name_the_same_cursors(api: Client):
     api.store(*points(9))
     first = api.get(RECORDS, {"limit": 3, "town": "isnull.false", "fields": "id"})
-    told = api.get(link_of(first, "next") or "")
+    response = api.get(link_of(first, "next") or "")
 
-    page = told.json["page"]
+    page = response.json["page"]
     for way in ("next", "prev"):
-        target = urlsplit(link_of(told, way) or "")
+        target = urlsplit(link_of(response, way) or "")
         assert target.path == RECORDS
         assert dict(parse_qsl(target.query)) == {
             "limit": "3",
@@ -199,10 +199,10 @@ def test_only_the_chosen_fields_come_in_the_chosen_order(api: Client):
 def test_what_was_not_understood_is_named(
     api: Client, query: dict[str, Any], flaws: dict[str, str]
 ):
-    told = api.get(RECORDS, query)
+    response = api.get(RECORDS, query)
 
-    assert told.status == 400
-    assert told.flaws == flaws
+    assert response.status == 400
+    assert response.flaws == flaws
 
 
 def test_cursors_are_good_for_their_own_list_only(api: Client):
@@ -226,8 +226,8 @@ def test_cursors_are_good_for_their_own_list_only(api: Client):
         ({**query, "cursor": ""}, "cursor"),
         ({**query, "cursor": "東京"}, "cursor"),
     ):
-        told = api.get(RECORDS, {"cursor": cursor, **wrong})
-        assert (told.status, told.flaws) == (400, {"?cursor": code}), wrong
+        response = api.get(RECORDS, {"cursor": cursor, **wrong})
+        assert (response.status, response.flaws) == (400, {"?cursor": code}), wrong
 
     assert api.get(RECORDS, {**query, "limit": 9, "cursor": cursor}).status == 200
 
@@ -236,10 +236,10 @@ def test_cursors_are_good_for_their_own_list_only(api: Client):
 def test_counts_say_how_they_were_found(api: Client, kind: str):
     api.store(*points(12))
 
-    told = api.get(RECORDS, {"limit": 5}, prefer=f"respond-async, count={kind}")
+    response = api.get(RECORDS, {"limit": 5}, prefer=f"respond-async, count={kind}")
 
-    assert told.headers["preference-applied"] == f"count={kind}"
-    count = told.json.get("count")
+    assert response.headers["preference-applied"] == f"count={kind}"
+    count = response.json.get("count")
     if kind == "none":
         assert count is None
     else:
@@ -247,11 +247,11 @@ def test_counts_say_how_they_were_found(api: Client, kind: str):
         assert count["value"] == 12 or count["kind"] == "planned"
 
 
-def test_nothing_is_counted_unless_asked(api: Client):
-    told = api.get(RECORDS, prefer="handling=strict")
+def test_nothing_is_counted_unless_requested(api: Client):
+    response = api.get(RECORDS, prefer="handling=strict")
 
-    assert "count" not in told.json
-    assert "preference-applied" not in told.headers
+    assert "count" not in response.json
+    assert "preference-applied" not in response.headers
 
 
 # versions
@@ -259,8 +259,8 @@ def test_nothing_is_counted_unless_asked(api: Client):
 
 def test_a_known_list_is_not_sent_again(api: Client):
     api.store(*points(3))
-    told = api.get(RECORDS)
-    etag = told.headers["etag"]
+    response = api.get(RECORDS)
+    etag = response.headers["etag"]
 
     again = api.get(RECORDS, if_none_match=f'"other", {etag}')
     assert (again.status, again.body) == (304, b"")
@@ -316,10 +316,10 @@ def test_a_record_is_created_once_and_replaced_after_that(api: Client):
     assert first.headers["location"] == f"{RECORDS}/7"
     assert first.headers["etag"] != second.headers["etag"]
     assert first.json["town"] == "Ulm"
-    for told in (second, api.get(f"{RECORDS}/7")):
-        assert told.json["title"] == "two"
+    for result in (second, api.get(f"{RECORDS}/7")):
+        assert result.json["title"] == "two"
         # what is not named is empty, or the default
-        assert [told.json[name] for name in ("town", "points", "note")] == [
+        assert [result.json[name] for name in ("town", "points", "note")] == [
             None,
             0,
             None,
@@ -330,18 +330,18 @@ def test_a_record_is_created_once_and_replaced_after_that(api: Client):
 def test_a_patch_leaves_the_rest_as_it_is(api: Client):
     api.store(point(7, note="mine", extra={"a": [1]}, day="2026-01-31"))
 
-    told = api.ask(
+    response = api.ask(
         "PATCH",
         f"{RECORDS}/7",
         body=b'{"town": null, "points": 9}',
         headers={"Content-Type": "application/merge-patch+json; charset=utf-8"},
     )
 
-    assert told.status == 200
+    assert response.status == 200
     wanted = point(7, note="mine", extra={"a": [1]}, day="2026-01-31", points=9)
     for name, value in (wanted | {"town": None}).items():
-        assert told.json[name] == value
-    assert api.get(f"{RECORDS}/7").json == told.json
+        assert response.json[name] == value
+    assert api.get(f"{RECORDS}/7").json == response.json
 
 
 def test_a_deleted_record_is_gone_and_can_come_back(api: Client):
@@ -371,9 +371,9 @@ def test_changes_are_made_only_to_the_version_that_was_meant(api: Client):
         lambda: api.put(path, {"title": "three"}, if_none_match="*"),
         lambda: api.put(f"{RECORDS}/8", {"title": "x"}, if_match="*"),
     ):
-        told = change()
-        assert told.status == 412, told.body
-        assert told.json["code"] == "version-changed"
+        result = change()
+        assert result.status == 412, result.body
+        assert result.json["code"] == "version-changed"
     assert api.get(path).json["title"] == "two"
     assert api.get(f"{RECORDS}/8").status == 404
 
@@ -383,8 +383,8 @@ def test_changes_are_made_only_to_the_version_that_was_meant(api: Client):
     assert api.put(f"{RECORDS}/8", {"title": "x"}, if_none_match="*").status == 201
     last = api.get(f"{RECORDS}/8").headers["etag"]
     assert api.delete(f"{RECORDS}/8", if_match=last).status == 204
-    told = api.put(path, {"title": "x"}, if_none_match='"x"')
-    assert (told.status, told.flaws) == (400, {"#If-None-Match": "value"})
+    result = api.put(path, {"title": "x"}, if_none_match='"x"')
+    assert (result.status, result.flaws) == (400, {"#If-None-Match": "value"})
 
 
 def test_of_many_who_change_one_version_one_succeeds(api: Client):
@@ -393,8 +393,8 @@ def test_of_many_who_change_one_version_one_succeeds(api: Client):
     statuses: list[int] = []
 
     def change(number: int) -> None:
-        told = api.patch(path, {"points": number}, if_match=etag)
-        statuses.append(told.status)
+        response = api.patch(path, {"points": number}, if_match=etag)
+        statuses.append(response.status)
 
     threads = [threading.Thread(target=change, args=(n,)) for n in range(8)]
     for each in threads:
@@ -424,9 +424,9 @@ def test_of_many_who_change_one_version_one_succeeds(api: Client):
 def test_a_record_that_breaks_a_rule_is_refused(
     api: Client, document: Any, flaws: dict[str, str]
 ):
-    told = api.put(f"{RECORDS}/7", document)
+    response = api.put(f"{RECORDS}/7", document)
 
-    assert (told.status, told.flaws) == (422, flaws)
+    assert (response.status, response.flaws) == (422, flaws)
     assert api.get(f"{RECORDS}/7").status == 404
 
 
@@ -445,8 +445,8 @@ def test_keys_of_several_fields_may_hold_anything(api: Client):
         "name": "東京;=&+.",
         "opened": "2026-01-31",
     }
-    told = api.get(f"{OF}/shops/changes").items[-1]
-    assert told["key"] == ["ä,b/c?d#e %2C", "東京;=&+."]
+    response = api.get(f"{OF}/shops/changes").items[-1]
+    assert response["key"] == ["ä,b/c?d#e %2C", "東京;=&+."]
     assert api.delete(path).status == 204
 
 
@@ -475,15 +475,15 @@ def test_a_key_may_hold_a_line_break(api: Client):
     ],
 )
 def test_what_is_no_key_is_refused(api: Client, path: str):
-    for told in (api.get(path), api.put(path, {"title": "x"}), api.delete(path)):
-        assert told.status == 400, told.body
-        assert next(iter(told.flaws)).startswith("{")
+    for result in (api.get(path), api.put(path, {"title": "x"}), api.delete(path)):
+        assert result.status == 400, result.body
+        assert next(iter(result.flaws)).startswith("{")
 
 
 def test_a_key_is_stored_only_as_an_import_would_bring_it(api: Client):
     for key in ("%20a", "a%20", "%20", "x" * 301):
-        told = api.put(f"{REGIONS}/{key}", {})
-        assert (told.status, [*told.flaws]) == (400, ["{code}"]), key
+        response = api.put(f"{REGIONS}/{key}", {})
+        assert (response.status, [*response.flaws]) == (400, ["{code}"]), key
     assert api.get(REGIONS).items == []
 
 
@@ -491,8 +491,8 @@ def test_values_must_be_known_where_a_field_refers_to(api: Client):
     api.store({"code": "n"}, dataset="regions")
 
     assert api.put(f"{SHOPS}/n,one", {}).status == 201
-    told = api.put(f"{SHOPS}/x,one", {})
-    assert (told.status, told.flaws) == (422, {"/region": "reference"})
+    response = api.put(f"{SHOPS}/x,one", {})
+    assert (response.status, response.flaws) == (422, {"/region": "reference"})
     rows = [{"region": "n", "name": "a"}, {"region": "y", "name": "b"}]
     many = api.post(SHOPS, rows)
     assert (many.status, many.flaws) == (422, {"/1/region": "reference"})
@@ -513,8 +513,8 @@ def test_an_import_takes_back_what_is_the_provider_s_and_keeps_ours(
         (api_workshop.folder / "poi-1.csv").unlink()
 
     wait_until(lambda: len(api.get(RECORDS).items) == 3, within=10)
-    told = api.get(f"{RECORDS}/1").json
-    assert (told["title"], told["note"]) == ("Theirs", "keep")
+    body = api.get(f"{RECORDS}/1").json
+    assert (body["title"], body["note"]) == ("Theirs", "keep")
 
 
 # many at once
@@ -524,28 +524,28 @@ def test_many_records_are_stored_at_once_with_their_versions(api: Client):
     api.store(point(2))
     rows = [point(number) for number in range(1000, 0, -1)]
 
-    told = api.post(RECORDS, rows)
+    response = api.post(RECORDS, rows)
 
-    assert told.status == 200
-    assert (told.json["created"], told.json["updated"]) == (999, 1)
-    assert [each["key"]["id"] for each in told.json["items"]] == ids(rows)
-    etag = told.json["items"][0]["etag"]
+    assert response.status == 200
+    assert (response.json["created"], response.json["updated"]) == (999, 1)
+    assert [each["key"]["id"] for each in response.json["items"]] == ids(rows)
+    etag = response.json["items"][0]["etag"]
     assert api.get(f"{RECORDS}/1000").headers["etag"] == etag
     assert api.patch(f"{RECORDS}/1000", {"points": 5}, if_match=etag).status == 200
 
 
 def test_of_a_key_that_comes_twice_the_last_one_counts(api: Client):
-    told = api.post(RECORDS, [point(1, title="first"), point(1, title="second")])
+    response = api.post(RECORDS, [point(1, title="first"), point(1, title="second")])
 
-    assert (told.json["created"], len(told.json["items"])) == (1, 1)
+    assert (response.json["created"], len(response.json["items"])) == (1, 1)
     assert api.get(f"{RECORDS}/1").json["title"] == "second"
 
 
 def test_all_are_stored_or_none(api: Client):
-    told = api.post(RECORDS, [point(1), point(2, points=-1), {"id": 3}])
+    response = api.post(RECORDS, [point(1), point(2, points=-1), {"id": 3}])
 
-    assert told.status == 422
-    assert told.flaws == {"/1/points": "range", "/2/title": "missing"}
+    assert response.status == 422
+    assert response.flaws == {"/1/points": "range", "/2/title": "missing"}
     assert api.get(RECORDS).items == []
 
 
@@ -553,9 +553,9 @@ def test_all_are_stored_or_none(api: Client):
     "document", [{}, [], [point(1)] * 1001, "x", [1], [[]]], ids=range(6)
 )
 def test_what_is_no_list_of_records_is_refused(api: Client, document: Any):
-    told = api.post(RECORDS, document)
+    response = api.post(RECORDS, document)
 
-    assert told.status == 422
+    assert response.status == 422
     assert api.get(RECORDS).items == []
 
 
@@ -570,8 +570,8 @@ def test_a_client_reads_what_it_wrote_in_another_process(
             # it knows that there is none, and how long the list is
             assert other.get(f"{RECORDS}/{number}").status == 404
             assert len(other.get(RECORDS, {"limit": 200}).items) == number
-            told = api.put(f"{RECORDS}/{number}", {"title": "x"})
-            token = told.headers["x-consistency-token"]
+            response = api.put(f"{RECORDS}/{number}", {"title": "x"})
+            token = response.headers["x-consistency-token"]
 
             seen = other.get(f"{RECORDS}/{number}", x_consistency_token=token)
             assert (seen.status, seen.json.get("title")) == (200, "x"), number
@@ -610,7 +610,7 @@ def test_another_process_hears_of_a_change_within_moments(
     assert time.monotonic() - begun < 4
 
 
-def test_changes_are_told_in_order_without_gaps(api: Client):
+def test_changes_are_reported_in_order_without_gaps(api: Client):
     begin = api.get(f"{OF}/poi").json["change_seq"]
     api.store(point(1), point(2))
     api.patch(f"{RECORDS}/1", {"points": 3})
@@ -618,10 +618,10 @@ def test_changes_are_told_in_order_without_gaps(api: Client):
     changes: list[Any] = []
     after = begin
     while True:
-        told = api.get(f"{OF}/poi/changes", {"after": after, "limit": 3})
-        changes += told.items
-        after = told.json["after"]
-        if not told.json["has_more"]:
+        response = api.get(f"{OF}/poi/changes", {"after": after, "limit": 3})
+        changes += response.items
+        after = response.json["after"]
+        if not response.json["has_more"]:
             break
 
     assert [each["seq"] - begin for each in changes] == [1, 2, 3, 4]
@@ -637,7 +637,7 @@ def test_changes_are_told_in_order_without_gaps(api: Client):
 
 def test_who_waits_for_changes_hears_of_the_next(api: Client):
     begin = api.get(f"{OF}/poi").json["change_seq"]
-    heard: list[Told] = []
+    heard: list[ApiResponse] = []
 
     def wait() -> None:
         query = {"after": begin, "wait": 20}
@@ -657,15 +657,15 @@ def test_who_waits_for_changes_hears_of_the_next(api: Client):
 
 def test_datasets_are_described(api: Client):
     names = [each["name"] for each in api.get(OF).items]
-    told = api.get(f"{OF}/poi").json
+    body = api.get(f"{OF}/poi").json
 
     assert names == ["poi", "regions", "shops"]
-    assert told["key"] == ["id"]
-    assert told["filter"] == ["id", "town", "points", "seen", "limit"]
-    assert {"name": "note", "type": "text", "required": False, "local": True} in told[
+    assert body["key"] == ["id"]
+    assert body["filter"] == ["id", "town", "points", "seen", "limit"]
+    assert {"name": "note", "type": "text", "required": False, "local": True} in body[
         "fields"
     ]
-    before = told["generation"]
+    before = body["generation"]
     api.store(point(1))
     assert api.get(f"{OF}/poi").json["generation"] == before + 1
     for path in (OF, f"{OF}/poi"):
@@ -673,17 +673,17 @@ def test_datasets_are_described(api: Client):
 
 
 def test_datasets_say_how_many_records_they_have(api: Client):
-    def told() -> list[Any]:
+    def reported() -> list[Any]:
         listed = {each["name"]: each["count"] for each in api.get(OF).items}
         assert api.get(f"{OF}/poi").json["count"] == listed["poi"]
         return [listed["poi"], listed["shops"]]
 
     nothing = {"value": 0, "kind": "exact"}
-    assert told() == [nothing, nothing]
+    assert reported() == [nothing, nothing]
     api.store(*points(30))
-    assert told() == [{"value": 30, "kind": "exact"}, nothing]
+    assert reported() == [{"value": 30, "kind": "exact"}, nothing]
     api.delete(f"{RECORDS}/3")
-    assert told() == [{"value": 29, "kind": "exact"}, nothing]
+    assert reported() == [{"value": 29, "kind": "exact"}, nothing]
 
 
 @pytest.mark.parametrize(
@@ -706,12 +706,12 @@ def test_datasets_say_how_many_records_they_have(api: Client):
 def test_problems_say_what_happened(
     api: Client, method: str, path: str, status: int, code: str
 ):
-    told = api.ask(method, path)
+    response = api.ask(method, path)
 
-    assert told.status == status
-    assert told.headers["content-type"] == "application/problem+json"
-    assert told.headers["cache-control"] == "no-store"
-    problem = told.json
+    assert response.status == status
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.headers["cache-control"] == "no-store"
+    problem = response.json
     assert problem["type"] == f"/api/problems/{code}"
     assert (problem["status"], problem["code"], problem["instance"]) == (
         *(status, code),
@@ -719,12 +719,12 @@ def test_problems_say_what_happened(
     )
     assert problem["title"]
     assert problem["detail"]
-    assert problem["trace_id"] == told.headers["x-trace-id"]
+    assert problem["trace_id"] == response.headers["x-trace-id"]
     explained = api.get(problem["type"]).json
     assert (explained["code"], explained["status"]) == (code, status)
 
 
-def test_a_method_that_is_not_there_is_told_which_are(api: Client):
+def test_a_method_that_is_not_there_is_reported_which_are(api: Client):
     assert api.ask("DELETE", RECORDS).headers["allow"] == "GET, HEAD, POST"
     assert (
         api.ask("POST", f"{RECORDS}/1").headers["allow"]
@@ -735,9 +735,9 @@ def test_a_method_that_is_not_there_is_told_which_are(api: Client):
 def test_a_trace_goes_on(api: Client):
     trace = "0af7651916cd43dd8448eb211c80319c"
 
-    told = api.get("/nowhere", traceparent=f"00-{trace}-b7ad6b7169203331-01")
+    results = api.get("/nowhere", traceparent=f"00-{trace}-b7ad6b7169203331-01")
 
-    assert told.json["trace_id"] == told.headers["x-trace-id"] == trace
+    assert results.json["trace_id"] == results.headers["x-trace-id"] == trace
 
 
 def test_a_body_that_is_too_large_is_not_read(api: Client):
@@ -745,9 +745,9 @@ def test_a_body_that_is_too_large_is_not_read(api: Client):
     head += "Content-Type: application/json\r\n"
     declared = f"{head}Content-Length: {9 * 1024 * 1024}\r\n\r\n"
 
-    told = api.raw(declared.encode())
+    response = api.raw(declared.encode())
 
-    assert (told.status, told.json["code"]) == (413, "too-large")
+    assert (response.status, response.json["code"]) == (413, "too-large")
 
 
 def test_a_body_is_stopped_where_it_becomes_too_large(api: Client):
@@ -756,9 +756,9 @@ def test_a_body_is_stopped_where_it_becomes_too_large(api: Client):
     head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     chunk = b"100000\r\n" + b" " * 0x100000 + b"\r\n"
 
-    told = api.raw(head.encode() + chunk * 9)
+    response = api.raw(head.encode() + chunk * 9)
 
-    assert told.status == 413
+    assert response.status == 413
 
 
 def test_a_dataset_may_be_called_like_a_part_of_its_address(
@@ -782,7 +782,7 @@ def test_a_dataset_may_be_called_like_a_part_of_its_address(
 
 
 def test_parameters_that_are_no_text_are_refused(api: Client):
-    told = api.ask("GET", f"{RECORDS}?town=eq.%ff")
+    response = api.ask("GET", f"{RECORDS}?town=eq.%ff")
 
-    assert told.status == 400
-    assert told.json["detail"] == "the parameters are not UTF-8 text"
+    assert response.status == 400
+    assert response.json["detail"] == "the parameters are not UTF-8 text"

@@ -7,9 +7,17 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from tests.api import OF, POI, RECORDS, UNHURRIED, Client, Told, serving
-from tests.e2e.stores import PostgresStore, SqliteStore, Store
-from tests.e2e.workshop import Workshop
+from tests.support.api_client import (
+    OF,
+    POI,
+    RECORDS,
+    UNHURRIED,
+    ApiResponse,
+    Client,
+    serving,
+)
+from tests.support.stores import PostgresStore, SqliteStore, Store
+from tests.support.workshop import Workshop
 
 CANARY = "canary-9d41c7e2b05f"
 # a provider that is not there, whose every address and header holds the secret
@@ -42,7 +50,7 @@ class SecretPlace(SqliteStore):
         self._path = folder / f"{CANARY}.db"
 
     @override
-    def told(self) -> str:
+    def declaration(self) -> str:
         return 'database = "sqlite:///${CANARY}.db"'
 
 
@@ -63,7 +71,7 @@ def workshop(tmp_path: Path, store: Store) -> Iterator[Workshop]:
     opened.clean()
 
 
-def everything(api: Client, token: str) -> Iterator[Told]:
+def everything(api: Client, token: str) -> Iterator[ApiResponse]:
     """Ask for all that can be read, and for much that cannot."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
     yield from (api.get(path) for path in ("/docs", "/metrics", "/nowhere"))
@@ -79,8 +87,8 @@ def everything(api: Client, token: str) -> Iterator[Told]:
             yield api.ask("GET", address, query={"no": "x"}, headers=headers)
 
 
-def leaks(told: Told, secrets: tuple[str, ...]) -> bool:
-    text = told.body.decode("utf-8", "replace") + repr(told.headers)
+def leaks(result: ApiResponse, secrets: tuple[str, ...]) -> bool:
+    text = result.body.decode("utf-8", "replace") + repr(result.headers)
     return any(each in text for each in secrets)
 
 
@@ -93,8 +101,8 @@ def test_a_secret_is_found_nowhere(workshop: Workshop, auth: str):
     # an import whose errors name the provider
     workshop.penstock("run", "feed")
     with serving(workshop) as api:
-        told = [*everything(api, token)]
-        assert {each.status for each in told} >= {200, 400, 404}
+        results = [*everything(api, token)]
+        assert {each.status for each in results} >= {200, 400, 404}
 
         # what an error of the database says stays in the log, and there without secrets
         workshop.tamper("drop view poi_live")
@@ -103,11 +111,11 @@ def test_a_secret_is_found_nowhere(workshop: Workshop, auth: str):
         broken = api.ask("GET", RECORDS, query={"limit": "9"}, headers=headers)
         assert broken.status >= 500
         assert broken.json["code"] in {"internal", "unavailable"}
-        told += [broken, *everything(api, token)]
+        results += [broken, *everything(api, token)]
         assert api.process is not None
         events = {each["event"] for each in workshop.log_of(api.process)}
 
-    assert not [each for each in told if leaks(each, secrets)]
+    assert not [each for each in results if leaks(each, secrets)]
     assert "request_failed" in events
 
 

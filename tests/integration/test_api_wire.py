@@ -6,23 +6,28 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.entrypoints.api.heads import written
-from tests.integration.gated import POI, RECORDS, Client, Folder, received
+from penstock.entrypoints.api.server.prebuilt_head import encode_headers
+from tests.support.auth_server import POI, RECORDS, Client, Folder, received
 
 SQLITE = '[penstock]\ndatabase = "sqlite:///penstock.db"\n'
 # what is another one in each answer
 OF_THE_MOMENT = {"date", "x-trace-id", "ratelimit", "connection"}
 
 
-@pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    folder = Folder(tmp_path_factory.mktemp("wire"), SQLITE + POI)
+@pytest.fixture(scope="module", params=["fast path", "uvicorn alone"])
+def client(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    is_fast = str(request.param == "fast path").lower()
+    folder = Folder(
+        tmp_path_factory.mktemp("wire"), f"{SQLITE}[api]\nfast_path = {is_fast}\n{POI}"
+    )
     with folder.serve() as client:
         client.store(*range(1, 21))
         yield client
 
 
-def asked(client: Client, *requests: str) -> bytes:
+def send_raw(client: Client, *requests: str) -> bytes:
     """Send requests in one piece, the last of which ends the connection."""
     with client.open() as line:
         line.sendall("".join(requests).encode())
@@ -30,8 +35,8 @@ def asked(client: Client, *requests: str) -> bytes:
 
 
 def request(method: str, target: str, *headers: str) -> str:
-    told = "".join(f"{each}\r\n" for each in ("Host: localhost", *headers))
-    return f"{method} {target} HTTP/1.1\r\n{told}\r\n"
+    text = "".join(f"{each}\r\n" for each in ("Host: localhost", *headers))
+    return f"{method} {target} HTTP/1.1\r\n{text}\r\n"
 
 
 def read(text: bytes) -> tuple[int, dict[str, str], bytes]:
@@ -51,38 +56,38 @@ def test_answers_to_requests_that_come_together_are_whole_and_in_order(client: C
     # the first is worked out, the next is kept, and others come between
     targets = [RECORDS + "?limit=5", RECORDS + "?limit=5", "/api/nothing", RECORDS]
 
-    told = asked(client, *(request("GET", each) for each in targets), LAST)
+    result = send_raw(client, *(request("GET", each) for each in targets), LAST)
 
     found = []
-    while told:
-        status, headers, rest = read(told)
+    while result:
+        status, headers, rest = read(result)
         size = int(headers["content-length"])
         found.append((status, rest[:size].count(b'"title"')))
-        told = rest[size:]
+        result = rest[size:]
     assert found == [(200, 5), (200, 5), (404, 1), (200, 20), (200, 3)]
 
 
-def test_a_kept_answer_has_the_headers_that_any_has(client: Client):
+def test_a_retained_answer_has_the_headers_that_any_has(client: Client):
     client.get(RECORDS + "?limit=3")
 
-    kept = read(asked(client, request("GET", RECORDS + "?limit=3"), LAST))
+    stored = read(send_raw(client, request("GET", RECORDS + "?limit=3"), LAST))
     # what ends a connection is left to the server
-    ended = read(asked(client, LAST))
+    ended = read(send_raw(client, LAST))
 
-    assert kept[0] == ended[0] == 200
+    assert stored[0] == ended[0] == 200
     assert ended[1]["connection"] == "close"
-    for name in kept[1].keys() | ended[1].keys():
+    for name in stored[1].keys() | ended[1].keys():
         if name not in OF_THE_MOMENT:
-            assert kept[1].get(name) == ended[1].get(name), name
-    assert kept[1].keys() - {"connection"} == ended[1].keys() - {"connection"}
-    assert kept[2].startswith(ended[2])
+            assert stored[1].get(name) == ended[1].get(name), name
+    assert stored[1].keys() - {"connection"} == ended[1].keys() - {"connection"}
+    assert stored[2].startswith(ended[2])
 
 
-def test_a_kept_answer_without_its_body_says_how_long_that_is(client: Client):
+def test_a_retained_answer_without_its_body_says_how_long_that_is(client: Client):
     status, headers, rest = read(
-        asked(client, request("HEAD", RECORDS + "?limit=3"), LAST)
+        send_raw(client, request("HEAD", RECORDS + "?limit=3"), LAST)
     )
-    _, _, body = read(asked(client, LAST))
+    _, _, body = read(send_raw(client, LAST))
 
     assert status == 200
     assert headers["content-length"] == str(len(body))
@@ -92,10 +97,10 @@ def test_a_kept_answer_without_its_body_says_how_long_that_is(client: Client):
 @pytest.mark.parametrize("value", [b"a\r\nset-cookie: b", b"a\nb", b"a\0"], ids=repr)
 def test_no_value_is_the_end_of_a_header(value):
     with pytest.raises(ValueError, match="a header cannot be"):
-        written([(b"link", value)])
+        encode_headers([(b"link", value)])
 
 
 def test_headers_are_written_as_they_are():
-    assert written([(b"a", b"1"), (b"b", "ü\t!".encode("latin-1"))]) == (
+    assert encode_headers([(b"a", b"1"), (b"b", "ü\t!".encode("latin-1"))]) == (
         b"a: 1\r\nb: \xfc\t!\r\n"
     )

@@ -20,17 +20,17 @@ import pytest
 import redis
 
 from penstock.adapters.postgres import schema as postgres_schema
-from penstock.adapters.sql.schema import migrations
+from penstock.adapters.sqlstore.schema import load_migrations
 from penstock.entrypoints.cli.app import main
-from penstock.entrypoints.cli.check import compared
-from penstock.entrypoints.cli.setup import bring_up_to_date
-from penstock.entrypoints.cli.shared import ignore, read_settings
-from penstock.ports import Facts
+from penstock.entrypoints.cli.check_migrate import bring_up_to_date
+from penstock.entrypoints.cli.common import ignore_event, read_settings
+from penstock.entrypoints.cli.connection_checks import compare_clocks
+from penstock.ports import ServerDiagnostics
 from penstock.sandbox import Sandbox, SandboxOptions
-from penstock.wiring import opened
-from tests.e2e.workshop import BUGS, Ran
-from tests.proxy import Proxy
+from penstock.wiring import open_container
 from tests.services.private import PrivatePostgres, free_port
+from tests.support.proxy import Proxy
+from tests.support.workshop import BUGS, Ran
 
 # of a user, of a server, in an address: no command may ever print it
 PASSWORD = "s3cret-pa55-w0rd"
@@ -50,7 +50,7 @@ COMMANDS = (
 )
 
 # what an empty database lacks
-LEDGER = [each.name for each in migrations("penstock.adapters.postgres")]
+LEDGER = [each.name for each in load_migrations("penstock.adapters.postgres")]
 STEPS = [*LEDGER, "create table poi"]
 
 Command = Callable[..., Ran]
@@ -101,9 +101,9 @@ class Shop:
 
     def checked(self, *options: str) -> dict[str, dict[str, Any]]:
         """Try everything; return what was found by its name."""
-        told = self.penstock("check", "--connect", "--json", *options)
-        found = told.json["connections"]
-        assert told.code == (0 if all(each["ok"] for each in found) else 1)
+        report = self.penstock("check", "--connect", "--json", *options)
+        found = report.json["connections"]
+        assert report.code == (0 if all(each["ok"] for each in found) else 1)
         return {each["what"]: each for each in found}
 
     def refusals(self, *commands: tuple[str, ...]) -> set[tuple[int, str]]:
@@ -194,12 +194,12 @@ class TestMigrate:
     ):
         shop.declare(postgres_database)
 
-        told = shop.penstock("migrate", "--check")
+        report = shop.penstock("migrate", "--check")
         as_json = shop.penstock("migrate", "--check", "--json")
 
-        assert told.code == as_json.code == 1
+        assert report.code == as_json.code == 1
         assert as_json.json["pending"] == STEPS
-        assert told.out == "\n  ".join(["Pending:", *STEPS]) + "\n"
+        assert report.out == "\n  ".join(["Pending:", *STEPS]) + "\n"
         assert ask("select to_regnamespace('penstock')") == [(None,)]
 
     def test_it_tells_what_it_did_and_then_that_nothing_is_left(
@@ -237,7 +237,7 @@ class TestMigrate:
         settings = read_settings(shop.config)
 
         def migrate(_: int) -> list[str]:
-            with opened(settings, ignore) as penstock:
+            with open_container(settings, ignore_event) as penstock:
                 return bring_up_to_date(penstock)
 
         with ThreadPoolExecutor(10) as pool:
@@ -250,10 +250,10 @@ class TestMigrate:
     def test_check_creates_no_file(self, shop):
         shop.declare()
 
-        told = shop.penstock("migrate", "--check", "--json")
+        report = shop.penstock("migrate", "--check", "--json")
 
-        assert told.code == 1
-        assert "create table poi" in told.json["pending"]
+        assert report.code == 1
+        assert "create table poi" in report.json["pending"]
         assert not (shop.config.parent / "penstock.db").exists()
 
     def test_a_file_tells_its_steps_as_a_server_does(self, shop):
@@ -304,7 +304,7 @@ class TestDestructiveChanges:
         )
 
     @pytest.mark.parametrize(
-        ("change", "told"),
+        ("change", "report"),
         [
             ({"points": "text"}, OTHER_TYPE),
             ({"key": '["id", "town"]'}, OTHER_KEY),
@@ -313,15 +313,15 @@ class TestDestructiveChanges:
         ids=["type", "key", "partition"],
     )
     def test_every_command_refuses_one_and_says_what_to_do(
-        self, migrated, postgres_database, change, told
+        self, migrated, postgres_database, change, report
     ):
         migrated.declare(postgres_database, **change)
 
         # whoever has to cancel an import first can find it
         assert migrated.penstock("imports").code == 0
         refusing = [each for each in COMMANDS if each != ("imports",)]
-        assert migrated.refusals(*refusing) == {(2, f"penstock: {told}")}
-        assert migrated.checked()["tables"]["detail"] == told
+        assert migrated.refusals(*refusing) == {(2, f"penstock: {report}")}
+        assert migrated.checked()["tables"]["detail"] == report
 
     def test_a_refusal_leaves_the_tables_of_others_alone(
         self, migrated, postgres_database, ask
@@ -333,16 +333,18 @@ class TestDestructiveChanges:
 
 
 class TestVersions:
-    def test_an_unmigrated_database_is_told_to_a_worker(self, shop, postgres_database):
+    def test_an_unmigrated_database_is_reported_to_a_worker(
+        self, shop, postgres_database
+    ):
         shop.declare(postgres_database)
         place = read_settings(shop.config).place
 
-        told = f"not up to date ({', '.join(LEDGER)})"
+        report = f"not up to date ({', '.join(LEDGER)})"
 
         found = shop.refusals(("worker",), ("run", "poi"), ("plan", "poi"))
 
         assert found == {
-            (2, f"penstock: {place}: the tables are {told}; run: penstock migrate")
+            (2, f"penstock: {place}: the tables are {report}; run: penstock migrate")
         }
         assert shop.checked()["tables"] == {
             "what": "tables",
@@ -355,18 +357,20 @@ class TestVersions:
         ask("insert into penstock.penstock_migration values (99, '0099_later.sql')")
         place = read_settings(migrated.config).place
         known = len(LEDGER)
-        told = f"{place}: schema penstock has version 99, this penstock knows {known}; "
+        report = (
+            f"{place}: schema penstock has version 99, this penstock knows {known}; "
+        )
 
-        assert migrated.refusals() == {(2, f"penstock: {told}use a newer one")}
-        assert migrated.checked()["tables"]["detail"] == f"{told}use a newer one"
+        assert migrated.refusals() == {(2, f"penstock: {report}use a newer one")}
+        assert migrated.checked()["tables"]["detail"] == f"{report}use a newer one"
 
     def test_an_old_server_is_refused(self, migrated, monkeypatch):
-        monkeypatch.setattr(postgres_schema, "OLDEST_SERVER", 99)
-        ((code, told),) = migrated.refusals()
+        monkeypatch.setattr(postgres_schema, "MIN_SERVER_VERSION", 99)
+        ((code, report),) = migrated.refusals()
 
         assert code == 2
-        assert told.endswith("; Penstock needs 99 or newer")
-        assert told.endswith(migrated.checked()["database"]["detail"])
+        assert report.endswith("; Penstock needs 99 or newer")
+        assert report.endswith(migrated.checked()["database"]["detail"])
 
 
 class TestConnect:
@@ -387,14 +391,14 @@ class TestConnect:
         assert found["datasets.poi"]["detail"].startswith("50 records")
 
     def test_people_get_a_line_each(self, migrated):
-        told = migrated.penstock("check", "--connect")
+        report = migrated.penstock("check", "--connect")
 
-        lines = told.out.splitlines()[1:]
-        assert told.code == 0
+        lines = report.out.splitlines()[1:]
+        assert report.code == 0
         assert all(line.startswith("ok   ") for line in lines)
         assert lines[3] == "ok   tables: up to date"
 
-    def test_a_sound_redis_is_told_with_its_version(
+    def test_a_sound_redis_is_reported_with_its_version(
         self, migrated, postgres_database, redis_url
     ):
         migrated.declare(postgres_database, redis=redis_url)
@@ -425,16 +429,16 @@ class TestConnect:
         )
         assert "check that it runs" in found["redis"]["detail"]
         # who cannot count a request does not send it
-        assert found["datasets.poi"]["detail"].startswith("not asked")
+        assert found["datasets.poi"]["detail"].startswith("skipped")
 
-    def test_a_request_is_counted_where_the_budgets_are_kept(self, migrated, ask):
+    def test_a_request_is_counted_where_the_budgets_are_retained(self, migrated, ask):
         migrated.checked()
 
         assert ask("select name, taken from penstock.penstock_budget") == [
             ("practice", 1)
         ]
 
-    def test_too_few_connections_for_a_worker_are_told(self, migrated, ask, user):
+    def test_too_few_connections_for_a_worker_are_reported(self, migrated, ask, user):
         name = name_in(user)
         ask(f"alter role {name} connection limit 5")
         migrated.declare(user)
@@ -450,7 +454,7 @@ class TestConnect:
         assert fewer["connections"]["ok"]
 
 
-class FakeClock(Facts):
+class FakeClock(ServerDiagnostics):
     def __init__(self, server: str, seconds: float) -> None:
         self._server = server
         self._ahead = timedelta(seconds=seconds)
@@ -468,7 +472,7 @@ class FakeClock(Facts):
 
 class TestClocks:
     @pytest.mark.parametrize(
-        ("seconds", "is_well", "told"),
+        ("seconds", "is_well", "report"),
         [
             (0.2, True, "database is within 1 s of this host"),
             (5, True, "database is 5.0 s ahead of this host; synchronise them"),
@@ -477,32 +481,34 @@ class TestClocks:
             (-7200, False, "database is 7,200.0 s behind this host"),
         ],
     )
-    def test_a_difference_is_told_and_a_large_one_is_a_fault(
-        self, seconds, is_well, told
+    def test_a_difference_is_reported_and_a_large_one_is_a_fault(
+        self, seconds, is_well, report
     ):
-        fact = compared([FakeClock("database", seconds)])
+        fact = compare_clocks([FakeClock("database", seconds)])
 
-        assert (fact.is_well, fact.told[: len(told)]) == (is_well, told)
+        assert (fact.is_ok, fact.message[: len(report)]) == (is_well, report)
 
     def test_two_servers_are_compared_with_each_other(self):
-        fact = compared([FakeClock("database", 20), FakeClock("redis", -20)])
+        fact = compare_clocks([FakeClock("database", 20), FakeClock("redis", -20)])
 
-        assert not fact.is_well
-        assert "redis is 20.0 s behind" in fact.told
-        assert "leases and budgets go by the servers' clocks" in fact.told
+        assert not fact.is_ok
+        assert "redis is 20.0 s behind" in fact.message
+        assert "leases and budgets use the servers' clocks" in fact.message
 
 
 class TestRights:
-    def test_a_user_who_may_not_create_the_schema_is_told_who_must(self, shop, user):
+    def test_a_user_who_may_not_create_the_schema_is_reported_who_must(
+        self, shop, user
+    ):
         shop.declare(user)
         name = name_in(user)
 
-        code, told = shop.refusals(("migrate",)).pop()
+        code, report = shop.refusals(("migrate",)).pop()
         found = shop.checked()["rights"]
 
         assert code == 2
-        assert "permission denied for database" in told
-        assert "create schema penstock authorization" in told
+        assert "permission denied for database" in report
+        assert "create schema penstock authorization" in report
         assert found["detail"].endswith(
             f'user {name} lacks the right to create schema "penstock"; let an '
             f'administrator run: create schema "penstock" authorization "{name}"'
@@ -533,7 +539,7 @@ class TestRights:
         ask(cures)
 
         assert {code for code, _ in refused} == {2}
-        assert all("permission denied for schema" in told for _, told in refused)
+        assert all("permission denied for schema" in report for _, report in refused)
         assert "the right to use and create in schema" in found["detail"]
         assert "permission denied for table" in str(without_tables)
         assert "the ownership of table poi" in found["detail"]
@@ -582,13 +588,13 @@ class TestWrongAddresses:
     def refused(self, shop: Shop) -> Callable[[str], str]:
         def refused(url: str) -> str:
             shop.declare(url)
-            ((code, told),) = shop.refusals()
+            ((code, report),) = shop.refusals()
             found = shop.checked()
             assert code == 2
             # as JSON tells it, before the line for people
-            assert told == f"penstock: {found['database']['detail']}"
-            assert found["datasets.poi"]["detail"].startswith("not asked")
-            return told
+            assert report == f"penstock: {found['database']['detail']}"
+            assert found["datasets.poi"]["detail"].startswith("skipped")
+            return report
 
         return refused
 
@@ -614,10 +620,10 @@ class TestWrongAddresses:
         )
 
     def test_a_role_that_the_server_lets_in_from_nowhere(self, refused, address):
-        told = refused(named(address, "stranger"))
+        report = refused(named(address, "stranger"))
 
-        assert 'no pg_hba.conf entry for host "127.0.0.1"' in told
-        assert told.endswith("; allow it in the server's pg_hba.conf")
+        assert 'no pg_hba.conf entry for host "127.0.0.1"' in report
+        assert report.endswith("; allow it in the server's pg_hba.conf")
 
     def test_an_unknown_database(self, refused, address):
         assert refused(address.replace("/shop", "/shpo")).endswith(
@@ -632,59 +638,59 @@ class TestWrongAddresses:
 
     def test_a_server_of_the_web(self, refused):
         with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
-            told = refused(f"postgresql://app:{PASSWORD}@127.0.0.1:{port}/shop")
+            report = refused(f"postgresql://app:{PASSWORD}@127.0.0.1:{port}/shop")
 
-        assert told.endswith("is no PostgreSQL server; correct host and port")
+        assert report.endswith("is no PostgreSQL server; correct host and port")
 
     def test_an_unknown_host(self, shop):
         shop.declare(f"postgresql://app:{PASSWORD}@nosuch.invalid/shop")
 
-        code, told = shop.refusals(("worker",)).pop()
+        code, report = shop.refusals(("worker",)).pop()
 
         # a machine without name servers cannot know that there is no such host
-        assert (code, told.partition("; ")[2]) in {
+        assert (code, report.partition("; ")[2]) in {
             (2, "correct the host in penstock.database"),
             (1, "check the name servers of this host"),
         }
-        assert "nosuch.invalid" in told
+        assert "nosuch.invalid" in report
 
 
 class TestServersThatMayRecover:
     """Each is told by exit code 1: the same command may work later."""
 
     @pytest.fixture
-    def told(self, shop: Shop) -> Callable[[str], str]:
-        def told(url: str) -> str:
+    def report(self, shop: Shop) -> Callable[[str], str]:
+        def report(url: str) -> str:
             shop.declare(url)
             found = shop.checked()
             ended = shop.refusals(("worker",), ("imports",))
             assert ended == {(1, f"penstock: {found['database']['detail']}")}
-            assert found["datasets.poi"]["detail"].startswith("not asked")
+            assert found["datasets.poi"]["detail"].startswith("skipped")
             return str(found["database"]["detail"])
 
-        return told
+        return report
 
-    def test_nobody_listens(self, told):
+    def test_nobody_listens(self, report):
         address = f"postgresql://app:{PASSWORD}@127.0.0.1:{free_port()}/shop"
 
-        assert told(address).endswith(
+        assert report(address).endswith(
             "Connection refused; check that the server runs, "
             "and the host and port in penstock.database"
         )
 
-    def test_the_server_is_full(self, told, server, address):
+    def test_the_server_is_full(self, report, server, address):
         with ExitStack() as taken:
             for _ in range(5):
                 taken.enter_context(psycopg.connect(address))
-            sentence = told(address)
+            sentence = report(address)
 
         assert "; run fewer workers or threads, or raise max_connections" in sentence
 
-    def test_the_role_has_no_connection_left(self, told, server, address):
+    def test_the_role_has_no_connection_left(self, report, server, address):
         with psycopg.connect(server.url, autocommit=True) as administrator:
             administrator.execute("alter role app connection limit 0")
             try:
-                sentence = told(address)
+                sentence = report(address)
             finally:
                 administrator.execute("alter role app connection limit -1")
 
@@ -693,19 +699,19 @@ class TestServersThatMayRecover:
             "run fewer workers or threads, or raise its connection limit"
         )
 
-    def test_the_server_is_starting(self, told, server, address):
+    def test_the_server_is_starting(self, report, server, address):
         with turned(server, "recovery.signal", restore_command="sleep 60; false"):
-            sentence = told(address)
+            sentence = report(address)
 
         assert sentence.endswith(
             "the database system is starting up; wait until it is ready"
         )
 
-    def test_a_redis_server_where_postgresql_should_be(self, told, redis_url):
+    def test_a_redis_server_where_postgresql_should_be(self, report, redis_url):
         port = urlsplit(redis_url).port
 
         # it waits for the end of a line, which PostgreSQL's greeting never sends
-        assert told(
+        assert report(
             f"postgresql://app:{PASSWORD}@127.0.0.1:{port}/shop?connect_timeout=2"
         ).endswith("no PostgreSQL server answers there; check host, port and firewall")
 
@@ -714,11 +720,11 @@ class TestServersThatMayRecover:
             proxy.black_hole()
             shop.declare(proxy.via(address))
             began = time.monotonic()
-            code, told = shop.refusals(("worker",)).pop()
+            code, report = shop.refusals(("worker",)).pop()
             took = time.monotonic() - began
 
         assert code == 1
-        assert told.endswith("check host, port and firewall")
+        assert report.endswith("check host, port and firewall")
         assert took < 10
 
 
@@ -731,21 +737,21 @@ class TestServersThatTakeNoWrites:
             administrator.execute(f"alter role app set {setting} = on")
             try:
                 found = shop.checked()["database"]
-                code, told = shop.refusals(("plan", "poi"), ("run", "poi")).pop()
+                code, report = shop.refusals(("plan", "poi"), ("run", "poi")).pop()
             finally:
                 administrator.execute(f"alter role app reset {setting}")
 
         assert "takes no writes, since default_transaction_read_only" in found["detail"]
         assert code == 2
-        assert "read-only transaction" in told
-        assert told.endswith("; penstock.database must name the primary server")
+        assert "read-only transaction" in report
+        assert report.endswith("; penstock.database must name the primary server")
 
     def test_a_standby(self, shop, server, address):
         shop.declare(address)
         assert shop.penstock("migrate").code == 0
         with turned(server, "standby.signal", is_ready=True):
             found = shop.checked()["database"]
-            code, told = shop.refusals(("plan", "poi"), ("run", "poi")).pop()
+            code, report = shop.refusals(("plan", "poi"), ("run", "poi")).pop()
             looked = shop.penstock("imports")
 
         assert found["detail"] == (
@@ -753,7 +759,7 @@ class TestServersThatTakeNoWrites:
             "penstock.database must name the primary server"
         )
         assert code == 2
-        assert "during recovery; penstock.database must name the primary" in told
+        assert "during recovery; penstock.database must name the primary" in report
         assert looked.code == 0
 
 
@@ -799,51 +805,51 @@ def answering(with_what: bytes) -> Iterator[int]:
 
 class TestRedis:
     @pytest.fixture
-    def told(self, shop: Shop) -> Callable[[str], str]:
-        def told(url: str) -> str:
+    def report(self, shop: Shop) -> Callable[[str], str]:
+        def report(url: str) -> str:
             shop.declare(redis=url)
             found = shop.checked()
             assert (found["database"]["ok"], found["redis"]["ok"]) == (True, False)
-            assert found["datasets.poi"]["detail"].startswith("not asked")
+            assert found["datasets.poi"]["detail"].startswith("skipped")
             return str(found["redis"]["detail"])
 
-        return told
+        return report
 
-    def test_a_wrong_password(self, told, own_redis):
+    def test_a_wrong_password(self, report, own_redis):
         server = own_redis()
         with redis.Redis.from_url(server.url) as client:
             client.config_set("requirepass", PASSWORD)
         wrong = server.url.replace("//", f"//:{PASSWORD}-old@")
 
-        assert "invalid username-password pair" in told(wrong)
-        assert told(wrong).endswith(
+        assert "invalid username-password pair" in report(wrong)
+        assert report(wrong).endswith(
             "put the right user and password into penstock.redis"
         )
-        assert "Authentication required" in told(server.url)
+        assert "Authentication required" in report(server.url)
 
-    def test_nobody_listens(self, told):
+    def test_nobody_listens(self, report):
         port = free_port()
 
-        sentence = told(f"redis://:{PASSWORD}@127.0.0.1:{port}/0")
+        sentence = report(f"redis://:{PASSWORD}@127.0.0.1:{port}/0")
 
         assert sentence.startswith(f"redis://127.0.0.1:{port}/0: ")
         assert sentence.endswith(
             "check that it runs and that penstock.redis is its address"
         )
 
-    def test_a_postgresql_server_where_redis_should_be(self, told, postgres_url):
+    def test_a_postgresql_server_where_redis_should_be(self, report, postgres_url):
         port = urlsplit(postgres_url).port
 
-        assert "penstock.redis is its address" in told(f"redis://127.0.0.1:{port}/0")
+        assert "penstock.redis is its address" in report(f"redis://127.0.0.1:{port}/0")
 
-    def test_a_server_of_the_web(self, told):
+    def test_a_server_of_the_web(self, report):
         with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
-            sentence = told(f"redis://127.0.0.1:{port}/0")
+            sentence = report(f"redis://127.0.0.1:{port}/0")
 
         assert "penstock.redis is its address" in sentence
 
 
-def test_the_troubles_of_the_pool_are_not_printed(shop, server, address):
+def test_the_failures_of_the_pool_are_not_printed(shop, server, address):
     shop.declare(address)
     assert shop.penstock("migrate").code == 0
     with psycopg.connect(server.url, autocommit=True) as administrator:
@@ -875,7 +881,7 @@ def test_a_field_that_could_not_move_to_postgresql_is_noted(shop):
 
     assert checked.code == 0
     (note,) = checked.json["notes"]
-    assert note.startswith("datasets.poi.fields.xmin: PostgreSQL has a column")
+    assert note.startswith("datasets.poi.fields.xmin: every PostgreSQL table has")
 
 
 @pytest.mark.parametrize("store", ["a missing file", "an empty file", "postgres"])
@@ -897,9 +903,9 @@ def test_rows_of_a_database_that_was_never_migrated_are_refused(
     if store == "an empty file":
         (shop.config.parent / "penstock.db").touch()
 
-    told = shop.penstock(*command)
+    report = shop.penstock(*command)
 
-    assert told.code == 2
-    assert "has no tables yet, so nothing was ever imported" in told.err
-    assert told.out == ""
+    assert report.code == 2
+    assert "has no tables yet: nothing has been imported" in report.err
+    assert report.out == ""
     assert not [*shop.config.parent.glob("*.csv")]

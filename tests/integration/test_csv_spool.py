@@ -11,31 +11,31 @@ from random import Random
 import pytest
 
 from penstock.adapters.csv.download import (
+    CHUNK_SIZE,
     MAX_ATTEMPTS,
-    PIECE,
     Download,
     LongResponse,
     inflate,
     is_public,
-    place_of,
+    parse_target,
 )
-from penstock.adapters.csv.limits import Limits
-from penstock.adapters.csv.packed import GzipReader
-from penstock.adapters.csv.source import CsvPages
-from penstock.adapters.csv.spool import Spool, harmless
-from penstock.adapters.csv.survey import FileSurvey
+from penstock.adapters.csv.file_scanner import FileScanner
+from penstock.adapters.csv.gzip_reader import GzipReader
+from penstock.adapters.csv.limits import FileLimits
+from penstock.adapters.csv.source import CsvSourceReader
+from penstock.adapters.csv.spool import Spool, safe_file_name
 from penstock.domain.dataset import Dataset
-from penstock.domain.shard import Shard
+from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import CsvSource
 from penstock.errors import (
+    ExpandsTooLarge,
     Interrupted,
     Misconfigured,
     Rejected,
     SourceUnavailable,
-    UnpacksTooLarge,
 )
-from tests.builders import dataset, int_field, text_field
-from tests.integration.scripted_server import (
+from tests.support.builders import dataset, int_field, text_field
+from tests.support.scripted_server import (
     Misbehaviour,
     Reply,
     ScriptedServer,
@@ -66,7 +66,7 @@ def parts(folder: Path) -> list[str]:
 
 
 class TestTheSpool:
-    def test_what_comes_in_pieces_is_stored_whole(self, tmp_path):
+    def test_what_comes_in_chunks_is_stored_whole(self, tmp_path):
         stored = Spool(tmp_path, 100).save([b"id\n", b"1\n"], dataset="x", name="a.csv")
 
         assert stored.read_bytes() == b"id\n1\n"
@@ -88,14 +88,14 @@ class TestTheSpool:
 
         spool.save([packed[0]], dataset="x", name="a.csv.gz")
         # in pieces, and in the second member of two
-        pieces = [bytes([byte]) for byte in gzip.compress(b"y") + packed[1]]
-        with pytest.raises(UnpacksTooLarge, match=r"10000 bytes.*source\.max_bytes"):
-            spool.save(pieces, dataset="x", name="b.csv.gz")
+        chunks = [bytes([byte]) for byte in gzip.compress(b"y") + packed[1]]
+        with pytest.raises(ExpandsTooLarge, match=r"10000 bytes.*source\.max_bytes"):
+            spool.save(chunks, dataset="x", name="b.csv.gz")
 
         assert len(parts(tmp_path)) == 1
 
     def test_what_grows_beyond_all_measure_is_refused_early(self, tmp_path):
-        limits = Limits(expansion=20, harmless=50_000)
+        limits = FileLimits(expansion=20, harmless=50_000)
         spool = Spool(tmp_path, 10**9, limits)
         dense, hollow = (
             gzip.compress(randbytes) * 50
@@ -103,7 +103,7 @@ class TestTheSpool:
         )
 
         spool.save([dense], dataset="x", name="a.csv.gz")
-        with pytest.raises(UnpacksTooLarge, match=r"source\.max_expansion = 20"):
+        with pytest.raises(ExpandsTooLarge, match=r"source\.max_expansion = 20"):
             spool.save([hollow], dataset="x", name="b.csv.gz")
 
     def test_too_much_is_refused_and_leaves_nothing(self, tmp_path):
@@ -130,14 +130,14 @@ class TestTheSpool:
 
         assert parts(tmp_path) == []
 
-    def test_a_folder_that_is_none_is_told(self, tmp_path):
+    def test_a_folder_that_is_none_is_reported(self, tmp_path):
         (tmp_path / "x").write_text("")
 
         with pytest.raises((Misconfigured, SourceUnavailable), match=r"stored|written"):
             Spool(tmp_path, 100).save([b"1"], dataset="x", name="a.csv")
 
     @pytest.mark.parametrize(
-        ("given", "kept"),
+        ("given", "stored"),
         [
             ("../../etc/passwd", "passwd"),
             ("C:\\shops\\list one.csv", "list_one.csv"),
@@ -148,8 +148,8 @@ class TestTheSpool:
             ("x" * 300 + ".csv", "x" * 76 + ".csv"),
         ],
     )
-    def test_no_name_leaves_the_folder(self, given, kept):
-        assert harmless(given) == kept
+    def test_no_name_leaves_the_folder(self, given, stored):
+        assert safe_file_name(given) == stored
 
 
 class TestADownload:
@@ -157,7 +157,7 @@ class TestADownload:
         server.script(Reply(body=b"id\n1\n" * 1000))
 
         assert b"".join(FROM_HERE(f"{server.url}/a.csv?day=1")) == b"id\n1\n" * 1000
-        assert server.asked[0].path == "/a.csv"
+        assert server.requests[0].path == "/a.csv"
 
     @pytest.mark.parametrize(
         ("status", "error"),
@@ -174,7 +174,7 @@ class TestADownload:
     def test_what_is_no_file_is_none(self, server: ScriptedServer, status, error):
         server.script(Reply(status=status, body=b"secret"))
 
-        with pytest.raises(error, match=f"answered {status}") as caught:
+        with pytest.raises(error, match=f"returned {status}") as caught:
             list(FROM_HERE(f"{server.url}/a.csv?token=s3cr3t"))
 
         assert "s3cr3t" not in str(caught.value)
@@ -184,7 +184,7 @@ class TestADownload:
         server.script(moved, Reply(body=b"here"))
 
         assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == b"here"
-        assert server.asked[1].path == "/b.csv"
+        assert server.requests[1].path == "/b.csv"
 
     def test_a_circle_is_left(self, server: ScriptedServer):
         server.answers = lambda _: Reply(status=302, headers={"Location": "/a.csv"})
@@ -192,11 +192,13 @@ class TestADownload:
         with pytest.raises(Rejected, match="redirects more than"):
             list(FROM_HERE(f"{server.url}/a.csv"))
 
-    def test_no_private_place_is_asked(self, server: ScriptedServer):
-        with pytest.raises(Rejected, match=r"no public address; set source\.private"):
+    def test_no_private_place_is_requested(self, server: ScriptedServer):
+        with pytest.raises(
+            Rejected, match=r"not a public address; set source\.private"
+        ):
             list(Download(longest=LONGEST)(f"{server.url}/a.csv"))
 
-        assert server.asked == []
+        assert server.requests == []
 
     @pytest.mark.parametrize(
         ("address", "expected"),
@@ -216,12 +218,12 @@ class TestADownload:
     def test_public_addresses_are_known(self, address, expected):
         assert is_public(address) is expected
 
-    def test_a_name_that_is_none_is_told(self):
+    def test_a_name_that_is_none_is_reported(self):
         with pytest.raises(SourceUnavailable, match="cannot be resolved"):
             list(FROM_HERE("https://nosuch.invalid/a.csv"))
 
-    def test_nobody_there_is_told(self):
-        with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1 broke off"):
+    def test_nobody_there_is_reported(self):
+        with pytest.raises(SourceUnavailable, match=r"127\.0\.0\.1 failed"):
             list(FROM_HERE("http://127.0.0.1:9/a.csv"))
 
     def test_a_file_that_breaks_off_is_no_file(self, server: ScriptedServer):
@@ -231,7 +233,7 @@ class TestADownload:
 
         server.answers = lambda _: cut_off
 
-        with pytest.raises(SourceUnavailable, match="broke off"):
+        with pytest.raises(SourceUnavailable, match="failed:"):
             list(FROM_HERE(f"{server.url}/a.csv"))
 
     def test_what_only_announces_the_file_is_passed_by(self, server: ScriptedServer):
@@ -259,7 +261,7 @@ class TestADownload:
         chunked = HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nid\n\r\n"
         server.script(sends(chunked), sends(chunked + b"0\r\n\r\n"))
 
-        with pytest.raises(SourceUnavailable, match="broke off"):
+        with pytest.raises(SourceUnavailable, match="failed:"):
             list(FROM_HERE(f"{server.url}/a.csv"))
         assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == b"id\n"
 
@@ -297,36 +299,39 @@ class TestADownload:
         server.script(reply(packed), reply(packed[:-1]))
 
         assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == ROWS
-        with pytest.raises(SourceUnavailable, match="broke off within the compressed"):
+        with pytest.raises(SourceUnavailable, match="incomplete compressed"):
             list(FROM_HERE(f"{server.url}/a.csv"))
 
     @pytest.mark.parametrize("window", [15, -15], ids=["zlib", "bare"])
     @pytest.mark.parametrize("fill", [b"x", b"1,a,b\n"])
     def test_what_comes_deflated_is_unpacked_whatever_its_size(self, window, fill):
         # around what is unpacked at a time
-        for size in [*range(PIECE - 9, PIECE + 9), *range(PIECE, PIECE + 300, 7)]:
+        for size in [
+            *range(CHUNK_SIZE - 9, CHUNK_SIZE + 9),
+            *range(CHUNK_SIZE, CHUNK_SIZE + 300, 7),
+        ]:
             plain = (fill * size)[:size]
             packing = zlib.compressobj(wbits=window)
             packed = packing.compress(plain) + packing.flush()
 
             assert b"".join(inflate(iter([packed]), "here")) == plain
-            with pytest.raises(SourceUnavailable, match="broke off"):
+            with pytest.raises(SourceUnavailable, match="incomplete compressed"):
                 list(inflate(iter([packed[:-1]]), "here"))
 
     def test_what_is_packed_in_another_way_is_refused(self, server: ScriptedServer):
         server.script(Reply(body=b"\x1b\x05", headers={"Content-Encoding": "br"}))
 
-        with pytest.raises(Rejected, match="packed as 'br'"):
+        with pytest.raises(Rejected, match="Content-Encoding 'br'"):
             list(FROM_HERE(f"{server.url}/a.csv"))
 
-    def test_a_file_that_is_being_prepared_is_asked_for_again(
+    def test_a_file_that_is_being_prepared_is_requested_again(
         self, server: ScriptedServer
     ):
         preparing = Reply(status=202, body=b"[]", headers={"Retry-After": "0"})
         server.script(preparing, preparing, Reply(body=b"id\n"))
 
         assert b"".join(FROM_HERE(f"{server.url}/a.csv")) == b"id\n"
-        assert len(server.asked) == 3
+        assert len(server.requests) == 3
 
     @pytest.mark.parametrize(
         ("wait", "requests"), [("0", MAX_ATTEMPTS), ("60", 1)], ids=["never", "late"]
@@ -336,10 +341,10 @@ class TestADownload:
     ):
         server.script(Reply(status=202, headers={"Retry-After": wait}))
 
-        with pytest.raises(SourceUnavailable, match="answered 202"):
+        with pytest.raises(SourceUnavailable, match="returned 202"):
             list(FROM_HERE(f"{server.url}/a.csv"))
 
-        assert len(server.asked) == requests
+        assert len(server.requests) == requests
 
     def test_who_waits_for_a_file_can_be_stopped(self, server: ScriptedServer):
         server.script(Reply(status=202, headers={"Retry-After": "4"}))
@@ -395,13 +400,13 @@ class TestADownload:
         ],
         ids=["port", "no port", "long label", "bracket", "no host", "scheme", "dots"],
     )
-    def test_a_redirect_to_what_is_no_address_is_told(
+    def test_a_redirect_to_what_is_no_address_is_reported(
         self, server: ScriptedServer, target
     ):
         server.script(Reply(status=302, headers={"Location": target}))
 
         with pytest.raises(
-            Rejected, match=r"redirect of 127\.0\.0\.1 names what is no"
+            Rejected, match=r"redirect of 127\.0\.0\.1 names a URL that is"
         ):
             list(FROM_HERE(f"{server.url}/a.csv"))
 
@@ -415,8 +420,8 @@ class TestADownload:
         ],
         ids=["credentials", "port", "umlaut", "v6"],
     )
-    def test_a_server_is_told_its_own_name(self, url, named):
-        assert place_of(url, named_by="it").named == named
+    def test_a_server_is_reported_its_own_name(self, url, named):
+        assert parse_target(url, named_by="it").host_header == named
 
     def test_a_server_that_says_nothing_is_not_waited_for(
         self, server: ScriptedServer, monkeypatch
@@ -428,7 +433,7 @@ class TestADownload:
         server.answers = lambda _: fall_silent
         monkeypatch.setattr(LongResponse, "silence", 0.2)
 
-        with pytest.raises(SourceUnavailable, match="broke off: ReadTimeoutError"):
+        with pytest.raises(SourceUnavailable, match="failed: ReadTimeoutError"):
             list(FROM_HERE(f"{server.url}/a.csv"))
 
 
@@ -444,12 +449,12 @@ def test_a_dataset_may_name_an_address(server: ScriptedServer, tmp_path):
         "shops", fields=(int_field("id"), text_field("name")), source=source
     )
 
-    axis = FileSurvey(lambda _: None)(declared)
+    axis = FileScanner(lambda _: None)(declared)
 
     (part,) = axis.slices
     assert part.file.endswith("-shops.csv")
     assert "s3cr3t" not in part.file
-    page = CsvPages(declared).fetch(Shard((axis,), (part,)), None, since=None)
+    page = CsvSourceReader(declared).fetch(Shard((axis,), (part,)), None, since=None)
     assert [row.values for row in page.rows] == [("1", "a"), ("2", "b")]
 
 
@@ -467,13 +472,15 @@ class TestASample:
         # all of it would be one shard, and be read to its end to know
         content = b"id,name\n" + b"1,a\n" * 100_000 + b'2,"'
         (tmp_path / "a.csv").write_bytes(content)
-        told: list[object] = []
+        results: list[object] = []
         declared = self.declared(tmp_path, "*.csv")
 
-        axis = FileSurvey(told.append).first(declared)
-        page = CsvPages(declared).fetch(Shard((axis,), axis.slices), None, since=None)
+        axis = FileScanner(results.append).first(declared)
+        page = CsvSourceReader(declared).fetch(
+            Shard((axis,), axis.slices), None, since=None
+        )
 
-        assert told == []
+        assert results == []
         assert 0 < len(page.rows) <= 5_000
 
     def test_all_files_at_hand_are_held_against_the_fields(self, tmp_path):
@@ -481,24 +488,26 @@ class TestASample:
         (tmp_path / "b.csv").write_bytes(b"id\n1\n")
 
         with pytest.raises(Misconfigured, match=r"b\.csv: column 'name' is missing"):
-            FileSurvey(print).first(self.declared(tmp_path, "*.csv"))
+            FileScanner(print).first(self.declared(tmp_path, "*.csv"))
 
     def test_nothing_is_fetched_beside_what_is_at_hand(
         self, server: ScriptedServer, tmp_path
     ):
         (tmp_path / "a.csv").write_bytes(b"id,name\n1,a\n")
 
-        FileSurvey(print).first(self.declared(tmp_path, "*.csv", f"{server.url}/b.csv"))
+        FileScanner(print).first(
+            self.declared(tmp_path, "*.csv", f"{server.url}/b.csv")
+        )
 
-        assert server.asked == []
+        assert server.requests == []
 
     def test_of_many_addresses_one_is_fetched(self, server: ScriptedServer, tmp_path):
         server.script(Reply(body=b"id,name\n1,a\n"))
         urls = [f"{server.url}/{name}.csv" for name in "abc"]
 
-        FileSurvey(print).first(self.declared(tmp_path, *urls))
+        FileScanner(print).first(self.declared(tmp_path, *urls))
 
-        assert [each.path for each in server.asked] == ["/a.csv"]
+        assert [each.path for each in server.requests] == ["/a.csv"]
 
 
 def test_a_download_ends_when_it_is_to_stop(server: ScriptedServer, tmp_path):
@@ -510,17 +519,17 @@ def test_a_download_ends_when_it_is_to_stop(server: ScriptedServer, tmp_path):
         spool=str(tmp_path / "spool"),
     )
     fields = (int_field("id"), text_field("name"))
-    told = []
+    results = []
 
     def stop_at_the_third() -> None:
-        told.append(1)
-        if len(told) == 3:
+        results.append(1)
+        if len(results) == 3:
             raise Interrupted("asked to stop")
 
     with pytest.raises(Interrupted):
-        FileSurvey(print)(
+        FileScanner(print)(
             dataset("shops", fields=fields, source=source), stop_at_the_third
         )
 
-    assert len(told) == 3
+    assert len(results) == 3
     assert parts(tmp_path) == []

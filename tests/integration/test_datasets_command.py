@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock.entrypoints.cli.app import main
-from tests.e2e.shops import lines, shops, some_shops, write
-from tests.e2e.workshop import BUGS, Ran
+from tests.support.shops import lines, shops, some_shops, write
+from tests.support.workshop import BUGS, Ran
 
 WRONG = shops().replace("name = { required = true }", 'name = { type = "int" }')
 FLOATS = shops().replace('type = "int", min = 0', 'type = "float"')
@@ -73,7 +73,7 @@ def test_a_wrong_type_is_corrected_after_an_import_that_stored_nothing(
     assert imported(penstock)["inserted"] == 20
 
 
-def test_a_dataset_that_is_no_longer_declared_is_dropped_when_told_to(
+def test_a_dataset_that_is_no_longer_declared_is_dropped_when_reported_to(
     penstock: Penstock, declare, tmp_path: Path
 ):
     declare(shops())
@@ -85,14 +85,14 @@ def test_a_dataset_that_is_no_longer_declared_is_dropped_when_told_to(
     spooled.parent.mkdir(parents=True)
     spooled.touch()
 
-    asked = penstock("datasets", "drop", "shops")
+    request = penstock("datasets", "drop", "shops")
     shown = penstock("datasets")
     listed = penstock("datasets", "--json").json["datasets"]
     dropped = penstock("datasets", "drop", "shops", "--yes", "--json")
     again = penstock("datasets", "drop", "shops", "--yes")
 
-    assert (asked.code, "add --yes" in asked.err) == (2, True)
-    assert "Remove dataset shops with 20 rows" in asked.err
+    assert (request.code, "add --yes" in request.err) == (2, True)
+    assert "Remove dataset shops with 20 rows" in request.err
     assert "shops_live" in shown.out
     found = {each["name"]: each for each in listed}
     assert (found["shops"]["declared"], found["shops"]["rows"]) == (False, 20)
@@ -128,13 +128,13 @@ def test_stored_values_are_converted_or_listed(penstock: Penstock, declare):
     lossy = penstock("datasets", "retype", "shops", "--yes", "--json")
     shown = penstock("datasets", "retype", "shops", "--yes")
     declare(FLOATS)
-    asked = penstock("datasets", "retype", "shops")
+    request = penstock("datasets", "retype", "shops")
     done = penstock("datasets", "retype", "shops", "--yes")
 
     assert "penstock datasets retype shops" in refused.err
     assert (lossy.code, lossy.json["lost"], len(lossy.json["losses"])) == (1, 20, 20)
     assert "20 values of shops would be lost; nothing was changed" in shown.out
-    assert (asked.code, "add --yes" in asked.err) == (2, True)
+    assert (request.code, "add --yes" in request.err) == (2, True)
     assert done.code == 0, done.err
     assert "Converted points from int to float in 20 rows of shops." in done.out
     assert imported(penstock)["unchanged"] == 20

@@ -6,19 +6,19 @@ from typing import Any, ClassVar
 
 import pytest
 
-from penstock.adapters.postgres.connections import FOR_CLIENTS
-from penstock.adapters.sql.serving import served_by
-from penstock.adapters.sqlite.database import Database
-from tests.builders import sqlite_stores
+from penstock.adapters.postgres.connection_pool import CLIENT_SESSION
+from penstock.adapters.sqlite.database import SqliteDatabase
+from penstock.adapters.sqlstore.stores import build_api_stores
 from tests.contracts.deletions import DeletionsContract, Observed
-from tests.integration.postgres import explained, nodes, opened, own_schema
+from tests.support.builders import sqlite_stores
+from tests.support.postgres import explained, nodes, opened, own_schema
 
 
 class TestSqliteDeletions(DeletionsContract):
     @pytest.fixture(scope="class")
     @classmethod
     def observed(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Observed]:
-        database = Database(tmp_path_factory.mktemp("deletions") / "penstock.db")
+        database = SqliteDatabase(tmp_path_factory.mktemp("deletions") / "penstock.db")
         stores = sqlite_stores(database)
         stores.schema.migrate()
 
@@ -31,12 +31,12 @@ class TestSqliteDeletions(DeletionsContract):
                 steps += 1
                 return 0
 
-            database.read(lambda look: look.connection.set_progress_handler(count, 10))
+            database.read(lambda read: read.connection.set_progress_handler(count, 10))
             of()
-            database.read(lambda look: look.connection.set_progress_handler(None, 0))
+            database.read(lambda read: read.connection.set_progress_handler(None, 0))
             return steps
 
-        yield Observed(stores, stores.records, served_by(database), work)
+        yield Observed(stores, stores.records, build_api_stores(database), work)
         database.close()
 
 
@@ -48,19 +48,22 @@ class TestPostgresDeletions(DeletionsContract):
             own_schema(postgres_url) as place,
             opened(place) as (stores, _),
             # as clients ask, by whatever plan the server thinks best
-            opened(place, manner=FOR_CLIENTS, most_connections=1) as (same, database),
+            opened(place, manner=CLIENT_SESSION, most_connections=1) as (
+                same,
+                database,
+            ),
         ):
             stores.schema.migrate()
-            told = explained(database)
+            result = explained(database)
 
             def work(of: Callable[[], object]) -> int:
                 """Count the rows that were read of datasets."""
-                told.clear()
+                result.clear()
                 of()
-                plans = [text.partition("plan:")[2] for text in told]
+                plans = [text.partition("plan:")[2] for text in result]
                 return sum(map(touched, filter(None, plans)))
 
-            yield Observed(stores, same.records, served_by(database), work)
+            yield Observed(stores, same.records, build_api_stores(database), work)
 
 
 class TestPostgresPartitionDeletions(TestPostgresDeletions):

@@ -8,17 +8,17 @@ from random import Random, SystemRandom
 
 import pytest
 
-from penstock.adapters.csv.limits import Limits
-from penstock.adapters.csv.source import CsvPages
-from penstock.adapters.csv.survey import FileSurvey
-from penstock.domain.axes import FileAxis
+from penstock.adapters.csv.file_scanner import FileScanner
+from penstock.adapters.csv.limits import FileLimits
+from penstock.adapters.csv.source import CsvSourceReader
 from penstock.domain.dataset import Dataset
-from penstock.domain.mapping import Mapper
-from penstock.domain.page import Place, Record, Rejection
-from penstock.domain.shard import Shard
+from penstock.domain.mapping.mapper import Mapper
+from penstock.domain.pages import Record, Rejection, RowLocation
+from penstock.domain.sharding.axes import FileAxis
+from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import CsvSource, UnclosedQuote
 from penstock.errors import Misconfigured, Rejected
-from tests.builders import dataset, text_field
+from tests.support.builders import dataset, text_field
 from tests.support.hostile_files import (
     MAX_RECORD,
     NAMES,
@@ -36,7 +36,7 @@ from tests.support.strict_csv import (
 
 NULL = ("", "NULL")
 # a row and where it stands: its values, or why it is bad
-Outcome = tuple[Place | None, tuple[object, ...] | str]
+Outcome = tuple[RowLocation | None, tuple[object, ...] | str]
 SOAK_FILES = int(os.environ.get("PENSTOCK_SOAK_FILES", "5000"))
 
 
@@ -89,7 +89,7 @@ def holds(folder: Path, seed: int) -> bool:
 def survey(declared: Dataset) -> FileAxis | str:
     """Return the shards of a file, or why it is refused."""
     try:
-        return FileSurvey(lambda _: None)(declared)
+        return FileScanner(lambda _: None)(declared)
     except Misconfigured as error:
         return str(error)
 
@@ -119,24 +119,24 @@ def read_all(
     declared: Dataset, axis: FileAxis, chance: Random
 ) -> tuple[list[Outcome], str | None]:
     """Read the shards in order, now and then by a new process; the error, if any."""
-    limits = Limits(
+    limits = FileLimits(
         rows=chance.choice([1, 7, 5000]),
         bytes=chance.choice([50, 700, 1 << 20]),
         record=MAX_RECORD,
     )
     mapper = Mapper(declared)
     outcomes: list[Outcome] = []
-    source = CsvPages(declared, limits=limits)
+    source = CsvSourceReader(declared, limits=limits)
     for part in axis.slices:
         shard, position = Shard((axis,), (part,)), None
         while True:
             if chance.random() < 0.2:
-                source = CsvPages(declared, limits=limits)
+                source = CsvSourceReader(declared, limits=limits)
             try:
                 page = source.fetch(shard, position, since=None)
             except Rejected as error:
                 return outcomes, str(error)
-            rows = sorted([*page.rows, *page.flawed], key=lambda row: row.place or ())
+            rows = sorted([*page.rows, *page.bad_rows], key=lambda row: row.place or ())
             outcomes += [(row.place, outcome_of(mapper(row))) for row in rows]
             if page.next is None:
                 break
@@ -184,7 +184,7 @@ def judge(
         open_line = find_open_quote(record, file.declared, most=MAX_RECORD)
         if open_line is not None and policy is UnclosedQuote.FAIL:
             return outcomes, open_line
-        place = Place(line=record.line, offset=record.offset)
+        place = RowLocation(line=record.line, offset=record.offset)
         outcomes.append((place, flaw or as_declared(record.values[: len(NAMES)])))
     return outcomes, None
 

@@ -13,39 +13,39 @@ from hypothesis import strategies as st
 from joserfc.jwk import Key, OctKey
 from typing_extensions import override
 
-from penstock.adapters.jwt.keyring import SecretKeyring
-from penstock.adapters.jwt.keys import VerifyingKey, public_keys, shared_key
-from penstock.adapters.jwt.memory import Memory
+from penstock.adapters.jwt.jwk import VerifyingKey, public_keys, shared_key
+from penstock.adapters.jwt.jwks_cache import SecretKeyring
 from penstock.adapters.jwt.signer import JwtSigner
+from penstock.adapters.jwt.token_cache import TokenCache
 from penstock.adapters.jwt.verifier import JwtVerifier
-from penstock.domain.access import (
+from penstock.domain.auth_claims import (
+    AccessScope,
     Algorithm,
-    Heading,
-    Scope,
     SharedSecret,
+    TokenHeader,
 )
-from tests.integration.issuer import (
+from tests.support.scripted_server import scripted_server
+from tests.support.token_issuer import (
     ANN,
     ASYMMETRIC,
     SECRET,
-    Desk,
+    AuthSetup,
     Issuer,
+    auth_setup,
     b64,
     claims,
-    desk_of,
     ec_key,
     edwards_key,
     encoded,
     mac,
     public,
     rsa_key,
-    secret_desk,
+    secret_auth_setup,
     secret_trust,
     signed,
     together,
     written,
 )
-from tests.integration.scripted_server import scripted_server
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture
-def desk(issuer: Issuer) -> Desk:
-    return desk_of(issuer)
+def auth(issuer: Issuer) -> AuthSetup:
+    return auth_setup(issuer)
 
 
 # what is believed
@@ -78,12 +78,12 @@ GENUINE: dict[str, Callable[[], Key]] = {
 
 
 @pytest.mark.parametrize("algorithm", GENUINE)
-def test_a_token_of_every_allowed_algorithm_is_believed(issuer, desk, algorithm):
+def test_a_token_of_every_allowed_algorithm_is_believed(issuer, auth, algorithm):
     issuer.lists(rsa_key("one"), *(make() for make in [*GENUINE.values()][6:]))
 
     token = signed(GENUINE[algorithm](), algorithm)
 
-    assert desk.verifier.verify(token) == ANN
+    assert auth.verifier.verify(token) == ANN
     assert issuer.fetches == 1
 
 
@@ -91,49 +91,49 @@ def test_every_asymmetric_algorithm_was_tried():
     assert {*GENUINE} == {each.value for each in ASYMMETRIC}
 
 
-def test_a_large_key_and_a_long_header_are_no_reason_to_refuse(issuer, desk):
+def test_a_large_key_and_a_long_header_are_no_reason_to_refuse(issuer, auth):
     large = rsa_key("large", 4096)
     issuer.lists(large)
     header = {"kid": "large", "x5c": ["c" * 1500], "pi.atm": "1", "typ": "at+jwt"}
 
-    assert desk.verifier.verify(signed(large, header=header)) == ANN
+    assert auth.verifier.verify(signed(large, header=header)) == ANN
 
 
-def test_a_token_without_a_name_for_its_key_is_tried_with_those_that_fit(issuer, desk):
+def test_a_token_without_a_name_for_its_key_is_tried_with_those_that_fit(issuer, auth):
     issuer.lists(rsa_key("one"), ec_key("p256"), rsa_key("two"))
 
-    assert desk.verifier.verify(signed(rsa_key("two"), header={})) == ANN
-    assert "signature" in desk.refusal(signed(rsa_key("evil"), header={}))
+    assert auth.verifier.verify(signed(rsa_key("two"), header={})) == ANN
+    assert "signature" in auth.refusal(signed(rsa_key("evil"), header={}))
     assert issuer.fetches == 1
 
 
-def test_keys_without_names_are_used_too(issuer, desk):
+def test_keys_without_names_are_used_too(issuer, auth):
     issuer.listed = [public(rsa_key("one"), kid=None), public(ec_key("p"), kid=None)]
 
-    assert desk.verifier.verify(signed(ec_key("p"), "ES256", header={})) == ANN
+    assert auth.verifier.verify(signed(ec_key("p"), "ES256", header={})) == ANN
     # a token that names its key means one of that name
-    assert "not known" in desk.refusal(signed(rsa_key("one")))
+    assert "not known" in auth.refusal(signed(rsa_key("one")))
 
 
-def test_the_older_name_of_an_algorithm_means_the_same_key(issuer, desk):
+def test_the_older_name_of_an_algorithm_means_the_same_key(issuer, auth):
     issuer.listed = [public(edwards_key("ed"), alg="EdDSA")]
 
     for name in ("EdDSA", "Ed25519"):
-        assert desk.verifier.verify(signed(edwards_key("ed"), name)) == ANN
+        assert auth.verifier.verify(signed(edwards_key("ed"), name)) == ANN
 
 
 def test_a_shared_secret_signs_too():
-    desk = secret_desk()
+    auth = secret_auth_setup()
     signer = JwtSigner(secret_trust(), SharedSecret(SECRET))
 
-    made = signer.sign("ann", [Scope.WRITE], lifetime=timedelta(minutes=5))
+    made = signer.sign("ann", [AccessScope.WRITE], lifetime=timedelta(minutes=5))
 
-    assert desk.verifier.verify(made.token) == ANN
+    assert auth.verifier.verify(made.token) == ANN
     assert SECRET not in made.token
-    assert desk.verifier.trouble() is None
+    assert auth.verifier.failure() is None
     header = {"kid": "any", "typ": "JWT"}
     named = signed(shared_key(SECRET).key, "HS256", header=header)
-    assert desk.verifier.verify(named) == ANN
+    assert auth.verifier.verify(named) == ANN
 
 
 # what is not
@@ -194,7 +194,7 @@ ATTACKS: dict[str, tuple[Callable[[], str], str]] = {
     "no audience": (lambda: signed(rsa_key("one"), aud=None), "aud"),
     "other issuer": (lambda: signed(rsa_key("one"), iss="https://evil/"), "issuer"),
     "expired": (lambda: signed(rsa_key("one"), exp=time.time() - 31), "expired"),
-    "no end": (lambda: signed(rsa_key("one"), exp=None), "when it ends"),
+    "no end": (lambda: signed(rsa_key("one"), exp=None), "when it expires"),
     "not yet valid": (lambda: signed(rsa_key("one"), nbf=time.time() + 60), "yet"),
     "from the future": (lambda: signed(rsa_key("one"), iat=time.time() + 60), "future"),
     "no subject": (lambda: signed(rsa_key("one"), sub=None), "whose"),
@@ -236,11 +236,11 @@ ATTACKS: dict[str, tuple[Callable[[], str], str]] = {
     "empty name": (lambda: signed(rsa_key("one"), header={"kid": ""}), "not known"),
     "name that is a number": (
         lambda: signed(rsa_key("one"), header={"kid": 1}),
-        "what is not text",
+        "not text",
     ),
     "name that is a list": (
         lambda: signed(rsa_key("one"), header={"kid": ["one"]}),
-        "what is not text",
+        "not text",
     ),
     "identity token of another kind": (
         lambda: signed(rsa_key("one"), header={"kid": "one", "typ": "logout+jwt"}),
@@ -337,82 +337,82 @@ ATTACKS: dict[str, tuple[Callable[[], str], str]] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_forged_token_is_believed(issuer, desk, attack):
+def test_no_forged_token_is_believed(issuer, auth, attack):
     forge, reason = ATTACKS[attack]
     issuer.lists(rsa_key("one"), ec_key("p256"))
-    assert desk.verifier.verify(signed(rsa_key("one"))) == ANN
+    assert auth.verifier.verify(signed(rsa_key("one"))) == ANN
 
     token = forge()
 
-    assert reason in desk.refusal(token)
-    assert desk.verifier.known(token) is None
+    assert reason in auth.refusal(token)
+    assert auth.verifier.cached(token) is None
     # nobody was asked but the issuer, and by a name it may have had
-    assert {each.path for each in issuer.server.asked} == {"/jwks"}
+    assert {each.path for each in issuer.server.requests} == {"/jwks"}
     assert issuer.fetches <= 2
 
 
 @pytest.mark.parametrize("name", ["jku", "x5u"])
-def test_an_address_of_keys_in_a_token_is_never_asked(issuer, desk, name):
+def test_an_address_of_keys_in_a_token_is_never_requested(issuer, auth, name):
     header = {name: f"{issuer.server.url}/trap"}
 
-    assert "not known" in desk.refusal(resigned(header))
-    assert "signature" in desk.refusal(resigned({**header, "kid": "one"}))
-    assert {each.path for each in issuer.server.asked} == {"/jwks"}
+    assert "not known" in auth.refusal(resigned(header))
+    assert "signature" in auth.refusal(resigned({**header, "kid": "one"}))
+    assert {each.path for each in issuer.server.requests} == {"/jwks"}
 
     # a genuine token may say what it likes: its key is the issuer's
     genuine = signed(rsa_key("one"), header={"kid": "one", **header})
-    assert desk.verifier.verify(genuine) == ANN
+    assert auth.verifier.verify(genuine) == ANN
 
 
 def test_no_key_of_a_pair_fits_hs256_even_where_it_is_allowed(issuer):
     trust = replace(issuer.trust(), algorithms=frozenset(Algorithm))
-    desk = desk_of(issuer, trust)
+    auth = auth_setup(issuer, trust)
 
-    assert desk.verifier.verify(signed(rsa_key("one"))) == ANN
+    assert auth.verifier.verify(signed(rsa_key("one"))) == ANN
     for secret in (as_pem(rsa_key("one")), rsa_key("one").as_der(private=False)):
-        assert "not known" in desk.refusal(with_public_key_as_secret(secret))
+        assert "not known" in auth.refusal(with_public_key_as_secret(secret))
 
 
 def test_a_secret_fits_no_other_algorithm_even_where_it_is_allowed():
     trust = replace(secret_trust(), algorithms=frozenset(Algorithm))
-    desk = secret_desk(trust)
+    auth = secret_auth_setup(trust)
 
-    assert "not known" in desk.refusal(signed(rsa_key("evil")))
+    assert "not known" in auth.refusal(signed(rsa_key("evil")))
     wrong = mac({"alg": "HS256"}, claims(), b"another secret")
-    assert "signature" in desk.refusal(wrong)
+    assert "signature" in auth.refusal(wrong)
 
 
-def test_a_key_that_is_for_one_algorithm_verifies_no_other(issuer, desk):
+def test_a_key_that_is_for_one_algorithm_verifies_no_other(issuer, auth):
     issuer.listed = [public(rsa_key("one"), alg="RS256")]
 
-    assert desk.verifier.verify(signed(rsa_key("one"))) == ANN
-    assert "not known" in desk.refusal(signed(rsa_key("one"), "PS256"))
+    assert auth.verifier.verify(signed(rsa_key("one"))) == ANN
+    assert "not known" in auth.refusal(signed(rsa_key("one"), "PS256"))
 
 
 def test_an_algorithm_that_is_not_in_the_list_is_refused(issuer):
     trust = replace(issuer.trust(), algorithms=frozenset({Algorithm.PS256}))
-    desk = desk_of(issuer, trust)
+    auth = auth_setup(issuer, trust)
 
-    assert "algorithm" in desk.refusal(signed(rsa_key("one")))
-    assert desk.verifier.verify(signed(rsa_key("one"), "PS256")) == ANN
+    assert "algorithm" in auth.refusal(signed(rsa_key("one")))
+    assert auth.verifier.verify(signed(rsa_key("one"), "PS256")) == ANN
 
 
 @given(st.text(max_size=60) | st.from_regex(r"[\w-]{1,20}\.[\w-]{1,20}\.[\w-]{1,20}"))
 def test_no_text_whatever_does_more_than_be_refused(text):
-    assert secret_desk().refusal(text)
+    assert secret_auth_setup().refusal(text)
 
 
 @given(st.data())
 def test_no_character_of_a_token_can_be_changed(data):
-    desk = secret_desk()
+    auth = secret_auth_setup()
     # the same each time: hypothesis goes back to what it has found
-    told = claims(iat=None, exp=4_000_000_000)
-    token = mac({"alg": "HS256"}, told, SECRET.encode())
+    result = claims(iat=None, exp=4_000_000_000)
+    token = mac({"alg": "HS256"}, result, SECRET.encode())
     place = data.draw(st.integers(0, len(token) - 1))
     other = data.draw(st.sampled_from("AQgwBZ09-_.=+/ \n").filter(token[place].__ne__))
 
-    assert desk.refusal(token[:place] + other + token[place + 1 :])
-    assert desk.verifier.verify(token) == ANN
+    assert auth.refusal(token[:place] + other + token[place + 1 :])
+    assert auth.verifier.verify(token) == ANN
 
 
 # the keys of a set
@@ -454,16 +454,16 @@ USELESS: dict[str, Callable[[], Any]] = {
 def test_a_key_that_cannot_be_used_is_left_out_and_harms_no_other(case):
     good = public(rsa_key("one"))
 
-    kept = public_keys({"keys": [USELESS[case](), good]})
+    stored = public_keys({"keys": [USELESS[case](), good]})
 
-    assert [each.kid for each in kept] == ["one"]
-    assert kept[0].mark == public_keys({"keys": [good]})[0].mark
+    assert [each.kid for each in stored] == ["one"]
+    assert stored[0].mark == public_keys({"keys": [good]})[0].mark
 
 
-def test_a_token_of_a_weak_key_is_refused(issuer, desk):
+def test_a_token_of_a_weak_key_is_refused(issuer, auth):
     issuer.listed = [weak(), public(rsa_key("one"))]
 
-    assert "not known" in desk.refusal(signed(rsa_key("weak", 1024)))
+    assert "not known" in auth.refusal(signed(rsa_key("weak", 1024)))
 
 
 anything = st.recursive(
@@ -493,43 +493,43 @@ def test_no_set_of_keys_stops_us_from_reading_it(listed):
 # tokens that were seen before
 
 
-def test_a_token_that_was_verified_is_known_for_a_minute(issuer, desk):
+def test_a_token_that_was_verified_is_known_for_a_minute(issuer, auth):
     token = signed(rsa_key("one"))
-    assert desk.verifier.known(token) is None
+    assert auth.verifier.cached(token) is None
 
-    assert desk.verifier.verify(token) == ANN
-    assert desk.verifier.known(token) == ANN
-    desk.clock.passed = 59
-    assert desk.verifier.known(token) == ANN
-    desk.clock.passed = 61
-    assert desk.verifier.known(token) is None
-    assert desk.verifier.verify(token) == ANN
-    assert desk.verifier.known(token) == ANN
+    assert auth.verifier.verify(token) == ANN
+    assert auth.verifier.cached(token) == ANN
+    auth.clock.passed = 59
+    assert auth.verifier.cached(token) == ANN
+    auth.clock.passed = 61
+    assert auth.verifier.cached(token) is None
+    assert auth.verifier.verify(token) == ANN
+    assert auth.verifier.cached(token) == ANN
 
 
-def test_a_token_is_not_known_beyond_its_end(issuer, desk):
+def test_a_token_is_not_known_beyond_its_end(issuer, auth):
     token = signed(rsa_key("one"), exp=time.time() + 20)
-    desk.verifier.verify(token)
+    auth.verifier.verify(token)
 
-    desk.clock.passed = 19
-    assert desk.verifier.known(token) == ANN
-    desk.clock.passed = 21
-    assert desk.verifier.known(token) is None
+    auth.clock.passed = 19
+    assert auth.verifier.cached(token) == ANN
+    auth.clock.passed = 21
+    assert auth.verifier.cached(token) is None
     # clocks may differ by so much, and each request is judged anew
-    assert desk.verifier.verify(token) == ANN
-    assert desk.verifier.known(token) is None
-    desk.clock.passed = 51
-    assert "expired" in desk.refusal(token)
+    assert auth.verifier.verify(token) == ANN
+    assert auth.verifier.cached(token) is None
+    auth.clock.passed = 51
+    assert "expired" in auth.refusal(token)
 
 
-def test_a_clock_that_is_turned_back_keeps_no_token_longer(issuer, desk):
+def test_a_clock_that_is_turned_back_keeps_no_token_longer(issuer, auth):
     token = signed(rsa_key("one"), iat=None)
-    desk.verifier.verify(token)
+    auth.verifier.verify(token)
 
-    desk.clock.turned_back = 3600
-    desk.clock.passed = 61
+    auth.clock.turned_back = 3600
+    auth.clock.passed = 61
 
-    assert desk.verifier.known(token) is None
+    assert auth.verifier.cached(token) is None
 
 
 class CountedKeyring(SecretKeyring):
@@ -538,7 +538,7 @@ class CountedKeyring(SecretKeyring):
     taken = 0
 
     @override
-    def fitting(self, heading: Heading) -> Sequence[VerifyingKey]:
+    def fitting(self, heading: TokenHeader) -> Sequence[VerifyingKey]:
         self.taken += 1
         return super().fitting(heading)
 
@@ -550,18 +550,18 @@ def test_a_known_token_is_not_verified_again():
 
     for _ in range(5):
         assert verifier.verify(token) == ANN
-        assert verifier.known(token) == ANN
+        assert verifier.cached(token) == ANN
 
     assert keyring.taken == 1
 
 
-def test_a_refused_token_is_not_remembered(issuer, desk):
-    desk.refusal(signed(rsa_key("one"), aud="other"))
-    assert len(desk.memory) == 0
+def test_a_refused_token_is_not_remembered(issuer, auth):
+    auth.refusal(signed(rsa_key("one"), aud="other"))
+    assert len(auth.memory) == 0
 
 
 def test_the_oldest_tokens_make_room():
-    memory = Memory(most=3)
+    memory = TokenCache(most=3)
     verifier = JwtVerifier(
         secret_trust(), SecretKeyring(shared_key(SECRET)), memory=memory
     )
@@ -573,12 +573,12 @@ def test_the_oldest_tokens_make_room():
     for token in tokens:
         verifier.verify(token)
 
-    assert [verifier.known(token) for token in tokens] == [None, None, ANN, ANN, ANN]
+    assert [verifier.cached(token) for token in tokens] == [None, None, ANN, ANN, ANN]
     assert len(memory) == 3
 
 
 def test_the_memory_is_bounded_also_for_many_threads():
-    memory = Memory(most=16)
+    memory = TokenCache(most=16)
     verifier = JwtVerifier(
         secret_trust(), SecretKeyring(shared_key(SECRET)), memory=memory
     )
@@ -594,9 +594,9 @@ def test_the_memory_is_bounded_also_for_many_threads():
     assert len(memory) == 16
 
 
-def test_the_memory_holds_no_token(issuer, desk):
+def test_the_memory_holds_no_token(issuer, auth):
     token = signed(rsa_key("one"))
-    desk.verifier.verify(token)
+    auth.verifier.verify(token)
 
-    assert token not in repr(vars(desk.memory))
-    assert len(desk.memory) == 1
+    assert token not in repr(vars(auth.memory))
+    assert len(auth.memory) == 1

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from joserfc import jwt
 
-from penstock.adapters.jwt.keys import shared_key
-from penstock.domain.access import (
-    Principal,
-    Scope,
-)
+from penstock.adapters.jwt.jwk import shared_key
+from penstock.domain.auth_claims import AccessScope, Principal
 from penstock.settings import load
-from penstock.wiring.access import verifier_of
-from tests.integration.issuer import (
+from penstock.wiring.auth import verifier_of
+from tests.support.scripted_server import (
+    scripted_server,
+)
+from tests.support.token_issuer import (
     ANN,
     AUDIENCE,
     ISSUER,
@@ -29,9 +29,6 @@ from tests.integration.issuer import (
     Issuer,
     rsa_key,
     signed,
-)
-from tests.integration.scripted_server import (
-    scripted_server,
 )
 
 
@@ -54,15 +51,15 @@ SHARED = AUTH + 'secret = "${CANARY}"\n'
 
 
 @dataclass(frozen=True)
-class Told:
+class CommandOutput:
     code: int
     out: str
     err: str
 
 
 @pytest.fixture
-def penstock(tmp_path: Path) -> Callable[..., Told]:
-    def run(auth: str, *arguments: str) -> Told:
+def penstock(tmp_path: Path) -> Callable[..., CommandOutput]:
+    def run(auth: str, *arguments: str) -> CommandOutput:
         (tmp_path / "penstock.toml").write_text(DATASET + auth, encoding="utf-8")
         done = subprocess.run(
             [sys.executable, "-m", "penstock", "token", *arguments],
@@ -74,7 +71,7 @@ def penstock(tmp_path: Path) -> Callable[..., Told]:
         )
         assert SECRET not in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
-        return Told(done.returncode, done.stdout, done.stderr)
+        return CommandOutput(done.returncode, done.stdout, done.stderr)
 
     return run
 
@@ -84,30 +81,32 @@ def verifier_in(folder: Path) -> Any:
 
 
 def test_the_command_signs_what_the_api_believes(penstock, tmp_path):
-    told = penstock(SHARED, "--scope", "read", "--scope", "operate", "--subject", "bob")
+    result = penstock(
+        SHARED, "--scope", "read", "--scope", "operate", "--subject", "bob"
+    )
 
-    assert told.code == 0
-    assert told.err == ""
-    assert verifier_in(tmp_path).verify(told.out.strip()) == Principal(
-        "bob", frozenset({Scope.READ, Scope.OPERATE})
+    assert result.code == 0
+    assert result.err == ""
+    assert verifier_in(tmp_path).verify(result.out.strip()) == Principal(
+        "bob", frozenset({AccessScope.READ, AccessScope.OPERATE})
     )
 
 
 def test_the_command_tells_machines_more(penstock, tmp_path):
     before = time.time()
-    told = penstock(
+    result = penstock(
         SHARED + 'scope_claim = "roles"',
         *("--scope", "write", "--scope", "write", "--for", "2h30m", "--json"),
     )
 
-    document = json.loads(told.out)
-    assert told.code == 0
+    document = json.loads(result.out)
+    assert result.code == 0
     assert document["scopes"] == ["write"]
     assert document["subject"] == "penstock"
     ends = datetime.fromisoformat(document["expires_at"]).timestamp()
     assert before + 8999 <= ends <= time.time() + 9001
     principal = verifier_in(tmp_path).verify(document["token"])
-    assert principal.scopes == {Scope.READ, Scope.WRITE}
+    assert principal.scopes == {AccessScope.READ, AccessScope.WRITE}
     claimed = jwt.decode(document["token"], shared_key(SECRET).key, ["HS256"]).claims
     assert claimed["exp"] == ends
     assert claimed["exp"] - claimed["iat"] == 9000
@@ -119,7 +118,7 @@ WRONG_USES = {
     "with published keys": (
         AUTH + 'jwks = "https://id.example.org/jwks.json"',
         ["--scope", "read"],
-        f"only the issuer can sign; ask '{ISSUER}' for a token with audience",
+        f"only the issuer can sign; get a token from '{ISSUER}' with audience",
     ),
     "without a scope": (SHARED, [], "--scope"),
     "with an unknown scope": (SHARED, ["--scope", "admin"], "'read', 'write'"),
@@ -139,12 +138,12 @@ WRONG_USES = {
 def test_the_command_says_what_to_do_instead(penstock, case):
     auth, arguments, sentence = WRONG_USES[case]
 
-    told = penstock(auth, *arguments)
+    result = penstock(auth, *arguments)
     document = json.loads(penstock(auth, *arguments, "--json").out)
 
-    assert told.code == 2
-    assert told.out == ""
-    assert sentence in told.err
+    assert result.code == 2
+    assert result.out == ""
+    assert sentence in result.err
     assert set(document) == {"error"}
 
 

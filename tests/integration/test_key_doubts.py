@@ -41,23 +41,23 @@ def penstock(tmp_path, monkeypatch, capsys):
     return run
 
 
-DOUBT = "700 rows have only 7 different keys (town)"
+DOUBT = "the key (town) is not unique: 700 rows have only 7 different keys"
 
 
 def test_a_key_that_many_rows_share_is_doubted_on_screen(penstock):
-    told = [penstock(*each) for each in (["check"], ["check", "--connect"])]
-    told.append(penstock("run", "shops"))
+    results = [penstock(*each) for each in (["check"], ["check", "--connect"])]
+    results.append(penstock("run", "shops"))
 
-    assert all(DOUBT in " ".join(each.split()) for each in told)
+    assert all(DOUBT in " ".join(each.split()) for each in results)
 
 
 def test_a_key_of_its_own_in_each_row_is_not_doubted(penstock):
-    told = [penstock(*each, key="id") for each in (["check"], ["run", "shops"])]
+    results = [penstock(*each, key="id") for each in (["check"], ["run", "shops"])]
 
-    assert not any("different keys" in each for each in told)
+    assert not any("different keys" in each for each in results)
 
 
-def test_a_program_is_told_too(penstock):
+def test_a_program_is_reported_too(penstock):
     checked = json.loads(penstock("check", "--json"))
     done = json.loads(penstock("run", "shops", "--json"))
 

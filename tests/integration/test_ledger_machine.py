@@ -27,8 +27,8 @@ from hypothesis.stateful import (
 )
 from typing_extensions import override
 
-from penstock.adapters.sqlite.database import Database
-from penstock.domain.job import (
+from penstock.adapters.sqlite.database import SqliteDatabase
+from penstock.domain.jobs import (
     MAX_RESCUES,
     ImportId,
     ImportStatus,
@@ -39,10 +39,10 @@ from penstock.domain.job import (
     Mode,
     WorkerId,
 )
-from penstock.domain.page import Batch, Proof
+from penstock.domain.pages import Batch, Proof
 from penstock.errors import LeaseLost, Misconfigured, PenstockError, StoreRefused
 from penstock.ports import Stores
-from tests.builders import (
+from tests.support.builders import (
     A_MOMENT,
     LEASE,
     NOON,
@@ -58,7 +58,7 @@ from tests.builders import (
     rejection,
     sqlite_stores,
 )
-from tests.integration.postgres import Place, opened, own_schema
+from tests.support.postgres import Place, opened, own_schema
 
 POI = dataset()
 OPEN = {JobStatus.PENDING, JobStatus.LEASED}
@@ -134,7 +134,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """Open empty stores, and the clock by which they judge."""
         self.folder = Path(tempfile.mkdtemp())
         clock = Clock(NOON)
-        self.database = Database(self.folder / "penstock.db", clock=clock)
+        self.database = SqliteDatabase(self.folder / "penstock.db", clock=clock)
         return sqlite_stores(self.database), clock
 
     def teardown(self) -> None:
@@ -144,7 +144,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @initialize(shards=st.integers(1, 2))
     def begin(self, shards: int) -> None:
         self.stores.schema.migrate()
-        self.stores.schema.prepare(POI)
+        self.stores.schema.ensure_table(POI)
         self.plan(Mode.FULL, shards)
 
     # planners and operators
@@ -524,7 +524,7 @@ class PostgresLedgerMachine(LedgerMachine):
         )
         if tables[0][0] is not None:
             self.place.ask(f"truncate {tables[0][0]} restart identity")
-            self.opened.schema.prepare(POI)
+            self.opened.schema.ensure_table(POI)
             self.place.set_clock(NOON)
         return self.opened, SharedClock(NOON, self.place)
 

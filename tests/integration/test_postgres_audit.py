@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from penstock.adapters.postgres.database import Database
+from penstock.adapters.postgres.database import PostgresDatabase
 from penstock.ports import Stores
-from tests.builders import dataset, plan
-from tests.integration.postgres import Place, opened
+from tests.support.builders import dataset, plan
+from tests.support.postgres import Place, opened
 
 POI = dataset()
 IMPORTS, JOBS, AT_ONCE = 3, 2_000, 1_000
 
 
 @pytest.fixture
-def ledger(postgres_database: str) -> Iterator[tuple[Stores, Database]]:
+def ledger(postgres_database: str) -> Iterator[tuple[Stores, PostgresDatabase]]:
     """Fill a ledger that the planner has never looked at."""
     place = Place(postgres_database, "penstock")
     with opened(place, most_connections=1) as (stores, database):
@@ -48,7 +48,7 @@ def handled_rows(plan: dict[str, Any]) -> int:
 
 
 def explained(
-    database: Database, name: str, jobs: str, *, limit: int = 10_000
+    database: PostgresDatabase, name: str, jobs: str, *, limit: int = 10_000
 ) -> dict[str, Any]:
     """Run a statement by the plan that a server makes for any values at all.
 
@@ -70,7 +70,7 @@ def explained(
 
 @pytest.mark.parametrize("name", ["job_pages", "get_jobs"])
 def test_many_jobs_and_their_pages_are_read_once_each(
-    ledger: tuple[Stores, Database], name: str
+    ledger: tuple[Stores, PostgresDatabase], name: str
 ):
     stores, database = ledger
     newest = stores.imports.recent(limit=1)[0][0]
@@ -85,7 +85,7 @@ def test_many_jobs_and_their_pages_are_read_once_each(
 
 
 def test_reading_ends_with_the_last_page_that_is_wanted(
-    ledger: tuple[Stores, Database], postgres_database: str
+    ledger: tuple[Stores, PostgresDatabase], postgres_database: str
 ):
     stores, database = ledger
     newest = stores.imports.recent(limit=1)[0][0]

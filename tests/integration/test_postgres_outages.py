@@ -13,12 +13,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.adapters.postgres.database import Database, Transaction
+from penstock.adapters.postgres.database import PostgresDatabase, PostgresTransaction
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import JobStatus, Lease, Mode
+from penstock.domain.jobs import JobStatus, Lease, Mode
 from penstock.errors import LeaseLost, PenstockError, StoreRefused, StoreUnavailable
 from penstock.ports import JobFilter, Stores
-from tests.builders import (
+from tests.services.private import PrivatePostgres
+from tests.support.builders import (
     SECOND,
     TIMEOUT,
     batch,
@@ -36,10 +37,9 @@ from tests.builders import (
     repeated,
     run,
 )
-from tests.integration.postgres import Place, opened, own_schema
-from tests.integration.racing import in_threads
-from tests.proxy import Proxy
-from tests.services.private import PrivatePostgres
+from tests.support.postgres import Place, opened, own_schema
+from tests.support.proxy import Proxy
+from tests.support.racing import in_threads
 
 POI = dataset()
 # as the driver sends it: a kind, a length, the text
@@ -79,14 +79,14 @@ def stores(place: Place) -> Iterator[Stores]:
 @pytest.fixture
 def by_proxy(
     stores: Stores, place: Place, proxy: Proxy
-) -> Iterator[tuple[Stores, Database]]:
+) -> Iterator[tuple[Stores, PostgresDatabase]]:
     """Open the same stores by way of the proxy."""
     with opened(Place(proxy.via(place.url), place.schema), limit=LIMIT) as both:
         yield both
 
 
 @pytest.fixture
-def led(by_proxy: tuple[Stores, Database]) -> Stores:
+def led(by_proxy: tuple[Stores, PostgresDatabase]) -> Stores:
     return by_proxy[0]
 
 
@@ -129,10 +129,10 @@ class TestACrash:
 
         crashing = threading.Thread(target=crash, daemon=True)
         crashing.start()
-        told = in_threads(*(lambda n=n: commit(n) for n in range(shards)))
+        results = in_threads(*(lambda n=n: commit(n) for n in range(shards)))
         crashing.join(60)
 
-        assert told == [None] * shards
+        assert results == [None] * shards
         for lease in leases:
             assert committed(stores, lease) == list(range(1, pages + 1))
         known, _ = stores.imports.get(leases[0].import_id)
@@ -141,7 +141,7 @@ class TestACrash:
         numbers = place.ask("select seq from penstock_change order by seq")
         assert [seq for (seq,) in numbers] == list(range(1, shards * pages + 1))
 
-    def test_a_server_that_is_away_is_told_and_comes_back(
+    def test_a_server_that_is_away_is_reported_and_comes_back(
         self, server: PrivatePostgres, stores: Stores, place
     ):
         with opened(place, limit=SECOND) as (hurried, _):
@@ -165,9 +165,9 @@ class TestACrash:
         # a listener that has just begun tells of what may have been before
         heard(stores, after=0)
         server.restart("immediate")
-        heard(stores, after=stores.bell.rings)
+        heard(stores, after=stores.notifier.notification_count)
         settled(stores)
-        before = stores.bell.rings
+        before = stores.notifier.notification_count
 
         plan(stores, POI)
 
@@ -176,7 +176,7 @@ class TestACrash:
 
 def heard(stores: Stores, *, after: int) -> None:
     deadline = time.monotonic() + 20
-    while stores.bell.rings <= after:
+    while stores.notifier.notification_count <= after:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -184,8 +184,8 @@ def heard(stores: Stores, *, after: int) -> None:
 def settled(stores: Stores) -> None:
     """Wait until it has not rung for a while."""
     rings = -1
-    while rings != stores.bell.rings:
-        rings = stores.bell.rings
+    while rings != stores.notifier.notification_count:
+        rings = stores.notifier.notification_count
         time.sleep(1.2)
 
 
@@ -193,13 +193,13 @@ class TestTheBell:
     def test_it_rings_when_there_is_work(self, stores: Stores):
         heard(stores, after=0)
         settled(stores)
-        before = stores.bell.rings
+        before = stores.notifier.notification_count
         plan(stores, POI)
         heard(stores, after=before)
         lease = claim(stores, POI)
         stores.ledger.fail(lease, TIMEOUT)
         settled(stores)
-        before = stores.bell.rings
+        before = stores.notifier.notification_count
 
         stores.jobs.retry(lease.job)
 
@@ -210,7 +210,7 @@ class TestTheBell:
         stores.ledger.commit_page(POI, claim(stores, POI), last(record(1)))
         heard(stores, after=0)
         settled(stores)
-        before = stores.bell.rings
+        before = stores.notifier.notification_count
 
         stores.imports.close(POI, import_id, failed=None)
 
@@ -219,14 +219,14 @@ class TestTheBell:
     def test_it_does_not_ring_for_another_schema(self, stores: Stores, server):
         heard(stores, after=0)
         settled(stores)
-        before = stores.bell.rings
+        before = stores.notifier.notification_count
         with own_schema(server.url) as elsewhere, opened(elsewhere) as (other, _):
             other.schema.migrate()
             plan(other, POI)
 
         time.sleep(0.5)
 
-        assert stores.bell.rings == before
+        assert stores.notifier.notification_count == before
 
 
 @dataclass
@@ -236,8 +236,8 @@ class Swallow:
     part: bytes
     times: int = 0
 
-    def __call__(self, piece: bytes) -> bool:
-        if self.part in piece and not self.times:
+    def __call__(self, chunk: bytes) -> bool:
+        if self.part in chunk and not self.times:
             self.times += 1
             raise ConnectionResetError
         return False
@@ -286,8 +286,8 @@ class TestALostReply:
         assert (lease.page_seq, counts.inserted) == (1, 2)
         assert committed(stores, lease) == [1]
         assert stores.imports.peek(lease.import_id).counts.inserted == 2
-        told = place.ask("select first_seq, last_seq from penstock_change_page")
-        assert told == [(1, 2)]
+        response = place.ask("select first_seq, last_seq from penstock_change_page")
+        assert response == [(1, 2)]
 
     def test_new_rows_that_never_arrived_are_sent_again(
         self, led: Stores, stores: Stores, proxy: Proxy
@@ -304,17 +304,17 @@ class TestALostReply:
         assert committed(stores, lease) == [1]
 
     def test_new_rows_that_took_effect_are_known_to_have_though_others_met_known_ones(
-        self, by_proxy: tuple[Stores, Database], stores: Stores, proxy: Proxy
+        self, by_proxy: tuple[Stores, PostgresDatabase], stores: Stores, proxy: Proxy
     ):
         led, database = by_proxy
         plan(stores, POI)
         lease = claim(led, POI)
 
-        def lose(piece: bytes) -> bool:
-            if STORE in piece:
+        def lose(chunk: bytes) -> bool:
+            if STORE in chunk:
                 # as a page of another thread does
-                database.table(POI).grows = False
-            return STORE in piece
+                database.table_state(POI).expects_new_rows = False
+            return STORE in chunk
 
         proxy.lose_reply_after(lose)
 
@@ -401,7 +401,7 @@ class TestALostReply:
         assert stores.budgets.state(slow).taken == 2
 
     def test_a_planner_gets_its_import(self, led: Stores, stores: Stores, proxy: Proxy):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         proxy.lose_reply_after(COMMIT)
 
         begun, resumed = led.imports.begin(
@@ -442,28 +442,28 @@ class TestSilence:
         proxy.black_hole()
         began = time.monotonic()
 
-        told = in_threads(
+        results = in_threads(
             lambda: led.ledger.commit_page(POI, lease, batch(record(1))),
             lambda: led.ledger.renew(lease),
             led.jobs.now,
             lambda: claim_any(led, {"poi": "d1"}),
         )
 
-        assert all(isinstance(each, StoreUnavailable) for each in told)
+        assert all(isinstance(each, StoreUnavailable) for each in results)
         assert time.monotonic() - began < LIMIT.total_seconds() + 8
         proxy.mend()
         led.ledger.commit_page(POI, lease, batch(record(1)))
         assert ids(stores, POI) == [1]
 
-    def test_a_commit_that_is_never_answered_is_told(
+    def test_a_commit_that_is_never_answered_is_reported(
         self, led: Stores, stores: Stores, proxy: Proxy
     ):
         """It may have taken effect; the ledger knows, and the fence protects it."""
         plan(stores, POI)
         lease = claim(led, POI)
 
-        def silence(piece: bytes) -> bool:
-            if COMMIT in piece:
+        def silence(chunk: bytes) -> bool:
+            if COMMIT in chunk:
                 proxy.is_black_hole = True
                 for link in proxy._links:
                     link.is_silent = True
@@ -488,8 +488,8 @@ class TestSilence:
         plan(stores, POI)
         lease = claim(led, POI)
 
-        def silence(piece: bytes) -> bool:
-            if STORE in piece:
+        def silence(chunk: bytes) -> bool:
+            if STORE in chunk:
                 proxy.trap = None
                 for link in proxy._links:
                     link.is_silent = True
@@ -514,15 +514,15 @@ class TestSilence:
         assert committed(stores, lease) == [1]
 
 
-def stop_in_mid_transaction(place: Place, lease: Lease, told: Any) -> None:
+def stop_in_mid_transaction(place: Place, lease: Lease, result: Any) -> None:
     """Hold a job's row, be stopped, and go on as if nothing had happened."""
     with opened(place, limit=LIMIT) as (stores, database):
 
-        def stop_once(transaction: Transaction) -> None:
+        def stop_once(transaction: PostgresTransaction) -> None:
             transaction.execute("count_page", job=lease.job, **NOTHING)
             if not stopped:
                 stopped.append(True)
-                told.put(os.getpid())
+                result.put(os.getpid())
                 os.kill(os.getpid(), signal.SIGSTOP)
 
         stopped: list[bool] = []
@@ -532,9 +532,9 @@ def stop_in_mid_transaction(place: Place, lease: Lease, told: Any) -> None:
         ):
             try:
                 deed()
-                told.put(None)
+                result.put(None)
             except PenstockError as error:
-                told.put(type(error))
+                result.put(type(error))
 
 
 NOTHING = dict.fromkeys(
@@ -551,13 +551,13 @@ class TestAStoppedWorker:
         plan(stores, POI)
         lease = claim(stores, POI)
         context = multiprocessing.get_context("forkserver")
-        told = context.SimpleQueue()
+        results = context.SimpleQueue()
         zombie = context.Process(
-            target=stop_in_mid_transaction, args=(place, lease, told)
+            target=stop_in_mid_transaction, args=(place, lease, results)
         )
         zombie.start()
         # its own time is up, too, when it wakes
-        pid = told.get()
+        pid = results.get()
         began = time.monotonic()
 
         stores.ledger.commit_page(POI, lease, batch(record(1)))
@@ -565,7 +565,7 @@ class TestAStoppedWorker:
         waited = time.monotonic() - began
         os.kill(pid, signal.SIGCONT)
         assert waited < LIMIT.total_seconds() + 2
-        assert [told.get(), told.get()] == [StoreUnavailable, LeaseLost]
+        assert [results.get(), results.get()] == [StoreUnavailable, LeaseLost]
         zombie.join()
         assert ids(stores, POI) == [1]
 
@@ -576,7 +576,7 @@ def test_a_worker_that_stops_while_it_sends_rows_does_not_hold_others_up_for_lon
     plan(stores, POI)
     lease = claim(stores, POI)
     with opened(place, limit=LIMIT) as (_, database):
-        frozen = database.connections.open_one()
+        frozen = database.connections.open_connection()
         frozen.execute("begin")
         frozen.execute("select 1 from penstock_job for update")
         # the beginning of a message whose rest never comes
@@ -591,11 +591,11 @@ def test_a_worker_that_stops_while_it_sends_rows_does_not_hold_others_up_for_lon
 
 def end_sessions(place: Place) -> int:
     """Let an administrator end all connections of the schema's users."""
-    told = place.ask(
+    response = place.ask(
         "select pg_terminate_backend(pid, 5000) from pg_stat_activity "
         "where application_name = 'penstock' and pid <> pg_backend_pid()"
     )
-    return len(told)
+    return len(response)
 
 
 CALLS: dict[str, Callable[[Stores, Lease], object]] = {
@@ -610,7 +610,7 @@ CALLS: dict[str, Callable[[Stores, Lease], object]] = {
     "take": lambda stores, lease: stores.budgets.take(
         budget(per_second(9)), longest=SECOND
     ),
-    "tend": lambda stores, lease: stores.schema.tend(FILTERED),
+    "tend": lambda stores, lease: stores.schema.maintain(FILTERED),
 }
 FILTERED: Dataset = dataset(filter=("title",))
 
@@ -632,7 +632,7 @@ class TestAnEndedSession:
         with opened(place) as (_, database):
             ended: list[int] = []
 
-            def work(transaction: Transaction) -> int:
+            def work(transaction: PostgresTransaction) -> int:
                 found = transaction.one("renew_lease", job=lease.job, fence=1, lease=9)
                 if not ended:
                     ended.append(end_sessions(place))
@@ -683,12 +683,12 @@ class TestConnections:
             def count():
                 with psycopg.connect(server.url, autocommit=True) as line:
                     while not is_over.wait(0.01):
-                        told = line.execute(
+                        result = line.execute(
                             "select count(*) from pg_stat_activity "
                             "where application_name = 'penstock'"
                         ).fetchone()
-                        assert told is not None
-                        seen.append(told[0])
+                        assert result is not None
+                        seen.append(result[0])
 
             def work():
                 for _ in range(5):
@@ -697,16 +697,16 @@ class TestConnections:
 
             watch = threading.Thread(target=count)
             watch.start()
-            told = in_threads(*[work] * 16)
+            results = in_threads(*[work] * 16)
             is_over.set()
             watch.join()
 
-        assert told == [None] * 16
+        assert results == [None] * 16
         assert max(seen) == most + 1
 
 
 class TestRefusals:
-    def test_what_the_server_will_never_take_is_told_at_once(
+    def test_what_the_server_will_never_take_is_reported_at_once(
         self, stores: Stores, place
     ):
         """A row that no index can hold is not tried again until time is up."""
@@ -731,8 +731,8 @@ class TestRefusals:
         try:
             with opened(place) as (own, one):
                 plan(own, POI, *map(str, range(8)))
-                with one.stream() as look:
-                    shown = look.connection.execute(
+                with one.stream() as read:
+                    shown = read.connection.execute(
                         "show transaction_isolation"
                     ).fetchone()
                 assert shown == {"transaction_isolation": "read committed"}

@@ -14,14 +14,20 @@ import psycopg
 import pytest
 
 from penstock.adapters.postgres import partitions
-from penstock.adapters.sql.serving import served_by
+from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.domain.dataset import Missing, WhenMissing
-from penstock.domain.job import Lease, Mode
-from penstock.domain.page import Key, Record
+from penstock.domain.jobs import Lease, Mode
+from penstock.domain.pages import Key, Record
 from penstock.errors import Misconfigured
 from penstock.ports import Stores
-from penstock.ports.serving import Current, Edits, Removal, Write, Written
-from tests.builders import (
+from penstock.ports.record_access import (
+    LockedRow,
+    RecordWriter,
+    Removal,
+    Write,
+    WriteResult,
+)
+from tests.support.builders import (
     SECOND,
     batch,
     claim,
@@ -36,8 +42,8 @@ from tests.builders import (
     run,
     text_field,
 )
-from tests.integration.postgres import Place, deadlocks, opened, own_schema
-from tests.integration.racing import errors_in, in_processes, in_threads
+from tests.support.postgres import Place, deadlocks, opened, own_schema
+from tests.support.racing import errors_in, in_processes, in_threads
 
 SHOPS = dataset(
     "shops",
@@ -66,19 +72,19 @@ def place(postgres_url: str) -> Iterator[Place]:
 
 
 @pytest.fixture
-def both(place: Place) -> Iterator[tuple[Stores, Edits]]:
+def both(place: Place) -> Iterator[tuple[Stores, RecordWriter]]:
     with opened(place, clock=place.clock) as (stores, database):
         stores.schema.migrate()
-        yield stores, served_by(database).edits
+        yield stores, build_api_stores(database).edits
 
 
 @pytest.fixture
-def stores(both: tuple[Stores, Edits]) -> Stores:
+def stores(both: tuple[Stores, RecordWriter]) -> Stores:
     return both[0]
 
 
 @pytest.fixture
-def edits(both: tuple[Stores, Edits]) -> Edits:
+def edits(both: tuple[Stores, RecordWriter]) -> RecordWriter:
     return both[1]
 
 
@@ -182,7 +188,7 @@ class TestRows:
         assert rows(stores, SHOPS) == [(1, "west", "shop", None)]
 
     def test_many_regions_share_one_partition(self, stores: Stores, place, monkeypatch):
-        monkeypatch.setattr(partitions, "MOST", 3)
+        monkeypatch.setattr(partitions, "MAX_PARTITIONS", 3)
         found = [shop(n, f"region {n:02}") for n in range(12)]
         run(stores, SHOPS, batch(*found[:4]), batch(*found[4:8]), last(*found[8:]))
         assert len(partition_names(place)) == 4
@@ -213,9 +219,9 @@ class TestRaces:
     def test_workers_with_the_same_keys_store_each_once(self, stores: Stores, place):
         plan(stores, SHOPS, *map(str, range(4)), mode=Mode.DELTA)
 
-        told = in_processes(bring, [(place, n) for n in range(4)])
+        result = in_processes(bring, [(place, n) for n in range(4)])
 
-        assert sum(told) == 20
+        assert sum(result) == 20
         assert ids(stores, SHOPS) == list(range(20))
         assert sum(held(place).values()) == 20
 
@@ -228,7 +234,7 @@ class TestRaces:
                 page = last(shop(number, region))
                 return stores.ledger.commit_page(SHOPS, lease, page)[1].inserted
 
-            told = in_threads(
+            results = in_threads(
                 *(
                     lambda n=n, lease=lease, number=number: commit(
                         lease, f"{n} of {number}"
@@ -238,17 +244,17 @@ class TestRaces:
             )
             stores.imports.close(SHOPS, leases[0].import_id, failed=None)
 
-            assert sum(told) == 1
+            assert sum(results) == 1
             assert ids(stores, SHOPS) == list(range(number + 1))
 
 
 Pause = Callable[[], object]
 
 
-def put(edits: Edits, found: Record, pause: Pause = lambda: None) -> Written:
+def put(edits: RecordWriter, found: Record, pause: Pause = lambda: None) -> WriteResult:
     """Store a record as a client does that stops to think about what it has read."""
 
-    def decide(current: Mapping[Key, Current]) -> list[Write]:
+    def decide(current: Mapping[Key, LockedRow]) -> list[Write]:
         del current
         pause()
         return [Write(found)]
@@ -276,7 +282,7 @@ class TestClients:
     """Clients change rows while others do, or an import brings the same ones."""
 
     def test_a_client_makes_the_partition_that_its_row_needs(
-        self, stores: Stores, edits: Edits, place
+        self, stores: Stores, edits: RecordWriter, place
     ):
         run(stores, SHOPS, last(shop(1, "north")))
 
@@ -288,32 +294,32 @@ class TestClients:
         assert len(partition_names(place)) == 3
 
     def test_two_who_create_a_row_in_different_regions_store_it_once(
-        self, stores: Stores, edits: Edits, place
+        self, stores: Stores, edits: RecordWriter, place
     ):
-        stores.schema.prepare(SHOPS)
+        stores.schema.ensure_table(SHOPS)
         both_have_looked = threading.Barrier(2)
 
-        def look() -> None:
+        def read() -> None:
             with suppress(threading.BrokenBarrierError):
                 both_have_looked.wait(0.5)
 
-        told = in_threads(
-            partial(put, edits, shop(1, "north"), look),
-            partial(put, edits, shop(1, "south"), look),
+        results = in_threads(
+            partial(put, edits, shop(1, "north"), read),
+            partial(put, edits, shop(1, "south"), read),
         )
 
-        assert not errors_in(told)
-        assert [each.created for each in told] in ([0, 1], [1, 0])
+        assert not errors_in(results)
+        assert [each.created for each in results] in ([0, 1], [1, 0])
         assert sum(held(place).values()) == 1
 
     def test_a_client_and_a_page_store_a_new_row_once(
-        self, stores: Stores, edits: Edits, place
+        self, stores: Stores, edits: RecordWriter, place
     ):
         plan(stores, SHOPS)
         lease = claim(stores, SHOPS)
         has_looked, is_stored = threading.Event(), threading.Event()
 
-        def look() -> None:
+        def read() -> None:
             has_looked.set()
             is_stored.wait(0.5)
 
@@ -324,10 +330,10 @@ class TestClients:
             is_stored.set()
             return counts.inserted
 
-        told = in_threads(partial(put, edits, shop(1, "north"), look), bring)
+        results = in_threads(partial(put, edits, shop(1, "north"), read), bring)
 
-        assert not errors_in(told)
-        assert told[0].created + told[1] == 1
+        assert not errors_in(results)
+        assert results[0].created + results[1] == 1
         assert [row[:2] for row in rows(stores, SHOPS)] == [(1, "south")]
         assert sum(held(place).values()) == 1
 
@@ -335,13 +341,13 @@ class TestClients:
         place = Place(postgres_database, "penstock")
         with opened(place) as (stores, database):
             stores.schema.migrate()
-            edits = served_by(database).edits
+            edits = build_api_stores(database).edits
             run(stores, SHOPS, last(shop(1, "north")))
             plan(stores, SHOPS)
             lease = claim(stores, SHOPS)
             has_looked = threading.Event()
 
-            def look() -> None:
+            def read() -> None:
                 has_looked.set()
                 # the page is about to change the row that is held here
                 time.sleep(0.5)
@@ -351,7 +357,7 @@ class TestClients:
                 page = last(shop(1, "south", "of the page"))
                 stores.ledger.commit_page(SHOPS, lease, page)
 
-            put_and_bring = partial(put, edits, shop(1, "west", "ours"), look), bring
+            put_and_bring = partial(put, edits, shop(1, "west", "ours"), read), bring
             assert not errors_in(in_threads(*put_and_bring))
 
             assert [row[:3] for row in rows(stores, SHOPS)] == [
@@ -361,14 +367,14 @@ class TestClients:
         assert deadlocks(place) == 0
 
     def test_a_replay_does_not_undo_what_a_client_writes_meanwhile(
-        self, stores: Stores, edits: Edits, place
+        self, stores: Stores, edits: RecordWriter, place
     ):
         run(stores, SHOPS, last(rejections=[rejection(key=[1])]))
         (bad,) = stores.records.quarantine(SHOPS, after=0, limit=9)
         place.pass_time(SECOND)
         has_looked = threading.Event()
 
-        def look() -> None:
+        def read() -> None:
             has_looked.set()
             until(lambda: waits_for_others(place))
 
@@ -376,10 +382,10 @@ class TestClients:
             assert has_looked.wait(10)
             return stores.records.replay(SHOPS, [(bad, shop(1, "west", "old"))])
 
-        told = in_threads(partial(put, edits, shop(1, "north", "new"), look), replay)
+        results = in_threads(partial(put, edits, shop(1, "north", "new"), read), replay)
 
-        assert not errors_in(told)
-        assert told[1].superseded == 1
+        assert not errors_in(results)
+        assert results[1].superseded == 1
         assert [row[:3] for row in rows(stores, SHOPS)] == [(1, "north", "new")]
 
     def test_whatever_meets_each_row_is_stored_once(self, postgres_database):
@@ -388,7 +394,7 @@ class TestClients:
         regions = [f"region {n}" for n in range(6)]
         with opened(place) as (stores, database):
             stores.schema.migrate()
-            edits = served_by(database).edits
+            edits = build_api_stores(database).edits
 
             def some() -> list[Record]:
                 numbers = dice.sample(range(12), 6)
@@ -414,13 +420,13 @@ class TestClients:
                 )
 
             for _ in range(12):
-                told = in_threads(
+                results = in_threads(
                     *(partial(bring, at, some()) for at in range(3)),
                     *(partial(upsert, some()) for _ in range(2)),
                     partial(delete, (dice.randrange(12),)),
                 )
 
-                assert not errors_in(told)
+                assert not errors_in(results)
                 doubled = "select id from shops group by id having count(*) > 1"
                 assert place.ask(doubled) == []
         assert deadlocks(place) == 0
@@ -429,18 +435,18 @@ class TestClients:
 class TestTables:
     def test_every_partition_has_the_declared_indexes(self, stores: Stores, place):
         run(stores, SHOPS, last(shop(1, "north"), shop(2, "south")))
-        stores.schema.tend(SHOPS)
+        stores.schema.maintain(SHOPS)
         # one that comes later, too
         run(stores, SHOPS, last(shop(3, "west")), mode=Mode.DELTA)
-        stores.schema.tend(SHOPS)
+        stores.schema.maintain(SHOPS)
 
         for child in partition_names(place):
-            told = place.ask(
+            response = place.ask(
                 "select count(*) from pg_index "
                 "where indrelid = %s::regclass and indisvalid",
                 child,
             )
-            assert told == [(5,)]
+            assert response == [(5,)]
 
     def test_an_index_that_is_replaced_keeps_no_reader_waiting(
         self, stores: Stores, place: Place
@@ -454,13 +460,13 @@ class TestTables:
             )
 
         run(stores, SHOPS, last(shop(1, "north"), shop(2, "south")))
-        stores.schema.tend(SHOPS)
+        stores.schema.maintain(SHOPS)
         place.ask('drop index "penstock:shops:title"')
         place.ask('create index "penstock:shops:title" on shops (title)')
 
         with psycopg.connect(place.url) as reader, ThreadPoolExecutor(1) as aside:
             reader.execute(f'select * from "{place.schema}".shops')
-            tended = aside.submit(stores.schema.tend, SHOPS)
+            tended = aside.submit(stores.schema.maintain, SHOPS)
             try:
                 # it does not wait until who reads has ended
                 built = list(tended.result(30))
@@ -469,16 +475,16 @@ class TestTables:
         assert built == ["build index penstock:shops:title"]
         assert replaced() == 1
 
-        assert list(stores.schema.tend(SHOPS)) == []
+        assert list(stores.schema.maintain(SHOPS)) == []
         assert replaced() == 0
 
     def test_search_indexes_of_partitions_are_tidied(self, stores: Stores, place):
         run(stores, SHOPS, last(shop(1, "north"), shop(2, "south")))
-        stores.schema.tend(SHOPS)
+        stores.schema.maintain(SHOPS)
         found = [shop(n, "north", f"title of {n}") for n in range(10, 300)]
         run(stores, SHOPS, last(*found), mode=Mode.DELTA)
 
-        stores.schema.tend(SHOPS)
+        stores.schema.maintain(SHOPS)
 
         place.ask("create extension if not exists pgstattuple with schema public")
         assert {
@@ -494,20 +500,20 @@ class TestTables:
 
         for other in (None, "title"):
             with pytest.raises(Misconfigured, match="partitioned by region"):
-                stores.schema.prepare(replace(SHOPS, partition=other))
-        stores.schema.prepare(SHOPS)
+                stores.schema.ensure_table(replace(SHOPS, partition=other))
+        stores.schema.ensure_table(SHOPS)
 
     def test_so_is_one_where_there_was_none(self, stores: Stores):
         run(stores, dataset(), last(record(1)))
 
         with pytest.raises(Misconfigured, match="partitioned by nothing"):
-            stores.schema.prepare(dataset(partition="title"))
+            stores.schema.ensure_table(dataset(partition="title"))
 
     def test_a_field_is_added_to_all_partitions(self, stores: Stores):
         run(stores, SHOPS, last(shop(1, "north"), shop(2, "south")))
         grown = replace(SHOPS, fields=(*SHOPS.fields, int_field("points")))
 
-        stores.schema.prepare(grown)
+        stores.schema.ensure_table(grown)
         run(stores, grown, last(record(2, "south", "shop", 5, of=grown)))
 
         assert rows(stores, grown) == [
@@ -566,11 +572,11 @@ class TestLifecycle:
         assert rows(stores, NUMBERED) == [(1, 7)]
 
     def test_so_is_one_of_a_table_without_rows(self, stores: Stores, place):
-        stores.schema.prepare(dataset())
+        stores.schema.ensure_table(dataset())
         place.ask("create view report as select count(*) from poi_live")
 
         with pytest.raises(Misconfigured, match=r"report.*drop that view first"):
-            stores.schema.prepare(dataset(key=("title",)))
+            stores.schema.ensure_table(dataset(key=("title",)))
 
 
 # tables, partitions, indexes and views of a dropped dataset

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from penstock.adapters.postgres.database import Database
-from penstock.domain.job import MAX_ERRORS_KEPT, MAX_RESCUES
+from penstock.adapters.postgres.database import PostgresDatabase
+from penstock.domain.jobs import MAX_RESCUES, MAX_STORED_ERRORS
 from penstock.ports import Stores
-from tests.builders import (
+from tests.support.builders import (
     batch,
     claim,
     claim_any,
@@ -26,17 +26,17 @@ from tests.builders import (
     run,
     text_field,
 )
-from tests.integration.postgres import Place, explained, nodes, opened
+from tests.support.postgres import Place, explained, nodes, opened
 
 POI = dataset()
 SMALL = dataset("small")
 FINISHED, PENDING = 1_000_000, 100_000
-ASKED = {
+REQUESTED = {
     "declarations": json.dumps({"poi": "d1"}),
     "region": None,
     "max_rescues": MAX_RESCUES,
     "tried": "[]",
-    "errors_kept": MAX_ERRORS_KEPT,
+    "max_errors": MAX_STORED_ERRORS,
     "import_id": 1,
     # none of which has many jobs
     "imports": json.dumps([*range(2, 102)]),
@@ -59,19 +59,19 @@ def place(postgres_url: str) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def opened_here(place: Place) -> Iterator[tuple[Stores, Database]]:
+def opened_here(place: Place) -> Iterator[tuple[Stores, PostgresDatabase]]:
     with opened(place, most_connections=1) as both:
         both[0].schema.migrate()
         yield both
 
 
 @pytest.fixture(scope="module")
-def stores(opened_here: tuple[Stores, Database]) -> Stores:
+def stores(opened_here: tuple[Stores, PostgresDatabase]) -> Stores:
     return opened_here[0]
 
 
 @pytest.fixture(scope="module")
-def database(opened_here: tuple[Stores, Database]) -> Database:
+def database(opened_here: tuple[Stores, PostgresDatabase]) -> PostgresDatabase:
     return opened_here[1]
 
 
@@ -92,11 +92,11 @@ def ledger(stores: Stores, place: Place) -> Stores:
     return stores
 
 
-def reads(database: Database, name: str) -> set[tuple[str, str | None]]:
+def reads(database: PostgresDatabase, name: str) -> set[tuple[str, str | None]]:
     """Tell how a statement reads the jobs: the kind of scan, and its index."""
     statement = f"explain (format json) {database._statements[name]}"
     with database.connections.one() as connection:
-        row = connection.execute(statement.encode(), ASKED).fetchone()
+        row = connection.execute(statement.encode(), REQUESTED).fetchone()
     assert row is not None
     return {
         (node["Node Type"], node.get("Index Name"))
@@ -115,7 +115,7 @@ def reads(database: Database, name: str) -> set[tuple[str, str | None]]:
     ],
 )
 def test_no_statement_of_a_worker_reads_finished_jobs(
-    ledger: Stores, database: Database, name: str
+    ledger: Stores, database: PostgresDatabase, name: str
 ):
     found = reads(database, name)
 
@@ -129,7 +129,7 @@ def test_no_statement_of_a_worker_reads_finished_jobs(
 
 
 def test_a_list_of_small_imports_does_not_read_the_jobs_of_a_large_one(
-    ledger: Stores, database: Database
+    ledger: Stores, database: PostgresDatabase
 ):
     found = reads(database, "count_jobs")
 
@@ -166,7 +166,7 @@ class TestAPage:
         "key", [("id",), ("town", "id")], ids=["one field", "two fields"]
     )
     def test_it_finds_its_rows_by_key_however_young_its_plan(
-        self, stores: Stores, database: Database, place, key
+        self, stores: Stores, database: PostgresDatabase, place, key
     ):
         name = f"rows_{len(key)}"
         fields = (*POI.fields, text_field("town"))
@@ -174,14 +174,14 @@ class TestAPage:
         run(stores, of, last())
         import_id = plan(stores, of)
         lease = claim(stores, of)
-        told = explained(database)
+        result = explained(database)
 
         def commit(*numbers: int) -> set[tuple[str, str]]:
             nonlocal lease
-            told.clear()
+            result.clear()
             found = (record(n, f"new {n}", "here", of=of) for n in numbers)
             lease, _ = stores.ledger.commit_page(of, lease, batch(*found))
-            return scans(told, name)
+            return scans(result, name)
 
         commit(1_000_000)
         # the server knows that it is small
@@ -206,29 +206,29 @@ class TestAPage:
         assert stores.imports.get(import_id)[0].counts.updated == 999
 
     def test_a_known_page_finds_its_rows_by_key(
-        self, stores: Stores, database: Database
+        self, stores: Stores, database: PostgresDatabase
     ):
         of = dataset("known")
-        stores.schema.prepare(of)
+        stores.schema.ensure_table(of)
         plan(stores, of)
-        told = explained(database)
+        result = explained(database)
         page = known_page(record(1), record(2))
         lease, _ = stores.ledger.commit_page(of, claim(stores, of), page)
-        told.clear()
+        result.clear()
 
         assert repeated(stores, lease, of=of) is not None
 
-        assert scans(told, "known", "penstock_page") == {
+        assert scans(result, "known", "penstock_page") == {
             ("Index Scan", "known_pkey"),
             ("Index Scan", "penstock_page_imprint"),
             ("ModifyTable", ""),
         }
 
 
-def scans(told: list[str], *names: str) -> set[tuple[str, str]]:
+def scans(results: list[str], *names: str) -> set[tuple[str, str]]:
     """Tell how the rows of tables were read, as the server explained it."""
     found = set()
-    for each in told:
+    for each in results:
         _, _, explained = each.partition("plan:")
         if explained:
             for node in nodes(json.loads(explained)["Plan"]):

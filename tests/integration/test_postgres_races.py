@@ -16,12 +16,12 @@ import psycopg
 import pytest
 from typing_extensions import override
 
-from penstock.adapters.postgres.database import Database, Transaction
-from penstock.adapters.sql.serving import served_by
+from penstock.adapters.postgres.database import PostgresDatabase, PostgresTransaction
+from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.domain.dataset import Dataset
-from penstock.domain.editing import Precondition
-from penstock.domain.job import ImportStatus, JobStatus, Lease, Mode, WorkerId
-from penstock.domain.page import Counts, Key
+from penstock.domain.jobs import ImportStatus, JobStatus, Lease, Mode, WorkerId
+from penstock.domain.pages import Counts, Key
+from penstock.domain.record_validation import Precondition
 from penstock.errors import (
     BadRequest,
     BudgetClosed,
@@ -32,8 +32,15 @@ from penstock.errors import (
 )
 from penstock.flow.edit_records import EditRecords
 from penstock.ports import Stores
-from penstock.ports.serving import Current, Decide, Edits, Removal, Write, Written
-from tests.builders import (
+from penstock.ports.record_access import (
+    Decide,
+    LockedRow,
+    RecordWriter,
+    Removal,
+    Write,
+    WriteResult,
+)
+from tests.support.builders import (
     SECOND,
     TIMEOUT,
     batch,
@@ -52,9 +59,9 @@ from tests.builders import (
     rows,
     run,
 )
-from tests.integration.postgres import Place, deadlocks, opened, own_schema
-from tests.integration.racing import (
-    Told,
+from tests.support.postgres import Place, deadlocks, opened, own_schema
+from tests.support.racing import (
+    Results,
     assert_each_once,
     errors_in,
     in_processes,
@@ -77,18 +84,18 @@ def place(postgres_url: str) -> Iterator[Place]:
 
 
 @pytest.fixture
-def opened_here(place: Place) -> Iterator[tuple[Stores, Database]]:
+def opened_here(place: Place) -> Iterator[tuple[Stores, PostgresDatabase]]:
     with opened(place, most_connections=THREADS) as both:
         both[0].schema.migrate()
         yield both
 
 
 @pytest.fixture
-def stores(opened_here: tuple[Stores, Database]) -> Stores:
+def stores(opened_here: tuple[Stores, PostgresDatabase]) -> Stores:
     return opened_here[0]
 
 
-def import_all(place: Place, worker: str) -> Told:
+def import_all(place: Place, worker: str) -> Results:
     """Work until nothing is left; tell each claim, and each page committed."""
     with opened(place) as (stores, _):
         return work_off(stores, worker)
@@ -99,29 +106,29 @@ class TestPages:
         shards = 24
         plan(stores, POI, *map(str, range(shards)))
 
-        told = in_processes(import_all, [(place, f"w{n}") for n in range(PROCESSES)])
+        result = in_processes(import_all, [(place, f"w{n}") for n in range(PROCESSES)])
 
-        assert_each_once(stores, (each for done in told for each in done), shards)
+        assert_each_once(stores, (each for done in result for each in done), shards)
 
     def test_many_threads_commit_each_page_once(self, stores: Stores):
         shards = 24
         plan(stores, POI, *map(str, range(shards)))
 
-        told = in_threads(
+        results = in_threads(
             *(lambda n=n: work_off(stores, f"t{n}") for n in range(THREADS))
         )
 
-        assert_each_once(stores, (each for done in told for each in done), shards)
+        assert_each_once(stores, (each for done in results for each in done), shards)
 
     def test_of_many_commits_of_one_page_one_is_accepted(self, stores: Stores):
         plan(stores, POI)
         lease = claim(stores, POI)
 
-        told = in_threads(
+        results = in_threads(
             *[lambda: stores.ledger.commit_page(POI, lease, batch(record(1)))] * THREADS
         )
 
-        assert sum(isinstance(each, LeaseLost) for each in told) == THREADS - 1
+        assert sum(isinstance(each, LeaseLost) for each in results) == THREADS - 1
         assert stores.jobs.get(lease.job).page_seq == 1
         assert stores.imports.get(lease.import_id)[0].counts.inserted == 1
 
@@ -150,7 +157,7 @@ class TestPages:
 
 def commit_forth_and_back(place: Place, shard: int, rounds: int) -> list[Counts]:
     """Commit the same keys as others, in an order of our own."""
-    told = []
+    results = []
     with opened(place) as (stores, _):
         lease = claim(stores, POI, WorkerId(f"w{shard}"))
         for number in range(rounds):
@@ -158,8 +165,8 @@ def commit_forth_and_back(place: Place, shard: int, rounds: int) -> list[Counts]
             random.Random(shard * 100 + number).shuffle(keys)
             found = [record(key, f"{number} by {shard}") for key in keys]
             lease, counts = stores.ledger.commit_page(POI, lease, batch(*found))
-            told.append(counts)
-        return told
+            results.append(counts)
+        return results
 
 
 class TestPagesThatMeet:
@@ -175,12 +182,12 @@ class TestPagesThatMeet:
         # every commit also marks what it saw
         place.ask("update penstock_import set tracked = %s", tracked)
 
-        told = in_processes(
+        result = in_processes(
             commit_forth_and_back, [(place, n, rounds) for n in range(PROCESSES)]
         )
 
         counts = stores.imports.get(import_id)[0].counts
-        pages = [page for some in told for page in some]
+        pages = [page for some in result for page in some]
         keys = (rounds - 1) * 5 + 40
         assert ids(stores, POI) == list(range(keys))
         assert counts.inserted == sum(page.inserted for page in pages) == keys
@@ -216,7 +223,7 @@ class TestPagesThatMeet:
                 page = batch(record(number), record(number + 1))
                 lease, _ = stores.ledger.commit_page(POI, lease, page)
 
-        told = in_threads(
+        results = in_threads(
             lambda: change(changing),
             *(
                 lambda lease=lease, n=n: grow(lease, n * 1_000_000)
@@ -224,8 +231,8 @@ class TestPagesThatMeet:
             ),
         )
 
-        assert not errors_in(told)
-        assert told[0] == 2_000
+        assert not errors_in(results)
+        assert results[0] == 2_000
 
     def test_two_pages_in_opposite_order_do_not_fail(self, stores: Stores, place):
         plan(stores, POI, "a", "b", mode=Mode.DELTA)
@@ -256,8 +263,8 @@ class TestClaims:
         held: set[int] = set()
         lock = threading.Lock()
 
-        def claim_and_release(name: str) -> Told:
-            told: Told = []
+        def claim_and_release(name: str) -> Results:
+            result: Results = []
             for _ in range(12):
                 leases = stores.ledger.claim(
                     WorkerId(name), declarations=D1, region=None, most=most
@@ -267,17 +274,19 @@ class TestClaims:
                     assert len(jobs) == len(leases) <= most
                     assert not jobs & held
                     held.update(jobs)
-                told += [(lease.job, lease.fence) for lease in leases]
+                result += [(lease.job, lease.fence) for lease in leases]
                 for lease in leases:
                     with lock:
                         held.discard(lease.job)
                     stores.ledger.release(lease)
-            return told
+            return result
 
-        told = in_threads(*(lambda n=n: claim_and_release(f"w{n}") for n in range(6)))
+        results = in_threads(
+            *(lambda n=n: claim_and_release(f"w{n}") for n in range(6))
+        )
 
         fences = defaultdict(list)
-        for job, fence in (each for some in told for each in some):
+        for job, fence in (each for some in results for each in some):
             fences[job].append(fence)
         assert sum(map(len, fences.values())) > 60
         for given in fences.values():
@@ -298,9 +307,9 @@ class TestClaims:
         for each in others:
             plan(stores, each)
 
-        told = in_threads(*[lambda: claim_any(stores, declarations)] * 6)
+        results = in_threads(*[lambda: claim_any(stores, declarations)] * 6)
 
-        jobs = [lease.job for lease in told if lease is not None]
+        jobs = [lease.job for lease in results if lease is not None]
         assert len(set(jobs)) == 6
 
     def test_the_higher_priority_comes_first_and_equals_take_turns(
@@ -360,7 +369,7 @@ class TestClaims:
                 claim(hurried, POI)
             threading.Event().wait(0.3)
 
-            told = in_threads(
+            results = in_threads(
                 *[
                     lambda: hurried.ledger.claim(
                         WorkerId("ben"), declarations=D1, region=None, most=4
@@ -369,13 +378,13 @@ class TestClaims:
                 * 4
             )
 
-            jobs = [lease.job for some in told for lease in some]
+            jobs = [lease.job for some in results for lease in some]
             assert len(jobs) == len(set(jobs)) == 4
 
 
 class TestPlanning:
     def test_two_planners_at_once_get_the_same_import(self, stores: Stores):
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
 
         def planned():
             begun = begin(stores, POI)
@@ -389,9 +398,9 @@ class TestPlanning:
         assert len(jobs_of(stores, import_id)) == 300
 
     def test_ten_processes_may_migrate_and_prepare_at_once(self, place):
-        told = in_processes(migrate_and_prepare, [(place,)] * 10)
+        result = in_processes(migrate_and_prepare, [(place,)] * 10)
 
-        assert sum(bool(applied) for applied in told) == 1
+        assert sum(bool(applied) for applied in result) == 1
 
 
 class TestTableLocks:
@@ -403,12 +412,12 @@ class TestTableLocks:
     ):
         rewritten = replace(POI, fields=(POI.fields[0], int_field("title")))
         grown = replace(POI, fields=(*POI.fields, int_field("points")))
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         if change != "replace":
             run(stores, POI, last(record(1, "1")))
         changes: Mapping[str, Callable[[], object]] = {
-            "grow": lambda: stores.schema.prepare(grown),
-            "replace": lambda: stores.schema.prepare(rewritten),
+            "grow": lambda: stores.schema.ensure_table(grown),
+            "replace": lambda: stores.schema.ensure_table(rewritten),
             "retype": lambda: stores.schema.datasets.retype(rewritten),
             "drop": lambda: sum(stores.schema.datasets.drop("poi")),
         }
@@ -438,7 +447,7 @@ def migrate_and_prepare(place: Place) -> list[str]:
     with opened(place) as (stores, _):
         applied = list(stores.schema.migrate())
         for number in range(3):
-            stores.schema.prepare(dataset(f"d{number}", search=("title",)))
+            stores.schema.ensure_table(dataset(f"d{number}", search=("title",)))
         return applied
 
 
@@ -447,11 +456,11 @@ class TestEndings:
         import_id = plan(stores, POI)
         stores.ledger.commit_page(POI, claim(stores, POI), last(record(1)))
 
-        told = in_threads(
+        results = in_threads(
             *[lambda: stores.imports.close(POI, import_id, failed=None)] * THREADS
         )
 
-        assert sum(each is not None for each in told) == 1
+        assert sum(each is not None for each in results) == 1
 
     def test_cancelling_and_committing_at_once_leaves_one_truth(self, stores: Stores):
         for number in range(20):
@@ -488,9 +497,9 @@ class TestEndings:
             }
             chosen = dice.sample(list(deeds), 5)
 
-            told = in_threads(*(deeds[name] for name in chosen))
+            results = in_threads(*(deeds[name] for name in chosen))
 
-            refused = [each for each in told if isinstance(each, PenstockError)]
+            refused = [each for each in results if isinstance(each, PenstockError)]
             assert all(isinstance(e, LeaseLost | Misconfigured) for e in refused)
             known, shards = stores.imports.get(import_id)
             if known.status is not ImportStatus.RUNNING:
@@ -499,13 +508,13 @@ class TestEndings:
             assert orphans(place) == []
 
     def test_a_job_that_is_planned_while_its_import_ends_is_not_stored(
-        self, opened_here: tuple[Stores, Database], place
+        self, opened_here: tuple[Stores, PostgresDatabase], place
     ):
         stores, database = opened_here
         import_id = plan(stores, POI)
         is_ending = threading.Event()
 
-        def end_slowly(transaction: Transaction) -> None:
+        def end_slowly(transaction: PostgresTransaction) -> None:
             transaction.one("hold_import", import_id=import_id)
             transaction.execute(
                 "end_import",
@@ -529,13 +538,13 @@ class TestEndings:
         assert orphans(place) == []
 
     def test_a_job_that_is_just_planned_ends_with_its_import(
-        self, opened_here: tuple[Stores, Database], place
+        self, opened_here: tuple[Stores, PostgresDatabase], place
     ):
         stores, database = opened_here
         import_id = plan(stores, POI)
         is_adding = threading.Event()
 
-        def add_slowly(transaction: Transaction) -> None:
+        def add_slowly(transaction: PostgresTransaction) -> None:
             transaction.execute(
                 "add_jobs", import_id=import_id, parent=None, shard_keys='["late"]'
             )
@@ -606,13 +615,13 @@ class TestChangeEvents:
         plan(stores, POI, *map(str, range(shards)))
         is_over = threading.Event()
         gaps: list[Any] = []
-        looks = 0
+        polls = 0
 
-        def look():
-            nonlocal looks
+        def read():
+            nonlocal polls
             while not is_over.is_set():
                 numbers = [number for number, _, _ in events(place)]
-                looks += 1
+                polls += 1
                 if numbers != list(range(1, len(numbers) + 1)):
                     gaps.append(numbers)
 
@@ -620,10 +629,10 @@ class TestChangeEvents:
             in_processes(import_all, [(place, f"w{n}") for n in range(PROCESSES)])
             is_over.set()
 
-        assert not errors_in(in_threads(look, work))
+        assert not errors_in(in_threads(read, work))
 
         assert gaps == []
-        assert looks > 3
+        assert polls > 3
         assert len(events(place)) == shards * PAGES
 
     def test_the_order_of_commits_is_that_of_the_numbers(self, stores: Stores, place):
@@ -635,8 +644,8 @@ class TestChangeEvents:
                 page = batch(record(1, f"{who}:{number}"), record(2 + who, str(number)))
                 lease, _ = stores.ledger.commit_page(POI, lease, page)
 
-        told = in_threads(*(lambda n=n: commit(leases[n], n) for n in range(3)))
-        assert not errors_in(told)
+        results = in_threads(*(lambda n=n: commit(leases[n], n) for n in range(3)))
+        assert not errors_in(results)
 
         # the same key was changed by all, one after the other
         found = place.ask(
@@ -649,18 +658,20 @@ class TestChangeEvents:
         ]
 
 
-class Pausing(Edits):
+class Pausing(RecordWriter):
     """Edits that let something happen once they have looked, the first time."""
 
-    def __init__(self, edits: Edits, pause: Callable[[], object]) -> None:
+    def __init__(self, edits: RecordWriter, pause: Callable[[], object]) -> None:
         self._edits = edits
         self._pause = pause
 
     @override
-    def change(self, dataset: Dataset, keys: Sequence[Key], decide: Decide) -> Written:
+    def change(
+        self, dataset: Dataset, keys: Sequence[Key], decide: Decide
+    ) -> WriteResult:
         pauses = iter([self._pause])
 
-        def decide_late(current: Mapping[Key, Current]) -> Sequence[Write | Removal]:
+        def decide_late(current: Mapping[Key, LockedRow]) -> Sequence[Write | Removal]:
             for pause in pauses:
                 pause()
             return decide(current)
@@ -672,50 +683,50 @@ class TestClients:
     """Clients store the same new row at once: one creates it, and the others see it."""
 
     @pytest.fixture
-    def edits(self, opened_here: tuple[Stores, Database]) -> Edits:
+    def edits(self, opened_here: tuple[Stores, PostgresDatabase]) -> RecordWriter:
         stores, database = opened_here
-        stores.schema.prepare(POI)
-        return served_by(database).edits
+        stores.schema.ensure_table(POI)
+        return build_api_stores(database).edits
 
     def test_of_two_who_store_a_new_row_one_creates_it(
-        self, stores: Stores, edits: Edits
+        self, stores: Stores, edits: RecordWriter
     ):
         both_have_looked = threading.Barrier(2)
         client = EditRecords(Pausing(edits, both_have_looked.wait), stores.records)
 
-        told = in_threads(
+        results = in_threads(
             *(
                 partial(client.put, POI, (1,), {"title": title}, Precondition())
                 for title in ("a", "b")
             )
         )
 
-        assert not errors_in(told)
-        assert sorted(each.created for each in told) == [0, 1]
-        assert len({each.versions[1,] for each in told}) == 2
-        later = max(told, key=lambda each: each.state.change_seq)
+        assert not errors_in(results)
+        assert sorted(each.created for each in results) == [0, 1]
+        assert len({each.versions[1,] for each in results}) == 2
+        later = max(results, key=lambda each: each.state.change_seq)
         assert later.updated == 1
-        assert rows(stores, POI) == [(1, "ab"[told.index(later)])]
+        assert rows(stores, POI) == [(1, "ab"[results.index(later)])]
 
     def test_who_wants_it_to_be_new_hears_that_it_is_not(
-        self, stores: Stores, edits: Edits
+        self, stores: Stores, edits: RecordWriter
     ):
         both_have_looked = threading.Barrier(2)
         client = EditRecords(Pausing(edits, both_have_looked.wait), stores.records)
         is_new = Precondition(must_be_new=True)
 
-        told = in_threads(
+        results = in_threads(
             *(
                 partial(client.put, POI, (1,), {"title": title}, is_new)
                 for title in ("a", "b")
             )
         )
 
-        (refused,) = errors_in(told)
+        (refused,) = errors_in(results)
         assert isinstance(refused, VersionChanged)
         assert ids(stores, POI) == [1]
 
-    def test_a_page_may_bring_it_meanwhile(self, stores: Stores, edits: Edits):
+    def test_a_page_may_bring_it_meanwhile(self, stores: Stores, edits: RecordWriter):
         plan(stores, POI)
         bring = partial(
             stores.ledger.commit_page,
@@ -731,7 +742,7 @@ class TestClients:
         assert rows(stores, POI) == [(1, "ours")]
 
     def test_an_index_of_somebody_else_still_refuses(
-        self, stores: Stores, edits: Edits, place
+        self, stores: Stores, edits: RecordWriter, place
     ):
         place.ask("create unique index theirs on poi (title)")
         client = EditRecords(edits, stores.records)
@@ -744,8 +755,8 @@ class TestClients:
         place = Place(postgres_database, "penstock")
         with opened(place) as (stores, database):
             stores.schema.migrate()
-            stores.schema.prepare(POI)
-            edits = served_by(database).edits
+            stores.schema.ensure_table(POI)
+            edits = build_api_stores(database).edits
             for number in range(10):
                 both_have_looked = threading.Barrier(2)
                 client = EditRecords(
@@ -753,22 +764,22 @@ class TestClients:
                 )
                 some = [{"id": number * 1_000 + n, "title": "t"} for n in range(500)]
 
-                told = in_threads(
+                results = in_threads(
                     partial(client.upsert, POI, some),
                     partial(client.upsert, POI, some[::-1]),
                 )
 
-                assert not errors_in(told)
-                assert sorted(each.created for each in told) == [0, 500]
+                assert not errors_in(results)
+                assert sorted(each.created for each in results) == [0, 500]
         # told when its sessions have ended
         assert deadlocks(place) == 0
 
 
 class TestBudgets:
     def test_processes_together_stay_within_the_budget(self, stores: Stores, place):
-        told = in_processes(spend, [(place,)] * PROCESSES)
+        result = in_processes(spend, [(place,)] * PROCESSES)
 
-        slots = sorted(slot for some in told for slot in some)
+        slots = sorted(slot for some in result for slot in some)
         period, rate, burst = 1_000_000, 50, FAST.burst
         assert len(slots) > 2 * rate
         assert all(
@@ -779,9 +790,9 @@ class TestBudgets:
         )
 
 
-def spend(place: Place) -> Told:
+def spend(place: Place) -> Results:
     """Take whatever is granted within two seconds; tell the slots."""
-    slots: Told = []
+    slots: Results = []
     with opened(place) as (stores, _):
         while True:
             try:

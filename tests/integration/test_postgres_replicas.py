@@ -10,29 +10,26 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.adapters.postgres.connections import (
-    FOR_CLIENTS,
-    FOR_CLIENTS_OF_A_REPLICA,
-)
-from penstock.adapters.postgres.database import Database
-from penstock.adapters.postgres.replicas import FIRST_REST, Replica, Replicated
-from penstock.adapters.sql.serving import served_by
-from penstock.domain.queries.parameters import read_query
+from penstock.adapters.postgres.connection_pool import CLIENT_SESSION, REPLICA_SESSION
+from penstock.adapters.postgres.database import PostgresDatabase
+from penstock.adapters.postgres.replicas import MIN_BACKOFF, Replica, ReplicatedDatabase
+from penstock.adapters.sqlstore.stores import build_api_stores
+from penstock.domain.search.filter_params import read_query
 from penstock.ports import Stores
-from penstock.ports.serving import Served, Write, Written
-from tests.builders import batch, claim, dataset, last, plan, record, run
+from penstock.ports.record_access import ApiStores, Write, WriteResult
 from tests.conftest import StartPostgres, StartStandby
-from tests.integration.postgres import Place, opened
-from tests.proxy import Proxy
 from tests.services.private import PrivatePostgres, PrivateStandby
+from tests.support.builders import batch, claim, dataset, last, plan, record, run
+from tests.support.postgres import Place, opened
+from tests.support.proxy import Proxy
 
 POI = dataset()
 # as the driver sends it: a kind, a length, the text, whatever follows in the same go
 COMMIT = re.compile(rb"Q.{4}commit", re.DOTALL)
 
 
-def commits(piece: bytes) -> bool:
-    return COMMIT.search(piece) is not None
+def commits(chunk: bytes) -> bool:
+    return COMMIT.search(chunk) is not None
 
 
 @dataclass
@@ -44,8 +41,8 @@ class Set:
     line: Proxy
     standby: PrivateStandby
     stores: Stores
-    served: Served
-    database: Replicated
+    served: ApiStores
+    database: ReplicatedDatabase
     clock: list[float]
 
     @property
@@ -60,23 +57,23 @@ class Set:
     def hold_back(self) -> None:
         self.ask_standby("select pg_wal_replay_pause()")
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self.ask_standby("select pg_wal_replay_resume()")
 
     def cut_after_commit(self) -> None:
         """Let nothing more reach the primary once it was asked to commit something."""
-        asked: list[bytes] = []
+        requests: list[bytes] = []
 
-        def is_over(piece: bytes) -> bool:
-            if asked:
+        def is_over(chunk: bytes) -> bool:
+            if requests:
                 raise ConnectionResetError
-            if commits(piece):
-                asked.append(piece)
+            if commits(chunk):
+                requests.append(chunk)
             return False
 
         self.line.lose_reply_after(is_over)
 
-    def write(self, *numbers: int) -> Written:
+    def write(self, *numbers: int) -> WriteResult:
         """Store rows as a client does."""
         keys = [(number,) for number in numbers]
         wanted = [Write(record(number)) for number in numbers]
@@ -87,7 +84,7 @@ class Set:
         listing = self.served.reads.page(query)
         return [int(row.split(b":")[1].split(b",")[0]) for row in listing.rows]
 
-    def asked(self) -> int:
+    def requests(self) -> int:
         """Return how many statements the replica has answered for us."""
         (row,) = self.ask_standby(
             "select coalesce(sum(calls), 0) from pg_stat_statements "
@@ -110,20 +107,20 @@ def of(own_postgres: StartPostgres, own_standby: StartStandby) -> Iterator[Set]:
         stores, _ = stack.enter_context(opened(place))
         stores.schema.migrate()
         databases = [
-            Database(url, place=url, schema="penstock", manner=manner)
+            PostgresDatabase(url, place=url, schema="penstock", manner=manner)
             for url, manner in (
-                (line.via(primary.url), FOR_CLIENTS),
-                (standby.url, FOR_CLIENTS_OF_A_REPLICA),
+                (line.via(primary.url), CLIENT_SESSION),
+                (standby.url, REPLICA_SESSION),
             )
         ]
         for each in databases:
             stack.callback(each.close)
         replica = Replica(databases[1], clock=lambda: clock[0])
-        database = Replicated(databases[0], [replica])
-        served = served_by(
+        database = ReplicatedDatabase(databases[0], [replica])
+        served = build_api_stores(
             database,
             primary=databases[0],
-            on_news=database.rise,
+            on_news=database.raise_floor,
             on_lost=database.doubt,
         )
         yield Set(primary, line, standby, stores, served, database, clock)
@@ -145,13 +142,13 @@ def wait_for(standby: Set, ids: list[int]) -> None:
 
 def test_a_replica_answers_what_it_has(of: Set):
     run(of.stores, POI, last(record(1), record(2)))
-    of.served.reads.states()
+    of.served.reads.dataset_versions()
     wait_for(of, [1, 2])
-    before = of.asked()
+    before = of.requests()
 
     assert of.ids() == [1, 2]
 
-    assert of.asked() > before
+    assert of.requests() > before
 
 
 def test_a_client_reads_its_write_although_the_replica_lags(of: Set):
@@ -162,10 +159,10 @@ def test_a_client_reads_its_write_although_the_replica_lags(of: Set):
     of.write(2)
 
     assert of.ids() == [1, 2]
-    of.let_go()
+    of.release()
 
 
-def test_what_was_committed_is_told_although_the_primary_is_gone(of: Set):
+def test_what_was_committed_is_reported_although_the_primary_is_gone(of: Set):
     run(of.stores, POI, last(record(1)))
     wait_for(of, [1])
     of.hold_back()
@@ -175,12 +172,12 @@ def test_what_was_committed_is_told_although_the_primary_is_gone(of: Set):
 
     of.line.mend()
     assert of.ids() == [1, 2]
-    of.let_go()
+    of.release()
 
 
 def test_the_primary_is_read_until_it_says_how_far_it_is(of: Set):
     run(of.stores, POI, last(record(1)))
-    of.served.reads.states()
+    of.served.reads.dataset_versions()
     wait_for(of, [1])
     of.hold_back()
     of.line.lose_reply_after(commits)
@@ -188,14 +185,14 @@ def test_the_primary_is_read_until_it_says_how_far_it_is(of: Set):
     assert of.write(2).created == 1
 
     assert of.line.lost_replies == 1
-    before = of.asked()
+    before = of.requests()
     assert of.ids() == [1, 2]
-    assert of.asked() == before
+    assert of.requests() == before
     # now it is known, and the replica is asked again once it is there
-    of.let_go()
+    of.release()
     wait_for(of, [1, 2])
     assert of.ids() == [1, 2]
-    assert of.asked() > before
+    assert of.requests() > before
 
 
 def test_an_older_answer_of_the_primary_settles_no_newer_doubt(of: Set):
@@ -217,12 +214,12 @@ def test_an_older_answer_of_the_primary_settles_no_newer_doubt(of: Set):
 
     assert of.line.lost_replies == 2
     assert of.ids() == [1, 2, 3]
-    of.let_go()
+    of.release()
 
 
 def test_who_hears_of_a_change_sees_it_although_the_replica_lags(of: Set):
     run(of.stores, POI, last(record(1)))
-    of.served.reads.states()
+    of.served.reads.dataset_versions()
     wait_for(of, [1])
     of.hold_back()
     # by a worker, of which this process knows nothing until it looks
@@ -230,10 +227,10 @@ def test_who_hears_of_a_change_sees_it_although_the_replica_lags(of: Set):
     of.stores.ledger.commit_page(
         POI, claim(of.stores, POI), batch(record(1), record(3))
     )
-    assert of.served.reads.states()["poi"].change_seq == 2
+    assert of.served.reads.dataset_versions()["poi"].change_seq == 2
 
     assert of.ids() == [1, 3]
-    of.let_go()
+    of.release()
 
 
 def test_a_replica_that_lags_leaves_the_rotation_and_returns(of: Set):
@@ -244,17 +241,17 @@ def test_a_replica_that_lags_leaves_the_rotation_and_returns(of: Set):
     assert of.ids() == [1, 2]
     assert not of.replica.is_in_rotation
 
-    of.let_go()
+    of.release()
     wait_for(of, [1, 2])
-    of.clock[0] += FIRST_REST
-    before = of.asked()
+    of.clock[0] += MIN_BACKOFF
+    before = of.requests()
     assert of.ids() == [1, 2]
-    assert of.asked() > before
+    assert of.requests() > before
 
 
 def test_a_dead_replica_costs_no_answer_and_returns(of: Set):
     run(of.stores, POI, last(record(1)))
-    of.served.reads.states()
+    of.served.reads.dataset_versions()
     wait_for(of, [1])
     assert of.ids() == [1]
     of.standby.stop("immediate")
@@ -263,35 +260,35 @@ def test_a_dead_replica_costs_no_answer_and_returns(of: Set):
     assert not of.replica.is_in_rotation
 
     of.standby.start()
-    of.clock[0] += FIRST_REST
-    before = of.asked()
+    of.clock[0] += MIN_BACKOFF
+    before = of.requests()
     assert of.ids() == [1]
-    assert of.asked() > before
+    assert of.requests() > before
 
 
 def test_a_replica_that_is_away_or_lags_is_named_though_nobody_reads(of: Set):
     run(of.stores, POI, last(record(1)))
-    of.served.reads.states()
+    of.served.reads.dataset_versions()
     wait_for(of, [1])
-    assert of.database.trouble() is None
+    assert of.database.failure() is None
 
     of.standby.stop("immediate")
-    assert str(of.database.trouble()).startswith(of.standby.url)
+    assert str(of.database.failure()).startswith(of.standby.url)
     of.standby.start()
-    assert of.database.trouble() is not None
-    of.clock[0] += FIRST_REST
-    assert of.database.trouble() is None
+    assert of.database.failure() is not None
+    of.clock[0] += MIN_BACKOFF
+    assert of.database.failure() is None
 
     of.hold_back()
     of.write(2)
-    assert of.database.trouble() is not None
-    of.let_go()
+    assert of.database.failure() is not None
+    of.release()
     wait_for(of, [1, 2])
-    of.clock[0] += FIRST_REST
-    assert of.database.trouble() is None
+    of.clock[0] += MIN_BACKOFF
+    assert of.database.failure() is None
 
 
-def test_a_replica_of_a_history_that_was_lost_is_not_asked(of: Set):
+def test_a_replica_of_a_history_that_was_lost_is_not_requested(of: Set):
     run(of.stores, POI, last(record(1)))
     wait_for(of, [1])
     of.primary.stop()
@@ -299,7 +296,7 @@ def test_a_replica_of_a_history_that_was_lost_is_not_asked(of: Set):
     of.primary.start()
     # the replica has what the primary loses, and nothing to follow any more
     of.write(2)
-    lost = of.served.reads.states()["poi"].position
+    lost = of.served.reads.dataset_versions()["poi"].position
     wait_for(of, [1, 2])
     assert of.ids() == [1, 2]
     of.ask_standby("alter system set primary_conninfo = ''")
@@ -308,17 +305,17 @@ def test_a_replica_of_a_history_that_was_lost_is_not_asked(of: Set):
     of.primary.put_data_back()
     of.primary.start()
 
-    of.served.reads.states()
+    of.served.reads.dataset_versions()
     assert not of.served.reads.knows("poi", [lost])
 
     assert of.ids() == [1]
     assert not of.replica.is_in_rotation
     of.write(3)
-    of.clock[0] += FIRST_REST
+    of.clock[0] += MIN_BACKOFF
     assert of.ids() == [1, 3]
 
 
-def test_a_replica_that_was_promoted_is_not_asked(of: Set):
+def test_a_replica_that_was_promoted_is_not_requested(of: Set):
     run(of.stores, POI, last(record(1)))
     wait_for(of, [1])
     of.ask_standby("select pg_promote()")

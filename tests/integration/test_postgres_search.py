@@ -10,37 +10,44 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.adapters.postgres import nearest, pools, ways
-from penstock.adapters.postgres.asking import Asking
-from penstock.adapters.postgres.database import Database, Transaction
-from penstock.adapters.postgres.hints import PLAIN, bears, trace_of
-from penstock.adapters.postgres.inquiry import Limits
-from penstock.adapters.postgres.searching import SearchedTable
-from penstock.adapters.postgres.vocabulary import Due, Known
-from penstock.adapters.postgres.ways import Way, cheapest
-from penstock.adapters.sql.searched import Found, Tallies
-from penstock.adapters.sql.serving import served_by
+from penstock.adapters.postgres.database import PostgresDatabase, PostgresTransaction
+from penstock.adapters.postgres.search import candidates as candidates_module
+from penstock.adapters.postgres.search import geo, planner
+from penstock.adapters.postgres.search.planner import AccessPath, cheapest
+from penstock.adapters.postgres.search.prefilter import (
+    PLAIN,
+    matches_pattern,
+    word_pattern,
+)
+from penstock.adapters.postgres.search.query import SearchLimits
+from penstock.adapters.postgres.search.session import SearchSession
+from penstock.adapters.postgres.search.table import PostgresSearchTable
+from penstock.adapters.postgres.search.term_dictionary import DueUpdate, KnownTerms
+from penstock.adapters.sqlstore.stores import build_api_stores
+from penstock.adapters.sqlstore.table_protocols import FacetCounts, FoundRow
 from penstock.domain.dataset import Dataset, DatasetName
-from penstock.domain.job import Mode
-from penstock.domain.page import Record
-from penstock.domain.queries.search import TOO_FEW, FacetQuery, SearchQuery
-from penstock.domain.queries.search_parameters import read_facets
-from penstock.domain.queries.words import (
-    Words,
+from penstock.domain.jobs import Mode
+from penstock.domain.pages import Record
+from penstock.domain.search.search_params import read_facets
+from penstock.domain.search.search_query import (
+    MIN_EXACT_MATCHES,
+    FacetQuery,
+    SearchQuery,
+)
+from penstock.domain.search.tokenizer import (
+    SearchTerms,
+    deletion_keys,
     fold,
     is_one_edit_away,
-    near_shapes,
-    shapes,
+    near_deletion_keys,
     text_tokens,
 )
-from penstock.errors import Misconfigured, StoreTooSlow
+from penstock.errors import Misconfigured, StoreTimeout
 from penstock.ports import Stores
-from penstock.ports.serving import Served
-from tests.builders import batch, claim, last, plan, run
-from tests.contracts.searching import (
+from penstock.ports.record_access import ApiStores
+from tests.contracts.search import (
     PLACES,
     SPOTS,
-    asked,
     facets,
     find,
     ids,
@@ -48,14 +55,16 @@ from tests.contracts.searching import (
     place,
     scattered,
     search,
+    search_query,
     spot_of,
     store,
     suggest,
 )
-from tests.integration.postgres import Place, opened, own_schema
+from tests.support.builders import batch, claim, last, plan, run
+from tests.support.postgres import Place, opened, own_schema
 
 # small enough that a few rows are too many
-SMALL = Limits(
+SMALL = SearchLimits(
     ranked=20,
     sorted=20,
     sorted_of_sample=5,
@@ -77,7 +86,7 @@ def at(postgres_url: str) -> Iterator[Place]:
 
 
 @pytest.fixture
-def opened_at(at: Place) -> Iterator[tuple[Stores, Database]]:
+def opened_at(at: Place) -> Iterator[tuple[Stores, PostgresDatabase]]:
     with opened(at) as (stores, database):
         stores.schema.migrate()
         yield stores, database
@@ -90,39 +99,41 @@ def stores(opened_at) -> Stores:
 
 
 @pytest.fixture
-def database(opened_at) -> Database:
-    found: Database = opened_at[1]
+def database(opened_at) -> PostgresDatabase:
+    found: PostgresDatabase = opened_at[1]
     return found
 
 
 @pytest.fixture
-def served(database: Database):
-    return served_by(database)
+def served(database: PostgresDatabase):
+    return build_api_stores(database)
 
 
-def small(look: Transaction, of: Dataset, limits: Limits = SMALL) -> SearchedTable:
-    return replace(look.searched(of), limits=limits)
+def small(
+    read: PostgresTransaction, of: Dataset, limits: SearchLimits = SMALL
+) -> PostgresSearchTable:
+    return replace(read.search_table(of), limits=limits)
 
 
-def begun(database: Database, prefix: str) -> tuple[str, ...]:
+def begun(database: PostgresDatabase, prefix: str) -> tuple[str, ...]:
     """Return all words that begin so, if they are known."""
 
-    def look(transaction: Transaction) -> tuple[str, ...]:
-        inquiry = transaction.searched(PLACES)._inquiry
-        return inquiry.ways(Words(prefix).terms).known.words
+    def read(transaction: PostgresTransaction) -> tuple[str, ...]:
+        inquiry = transaction.search_table(PLACES)._builder
+        return inquiry.plan(SearchTerms(prefix).terms).known.words
 
-    return database.read(look)
+    return database.read(read)
 
 
 class TestFolding:
     def folded(self, at: Place, texts: Sequence[str]) -> list[tuple[str, set[str]]]:
-        told = at.ask(
+        response = at.ask(
             "select penstock_fold(text), tsvector_to_array(penstock_words(text)) "
             "from unnest(%s::text[]) with ordinality as told (text, place) "
             "order by place",
             list(texts),
         )
-        return [(text, set(tokens)) for text, tokens in told]
+        return [(text, set(tokens)) for text, tokens in response]
 
     @pytest.mark.parametrize("first", range(0, 0x32400, 0x4000), ids=hex)
     def test_every_character_is_folded_as_we_fold_it(self, stores, at, first):
@@ -155,15 +166,15 @@ class TestFolding:
             if PLAIN.fullmatch(word)
         ]
 
-        told = at.ask(
-            f"select {bears('text', 'trace')} "
+        results = at.ask(
+            f"select {matches_pattern('text', 'trace')} "
             "from unnest(%s::text[], %s::text[]) with ordinality "
             "as told (text, trace, place) order by place",
             [text for text, _ in pairs],
-            [trace_of(word) for _, word in pairs],
+            [word_pattern(word) for _, word in pairs],
         )
 
-        found = zip(pairs, told, strict=True)
+        found = zip(pairs, results, strict=True)
         missed = [pair for pair, (is_there,) in found if not is_there]
         assert len(pairs) > 3_000
         assert missed == []
@@ -199,7 +210,7 @@ class TestFolding:
         ]
         pairs = [(word, edited(word)) for word in words]
         pairs = [(one, other) for one, other in pairs if is_one_edit_away(one, other)]
-        told = at.ask(
+        response = at.ask(
             "select penstock_shapes('d', one, length(one)) && ("
             "penstock_shapes('d', other, length(other) - 1) "
             "|| penstock_shapes('d', other, length(other)) "
@@ -210,8 +221,11 @@ class TestFolding:
         )
 
         assert len(pairs) > 500
-        assert {is_common for (is_common,) in told} == {True}
-        assert all(shapes(one, len(one)) & near_shapes(other) for one, other in pairs)
+        assert {is_common for (is_common,) in response} == {True}
+        assert all(
+            deletion_keys(one, len(one)) & near_deletion_keys(other)
+            for one, other in pairs
+        )
 
     def test_a_database_of_another_encoding_is_refused(self, postgres_url: str):
         with psycopg.connect(postgres_url, autocommit=True) as server:
@@ -237,24 +251,24 @@ class TestLimits:
         rows = [place(n, "Station", f"Town {n % 3}") for n in range(1, 4001)]
         store(stores, rows)
 
-        found = matches(database, asked(q="station", limit="200"))
+        found = matches(database, search_query(q="station", limit="200"))
 
         assert found.is_capped
         assert len(found.rows) == found.candidates == 20
-        told = at.ask(
+        body = at.ask(
             "select count(*) from poi where id = any(%s) "
             "and hashint8extended(id, 0) & 63 = 0",
             [json.loads(row.body)["id"] for row in found.rows],
         )
-        assert told == [(20,)]
+        assert body == [(20,)]
 
     def test_rare_rows_are_found_beside_frequent_words(self, stores, database):
         rows = [place(n, "Station park", points=n % 900) for n in range(1, 4001)]
         store(stores, [*rows, place(9000, "Station park rare"), place(9001, "Rare")])
 
         def found(**parameters: str) -> tuple[int, bool]:
-            told = matches(database, asked(PLACES, limit="200", **parameters))
-            return told.candidates, told.is_capped
+            result = matches(database, search_query(PLACES, limit="200", **parameters))
+            return result.candidates, result.is_capped
 
         assert found(q="rare") == (2, False)
         assert found(q="rare station") == (1, False)
@@ -279,10 +293,10 @@ class TestLimits:
     ):
         store(stores, [place(n, f"Station{n % 7} {n}") for n in range(1, 10_001)])
         # so that everything but to judge some rows takes too long
-        monkeypatch.setattr(ways, "MOST_COST", 1_000)
-        monkeypatch.setattr(ways, "HINTED", 1e-9)
+        monkeypatch.setattr(planner, "MAX_COST", 1_000)
+        monkeypatch.setattr(planner, "PREFILTERED_CHECK_COST", 1e-9)
 
-        query = asked(q="stat", limit="200")
+        query = search_query(q="stat", limit="200")
         first, again = (
             matches(database, query, replace(SMALL, ranked=200)) for _ in range(2)
         )
@@ -290,12 +304,12 @@ class TestLimits:
         assert first.is_capped
         assert first.candidates == 200
         assert first.rows == again.rows
-        told = at.ask(
+        body = at.ask(
             "select count(*) from poi where id = any(%s) "
             "and hashint8extended(id, 0) & 63 = 0",
             [json.loads(row.body)["id"] for row in first.rows],
         )
-        assert told < [(100,)]
+        assert body < [(100,)]
 
     def test_pages_are_not_drawn_for_a_finished_word(
         self, stores, database, at, monkeypatch
@@ -306,19 +320,19 @@ class TestLimits:
             stores,
             [place(n, titles.get(n % 5, f"Station{n}")) for n in range(1, 10_001)],
         )
-        monkeypatch.setattr(ways, "MOST_COST", 0)
-        monkeypatch.setattr(ways, "HINTED", 1e-9)
+        monkeypatch.setattr(planner, "MAX_COST", 0)
+        monkeypatch.setattr(planner, "PREFILTERED_CHECK_COST", 1e-9)
 
-        query = asked(q="stat", limit="200")
+        query = search_query(q="stat", limit="200")
         found = matches(database, query, replace(SMALL, ranked=200))
 
-        told = at.ask(
+        body = at.ask(
             "select count(*) from poi where id = any(%s) and title = 'Stat' "
             "and hashint8extended(id, 0) & 63 = 0",
             [json.loads(row.body)["id"] for row in found.rows],
         )
         assert found.candidates > 10
-        assert told == [(found.candidates,)]
+        assert body == [(found.candidates,)]
 
     @pytest.mark.parametrize("begun", [0.0, 1e12], ids=["unknown", "too many"])
     def test_no_more_rows_have_a_beginning_than_there_are(
@@ -326,16 +340,18 @@ class TestLimits:
     ):
         store(stores, [place(n, f"Station {n}") for n in range(1, 501)])
 
-        def look(transaction: Transaction) -> ways.Ways:
+        def read(transaction: PostgresTransaction) -> planner.SearchPlan:
             of = transaction.table(PLACES).of
-            ask = Asking(transaction.connection)
-            known = ways.Begun(begun)
-            return ways.ways_to(ask, of, Words("stat").terms, (), begun=known)
+            ask = SearchSession(transaction.connection)
+            known = planner.PrefixStats(begun)
+            return planner.plan_search(
+                ask, of, SearchTerms("stat").terms, (), begun=known
+            )
 
-        found = database.read(look)
+        found = database.read(read)
 
-        assert found.having is not None
-        assert 0 < found.having <= found.fitting
+        assert found.rows_with_words is not None
+        assert 0 < found.rows_with_words <= found.fitting
         assert found.share <= 1
 
     def test_conditions_that_many_rows_fit_are_looked_at_in_a_sample(
@@ -343,10 +359,10 @@ class TestLimits:
     ):
         rows = [place(n, "Station", points=n % 4) for n in range(1, 8001)]
         store(stores, rows)
-        monkeypatch.setattr(ways, "MOST_COST", 0)
+        monkeypatch.setattr(planner, "MAX_COST", 0)
 
         found = matches(
-            database, asked(PLACES, q="station", points="gte.2", limit="200")
+            database, search_query(PLACES, q="station", points="gte.2", limit="200")
         )
 
         assert found.is_capped
@@ -358,10 +374,10 @@ class TestLimits:
     ):
         rows = [place(n, "Station", points=n // 7500) for n in range(1, 8001)]
         store(stores, rows)
-        monkeypatch.setattr(ways, "MOST_COST", 0)
-        monkeypatch.setattr(pools, "READ_OF_SAMPLE", 20)
+        monkeypatch.setattr(planner, "MAX_COST", 0)
+        monkeypatch.setattr(candidates_module, "MAX_SAMPLE_ROWS", 20)
 
-        query = asked(PLACES, q="station", points="gte.1", limit="200")
+        query = search_query(PLACES, q="station", points="gte.1", limit="200")
         found = matches(database, query)
 
         assert found.is_capped
@@ -371,7 +387,7 @@ class TestLimits:
     def test_the_nearest_rows_are_found_behind_many_at_one_spot(
         self, stores, database, monkeypatch, judging
     ):
-        monkeypatch.setattr(ways, "HINTED", judging)
+        monkeypatch.setattr(planner, "PREFILTERED_CHECK_COST", judging)
         near = [
             place(n, "Wanted station", at=(5 + n / 50_000, 5)) for n in range(1, 61)
         ]
@@ -379,7 +395,7 @@ class TestLimits:
         far = [place(n, "Wanted station", at=(9, n / 50)) for n in range(1000, 3000)]
         store(stores, [*near, *others, *far])
 
-        found = matches(database, asked(near="5,5", q="wanted", limit="12"))
+        found = matches(database, search_query(near="5,5", q="wanted", limit="12"))
 
         assert [json.loads(row.body)["id"] for row in found.rows] == [*range(1, 13)]
 
@@ -398,11 +414,11 @@ class TestLimits:
     def test_the_nearest_rows_are_found_though_all_are_too_many(
         self, stores, database, monkeypatch, spot, parameters, judging
     ):
-        monkeypatch.setattr(ways, "HINTED", judging)
+        monkeypatch.setattr(planner, "PREFILTERED_CHECK_COST", judging)
         rows = scattered(1500, seed=9)
         store(stores, rows)
         near = f"{spot[0]},{spot[1]}"
-        query = asked(PLACES, near=near, limit="12", **parameters)
+        query = search_query(PLACES, near=near, limit="12", **parameters)
 
         found = matches(database, query)
 
@@ -416,8 +432,8 @@ class TestLimits:
     def test_a_near_row_is_found_by_a_word_that_is_not_known_yet(
         self, stores, database, monkeypatch
     ):
-        monkeypatch.setattr(ways, "HINTED", 1e9)
-        query = asked(PLACES, near="5,5", q="place", limit="12")
+        monkeypatch.setattr(planner, "PREFILTERED_CHECK_COST", 1e9)
+        query = search_query(PLACES, near="5,5", q="place", limit="12")
         store(stores, scattered(1500, seed=9))
         assert begun(database, "place") == ("place",)
 
@@ -427,7 +443,7 @@ class TestLimits:
         assert begun(database, "place") == ()
         assert json.loads(found.rows[0].body)["id"] == 9000
 
-        stores.schema.tend(PLACES)
+        stores.schema.maintain(PLACES)
         assert begun(database, "place") == ("place", "placement")
         # by a ring, and the lists of both words
         few = replace(SMALL, nearest_judged=12)
@@ -436,13 +452,13 @@ class TestLimits:
     def test_words_that_are_elsewhere_are_sorted_after_all(
         self, stores, database, monkeypatch
     ):
-        monkeypatch.setattr(nearest, "SORTED", 1e9)
+        monkeypatch.setattr(geo, "SORT_COST", 1e9)
         here = [place(n, "Station", at=(5 + n / 999, 5)) for n in range(1, 999)]
         far = [place(n, "Harbour", at=(60, n / 20)) for n in range(1001, 1301)]
         store(stores, [*here, *far])
         limits = replace(SMALL, sorted=500, sorted_of_sample=500, in_box=900)
 
-        query = asked(PLACES, near="5,5", q="harbour", limit="12")
+        query = search_query(PLACES, near="5,5", q="harbour", limit="12")
         found = matches(database, query, limits)
 
         wanted = sorted(kilometres((5, 5), spot_of(row)) for row in far)
@@ -453,7 +469,7 @@ class TestLimits:
     def test_a_few_of_many_at_one_spot_are_not_all(
         self, stores, database, monkeypatch, judging
     ):
-        monkeypatch.setattr(ways, "HINTED", judging)
+        monkeypatch.setattr(planner, "PREFILTERED_CHECK_COST", judging)
         spot = [
             place(n, "Wanted" if n < 9 else "Station", at=(5, 5)) for n in range(1, 601)
         ]
@@ -469,7 +485,7 @@ class TestLimits:
         store(stores, [*spot, *around])
         limits = replace(SMALL, nearest=1_000, in_box=50_000)
 
-        query = asked(PLACES, near="5,5", q="wanted", limit="12")
+        query = search_query(PLACES, near="5,5", q="wanted", limit="12")
         found = matches(database, query, limits)
 
         wanted = sorted(
@@ -479,10 +495,10 @@ class TestLimits:
         )
         assert [row.km for row in found.rows] == pytest.approx(wanted[:12], abs=1e-6)
 
-    def test_nothing_is_looked_for_beyond_what_is_asked(
+    def test_nothing_is_looked_for_beyond_what_is_requested(
         self, stores, database, monkeypatch
     ):
-        monkeypatch.setattr(nearest, "SORTED", 1e9)
+        monkeypatch.setattr(geo, "SORT_COST", 1e9)
         here = [
             place(n, "Wanted" if n % 10 == 0 else "Station", at=(5 + n / 50_000, 5))
             for n in range(1, 81)
@@ -490,7 +506,7 @@ class TestLimits:
         far = [place(n, "Wanted", at=(6, n / 400)) for n in range(1000, 3000)]
         store(stores, [*here, *far])
 
-        query = asked(PLACES, near="5,5", within="1", q="wanted", limit="12")
+        query = search_query(PLACES, near="5,5", within="1", q="wanted", limit="12")
         found = matches(database, query, replace(SMALL, in_box=400_000))
 
         assert [json.loads(row.body)["id"] for row in found.rows] == [
@@ -503,10 +519,10 @@ class TestLimits:
     ):
         store(stores, scattered(1500, seed=9))
 
-        found = matches(database, asked(PLACES, near="5,5", q="plac", limit="2"))
+        found = matches(database, search_query(PLACES, near="5,5", q="plac", limit="2"))
 
         assert len(found.rows) == 2
-        assert found.candidates >= TOO_FEW
+        assert found.candidates >= MIN_EXACT_MATCHES
 
     @pytest.mark.parametrize("prefix", ["12", "p", "q"])
     def test_of_numbers_and_of_many_words_nobody_knows_all(
@@ -518,10 +534,10 @@ class TestLimits:
         known = tuple(f"q{n}" for n in range(9))
         assert begun(database, prefix) == (known if prefix == "q" else ())
 
-    def test_what_is_cut_off_around_a_place_is_told(self, stores, database):
+    def test_what_is_cut_off_around_a_place_is_reported(self, stores, database):
         store(stores, [place(n, "Station", at=(5, 5)) for n in range(1, 1700)])
 
-        found = matches(database, asked(near="5,5", q="station", limit="12"))
+        found = matches(database, search_query(near="5,5", q="station", limit="12"))
 
         assert len(found.rows) == 12
         assert found.is_capped
@@ -538,23 +554,27 @@ class TestLimits:
         rows = [place(n, "Station", "abcd"[n % 4]) for n in range(1, 6001)]
         store(stores, rows, of)
 
-        found = matches(database, asked(of, q="station", limit="200"))
+        found = matches(database, search_query(of, q="station", limit="200"))
 
         assert found.is_capped
         assert found.candidates > 20
-        assert search(served_by(database), of, q="station 7").rows == []
+        assert search(build_api_stores(database), of, q="station 7").rows == []
 
 
-def matches(database: Database, query: SearchQuery, limits: Limits = SMALL) -> Found:
+def matches(
+    database: PostgresDatabase, query: SearchQuery, limits: SearchLimits = SMALL
+) -> FoundRow:
     terms = () if query.words is None else query.words.terms
     return database.read(
-        lambda look: small(look, query.dataset, limits).matches(query, terms)
+        lambda read: small(read, query.dataset, limits).matches(query, terms)
     )
 
 
-def tallies(database: Database, query: FacetQuery) -> Tallies:
+def tallies(database: PostgresDatabase, query: FacetQuery) -> FacetCounts:
     terms = () if query.words is None else query.words.terms
-    return database.read(lambda look: small(look, query.dataset).tallies(query, terms))
+    return database.read(
+        lambda read: small(read, query.dataset).count_facets(query, terms)
+    )
 
 
 def fits(row: Record, parameters: dict[str, str], spot: tuple[Any, Any]) -> bool:
@@ -575,7 +595,7 @@ class TestIndexes:
         run(stores, PLACES, last(place(1, "Berlin")))
         at.ask('create index "penstock:poi::search" on poi (title)')
 
-        stores.schema.tend(PLACES)
+        stores.schema.maintain(PLACES)
 
         names = {
             name
@@ -589,19 +609,19 @@ class TestIndexes:
     def test_many_rows_are_not_searched_before_there_is_an_index(
         self, stores, served, at
     ):
-        stores.schema.prepare(PLACES)
+        stores.schema.ensure_table(PLACES)
         at.ask(
             "insert into poi (id, title, lat, lon, _digest, _import, _created_at, "
             "_updated_at) select n, 'Station', 1, 1, '', 0, now(), now() "
             "from generate_series(1, 20001) as n"
         )
 
-        with pytest.raises(StoreTooSlow, match="cannot be searched yet"):
+        with pytest.raises(StoreTimeout, match="cannot be searched yet"):
             search(served, q="station")
-        with pytest.raises(StoreTooSlow, match="cannot be searched yet"):
+        with pytest.raises(StoreTimeout, match="cannot be searched yet"):
             search(served, near="1,1")
 
-        stores.schema.tend(PLACES)
+        stores.schema.maintain(PLACES)
         assert search(served, q="station").is_capped
         assert len(search(served, near="1,1").rows) == 20
 
@@ -614,7 +634,7 @@ class TestIndexes:
         before = scans(at)
 
         with opened(at) as (_, database):
-            served = served_by(database)
+            served = build_api_stores(database)
             for parameters in (
                 {"q": "station"},
                 {"q": "station 7"},
@@ -650,11 +670,11 @@ class TestIndexes:
 
 
 def scans(at: Place) -> dict[str, int]:
-    told = at.ask(
+    response = at.ask(
         "select seq_scan, idx_scan from pg_stat_user_tables "
         "where schemaname = current_schema() and relname = 'poi'"
     )
-    return dict(zip(("seq_scan", "idx_scan"), told[0], strict=True))
+    return dict(zip(("seq_scan", "idx_scan"), response[0], strict=True))
 
 
 class TestVocabulary:
@@ -666,7 +686,7 @@ class TestVocabulary:
         assert self.words(at) == {"berlin": 2, "park": 1}
 
         run(stores, PLACES, last(place(1, "Bern Park"), place(3, "Bern 55b")))
-        stores.schema.tend(PLACES)
+        stores.schema.maintain(PLACES)
 
         # those of rows that are gone stay until all are counted again
         assert self.words(at) == {"55b": 1, "berlin": 2, "bern": 2, "park": 2}
@@ -676,7 +696,7 @@ class TestVocabulary:
         rows = [place(n, f"Bern {n % 3}x") for n in range(1, 4000)]
         run(stores, PLACES, last(*rows))
 
-        stores.schema.tend(PLACES)
+        stores.schema.maintain(PLACES)
 
         assert self.words(at) == {"0x": 1333, "1x": 1333, "2x": 1333, "bern": 3999}
 
@@ -685,7 +705,7 @@ class TestVocabulary:
         of = replace(PLACES, partition=partition)
         store(stores, [place(n, "Berlin", points=n % 2) for n in range(1, 51)], of)
 
-        known = database.read(lambda look: look.one("vocabulary", dataset=of.name))
+        known = database.read(lambda read: read.one("vocabulary", dataset=of.name))
 
         assert known["rows"] == 50
 
@@ -707,14 +727,14 @@ class TestVocabulary:
     @pytest.mark.parametrize(
         ("known", "due"),
         [
-            ({"fields": None, "known_seq": None, "counted_seq": None}, Due.COUNT),
-            ({"fields": "title"}, Due.COUNT),
-            ({}, Due.NOTHING),
-            ({"latest_seq": 1_000_100}, Due.ADD),
-            ({"latest_seq": 1_000_100, "is_at_rest": False}, Due.ADD),
-            ({"latest_seq": 1_900_000}, Due.COUNT),
-            ({"latest_seq": 1_900_000, "is_at_rest": False}, Due.NOTHING),
-            ({"known_seq": 2_100_000, "latest_seq": 2_100_000}, Due.COUNT),
+            ({"fields": None, "known_seq": None, "counted_seq": None}, DueUpdate.COUNT),
+            ({"fields": "title"}, DueUpdate.COUNT),
+            ({}, DueUpdate.NOTHING),
+            ({"latest_seq": 1_000_100}, DueUpdate.ADD),
+            ({"latest_seq": 1_000_100, "is_at_rest": False}, DueUpdate.ADD),
+            ({"latest_seq": 1_900_000}, DueUpdate.COUNT),
+            ({"latest_seq": 1_900_000, "is_at_rest": False}, DueUpdate.NOTHING),
+            ({"known_seq": 2_100_000, "latest_seq": 2_100_000}, DueUpdate.COUNT),
         ],
         ids=range(8),
     )
@@ -728,35 +748,44 @@ class TestVocabulary:
             "is_at_rest": True,
         }
 
-        assert Known(**{**state, **known}).due("title,town") is due
+        assert KnownTerms(**{**state, **known}).due("title,town") is due
 
 
 def test_the_cheapest_way_is_taken_if_it_is_cheap_enough():
-    assert cheapest({Way.LISTS: 5.0, Way.CONDITIONS: 4.0}) is Way.CONDITIONS
-    assert cheapest({Way.LISTS: 5e5, Way.CONDITIONS: float("inf")}) is Way.NONE
+    assert (
+        cheapest({AccessPath.LISTS: 5.0, AccessPath.CONDITIONS: 4.0})
+        is AccessPath.CONDITIONS
+    )
+    assert (
+        cheapest({AccessPath.LISTS: 5e5, AccessPath.CONDITIONS: float("inf")})
+        is AccessPath.NONE
+    )
 
 
 def test_words_of_a_query_are_those_of_its_text():
-    assert [each.word for each in Words("Café  CAFÉ nord").terms] == ["cafe", "nord"]
+    assert [each.word for each in SearchTerms("Café  CAFÉ nord").terms] == [
+        "cafe",
+        "nord",
+    ]
 
 
 def test_every_question_has_a_plan_of_its_own(
-    stores: Stores, served: Served, database: Database
+    stores: Stores, served: ApiStores, database: PostgresDatabase
 ):
     """A common one, as is made of what is asked often, would be good for none."""
     store(stores, [place(number, f"Stop {number}") for number in range(50)])
 
     # a server that would choose it, as it does when tables are large
     database.read(
-        lambda look: look.connection.execute("set plan_cache_mode = force_generic_plan")
+        lambda read: read.connection.execute("set plan_cache_mode = force_generic_plan")
     )
     for number in range(20):
         assert find(served, q=f"stop {number}")
 
     found: Any = database.read(
-        lambda look: look.connection.execute(
+        lambda read: read.connection.execute(
             "select custom_plans as own, generic_plans as common "
-            "from pg_prepared_statements where statement like '%_pool%'"
+            "from pg_prepared_statements where statement like '%_candidates%'"
         ).fetchall()
     )
     assert sum(each["own"] for each in found) >= 10

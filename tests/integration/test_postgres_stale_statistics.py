@@ -11,22 +11,19 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from penstock.adapters.postgres.connections import FOR_CLIENTS
-from penstock.adapters.postgres.database import Database
-from penstock.adapters.postgres.partitions import (
-    ensure_partitions,
-    stored_partitions,
-)
-from penstock.adapters.sql.serving import served_by
-from penstock.domain.axes import FileAxis
+from penstock.adapters.postgres.connection_pool import CLIENT_SESSION
+from penstock.adapters.postgres.database import PostgresDatabase
+from penstock.adapters.postgres.partitions import ensure_partitions, stored_partitions
+from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.domain.dataset import Dataset, Missing, WhenMissing
-from penstock.domain.page import Batch, Key, Record, Rejection
-from penstock.domain.page import Place as FilePosition
-from penstock.domain.sheet import Sheet
+from penstock.domain.mapping.columnar import ColumnarRecords
+from penstock.domain.pages import Batch, Key, Record, Rejection
+from penstock.domain.pages import RowLocation as FilePosition
+from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import CsvSource
 from penstock.ports import Stores
-from penstock.ports.serving import Current, Removal, Write
-from tests.builders import (
+from penstock.ports.record_access import LockedRow, Removal, Write
+from tests.support.builders import (
     batch,
     claim,
     dataset,
@@ -38,7 +35,7 @@ from tests.builders import (
     repeated,
     text_field,
 )
-from tests.integration.postgres import Place, explained, nodes, opened
+from tests.support.postgres import Place, explained, nodes, opened
 
 ROWS, PAGE = 6_000, 200
 STEP = ROWS // PAGE
@@ -103,19 +100,19 @@ def place(postgres_url: str) -> Iterator[Place]:
 
 
 @pytest.fixture(scope="module")
-def opened_here(place: Place) -> Iterator[tuple[Stores, Database]]:
+def opened_here(place: Place) -> Iterator[tuple[Stores, PostgresDatabase]]:
     with opened(place, most_connections=1) as both:
         both[0].schema.migrate()
         yield both
 
 
 @pytest.fixture
-def stores(opened_here: tuple[Stores, Database]) -> Stores:
+def stores(opened_here: tuple[Stores, PostgresDatabase]) -> Stores:
     return opened_here[0]
 
 
 @pytest.fixture
-def database(opened_here: tuple[Stores, Database]) -> Database:
+def database(opened_here: tuple[Stores, PostgresDatabase]) -> PostgresDatabase:
     return opened_here[1]
 
 
@@ -133,12 +130,12 @@ def of(request: pytest.FixtureRequest, stores: Stores, database, place) -> Datas
         filter=("edition", "town"),
         **KINDS[request.param],
     )
-    stores.schema.prepare(found)
+    stores.schema.ensure_table(found)
     tables: set[str] = {found.name}
     if found.partition is not None:
         with database.connections.one() as connection:
             first = [record(n, town, 1, of=found) for n, town in enumerate(TOWNS)]
-            ensure_partitions(connection, found, Sheet.of(first))
+            ensure_partitions(connection, found, ColumnarRecords.of(first))
             tables = stored_partitions(connection, found.name)
     for name, index in database.table(found).indexes.items():
         place.ask(f'create index if not exists "{name}" on {index}')
@@ -168,17 +165,17 @@ def bad_rows(of: Dataset, numbers: range) -> list[Rejection]:
     ]
 
 
-def page(of: Dataset, rank: int, records: Sequence[Record], **told: Any) -> Batch:
-    return replace(batch(*records, **told), rank=rank if of.is_ranked else 0)
+def page(of: Dataset, rank: int, records: Sequence[Record], **result: Any) -> Batch:
+    return replace(batch(*records, **result), rank=rank if of.is_ranked else 0)
 
 
-def set_plan_mode(database: Database, mode: str) -> None:
+def set_plan_mode(database: PostgresDatabase, mode: str) -> None:
     with database.connections.one() as connection:
         connection.execute(f"set plan_cache_mode = {mode}".encode())
 
 
 def list_all(
-    changes: Sequence[Write | Removal], _: Mapping[Key, Current]
+    changes: Sequence[Write | Removal], _: Mapping[Key, LockedRow]
 ) -> Sequence[Write | Removal]:
     return changes
 
@@ -201,7 +198,7 @@ def check_work(messages: list[str]) -> None:
 @pytest.mark.parametrize("analyse", STATISTICS)
 def test_a_page_handles_its_own_rows_only(
     stores: Stores,
-    database: Database,
+    database: PostgresDatabase,
     place: Place,
     of: Dataset,
     analyse: Callable[[Place, Dataset], None],
@@ -236,7 +233,7 @@ def test_a_page_handles_its_own_rows_only(
 @pytest.mark.parametrize("of", ["records", "parts of records"], indirect=True)
 def test_a_known_page_handles_its_own_rows_only(
     stores: Stores,
-    database: Database,
+    database: PostgresDatabase,
     place: Place,
     of: Dataset,
 ):
@@ -254,9 +251,9 @@ def test_a_known_page_handles_its_own_rows_only(
 @pytest.mark.parametrize("of", ["files", "partitions", "two fields"], indirect=True)
 def test_a_change_by_a_client_handles_its_own_rows_only(place: Place, of: Dataset):
     when_emptied(place, of)
-    with opened(place, most_connections=1, manner=FOR_CLIENTS) as (_, database):
+    with opened(place, most_connections=1, manner=CLIENT_SESSION) as (_, database):
         messages = explained(database)
-        edits = served_by(database).edits
+        edits = build_api_stores(database).edits
         keys = [each.key for each in shops(of, 1)]
         for edition, mode in ((2, "force_custom_plan"), (3, "force_generic_plan")):
             set_plan_mode(database, mode)
@@ -270,7 +267,7 @@ def test_a_change_by_a_client_handles_its_own_rows_only(place: Place, of: Datase
 
 @pytest.mark.parametrize("of", ["files", "partitions", "two fields"], indirect=True)
 def test_bad_rows_are_settled_by_their_own_rows_only(
-    database: Database,
+    database: PostgresDatabase,
     stores: Stores,
     place: Place,
     of: Dataset,
@@ -287,7 +284,10 @@ def test_bad_rows_are_settled_by_their_own_rows_only(
     )
     messages = explained(database)
 
-    database.write(lambda each: each.table(of).outdo(job=lease.job, start=1), slow=True)
+    database.write(
+        lambda each: each.table(of).supersede_rejections(job=lease.job, start=1),
+        slow=True,
+    )
 
     settled = place.ask(
         "select count(*) from penstock_quarantine "

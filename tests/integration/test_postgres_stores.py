@@ -5,23 +5,23 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.adapters.sql.serving import served_by
+from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.ports import Stores
-from penstock.ports.serving import Served
+from penstock.ports.record_access import ApiStores
 from tests.contracts.budgets import BudgetsContract
-from tests.contracts.complaints import ComplaintsContract
 from tests.contracts.datasets import DatasetsContract
+from tests.contracts.file_rejections import ComplaintsContract
 from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
+from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
-from tests.contracts.refused import RefusedRowsContract
+from tests.contracts.refused_rows import RefusedRowsContract
 from tests.contracts.schema import Ask, SchemaContract
-from tests.contracts.searching import SearchContract
-from tests.contracts.serving import ServingContract
+from tests.contracts.search import SearchContract
 from tests.contracts.workers import WorkersContract
-from tests.integration.postgres import Place, opened, own_schema
+from tests.support.postgres import Place, opened, own_schema
 
 
 @pytest.fixture
@@ -85,9 +85,9 @@ class TestPostgresRequests(RequestsContract):
 
 
 @pytest.fixture
-def served(place: Place) -> Iterator[Served]:
+def served(place: Place) -> Iterator[ApiStores]:
     with opened(place, clock=place.clock) as (_, database):
-        yield served_by(database)
+        yield build_api_stores(database)
 
 
 class TestPostgresServing(ServingContract):

@@ -17,12 +17,12 @@ from penstock.domain.dataset import (
     Missing,
     WhenMissing,
 )
-from penstock.domain.job import Fault, Mode
-from penstock.domain.mapping import Mapper
-from penstock.domain.page import Record, Row
+from penstock.domain.jobs import JobError, Mode
+from penstock.domain.mapping.mapper import Mapper
+from penstock.domain.pages import RawRow, Record
 from penstock.errors import LeaseLost, StoreRefused
 from penstock.ports import Stores
-from tests.builders import (
+from tests.support.builders import (
     A_MOMENT,
     BEN,
     LEASE,
@@ -43,7 +43,7 @@ from tests.builders import (
     text_field,
     typed_field,
 )
-from tests.integration.postgres import Place, opened, own_schema
+from tests.support.postgres import Place, opened, own_schema
 
 POI = dataset()
 MARKED = replace(POI, missing=Missing(do=WhenMissing.MARK, max_drop=1))
@@ -117,8 +117,8 @@ ANYTHING = st.recursive(
 )
 @given(values=st.lists(ANYTHING | st.datetimes().map(str), min_size=7, max_size=7))
 def test_whatever_the_mapping_accepts_is_stored(stores: Stores, values):
-    stores.schema.prepare(EVERY)
-    outcome = Mapper(EVERY)(Row((1, *values), b"raw", 0))
+    stores.schema.ensure_table(EVERY)
+    outcome = Mapper(EVERY)(RawRow((1, *values), b"raw", 0))
     if not isinstance(outcome, Record):
         return
     import_id = plan(stores, EVERY, mode=Mode.DELTA)
@@ -157,7 +157,7 @@ def keyed(kind: FieldType) -> Dataset:
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_every_key_is_found_again_and_told_in_one_form(
+def test_every_key_is_found_again_and_reported_in_one_form(
     stores: Stores, place: Place, kind: FieldType
 ):
     of = keyed(kind)
@@ -169,22 +169,22 @@ def test_every_key_is_found_again_and_told_in_one_form(
     assert again.counts.updated == len(found)
     run(stores, of, last())
 
-    told = place.ask(
+    response = place.ask(
         "select kind, key from penstock_change where dataset = %s order by seq",
         of.name,
     )
     keys: dict[str, list[object]] = {"created": [], "updated": [], "deleted": []}
-    for what, key in told:
+    for what, key in response:
         keys[what].append(json.loads(key))
     # the server writes those of deletions itself
     assert sorted(map(str, keys["deleted"])) == sorted(map(str, keys["created"]))
     assert len(keys["updated"]) == len(found)
 
 
-class TestWhatIsToldOfErrors:
+class TestWhatIsReportedOfErrors:
     """It comes from anywhere, and must never keep the ledger from being written."""
 
-    ODD = Fault(code="odd", message="a\x00b \ud800 🦔 \\u0000")
+    ODD = JobError(code="odd", message="a\x00b \ud800 🦔 \\u0000")
 
     def test_a_job_is_postponed_whatever_its_error_says(self, stores: Stores):
         plan(stores, POI)
@@ -221,17 +221,17 @@ class TestWhatIsToldOfErrors:
 
         assert stores.budgets.state(slow).stopped == "\ufffd"
 
-    def test_a_bad_row_is_kept_whatever_is_wrong_with_it(self, stores: Stores):
+    def test_a_bad_row_is_retained_whatever_is_wrong_with_it(self, stores: Stores):
         bad = replace(
             rejection(key=["\x00", "🦔"], raw=b"\x00\xff"), detail="has \x00 and \udfff"
         )
         run(stores, POI, last(record(1), rejections=[bad]))
 
-        (kept,) = stores.records.quarantine(POI, after=0, limit=9)
+        (stored,) = stores.records.quarantine(POI, after=0, limit=9)
 
-        assert kept.rejection.raw == b"\x00\xff"
-        assert kept.rejection.key == ("\x00", "🦔")
-        assert kept.rejection.detail == "has \ufffd and ?"
+        assert stored.rejection.raw == b"\x00\xff"
+        assert stored.rejection.key == ("\x00", "🦔")
+        assert stored.rejection.detail == "has \ufffd and ?"
 
 
 def changes(place: Place, name: str = "poi") -> list[tuple[int, str, list[Any]]]:

@@ -20,14 +20,16 @@ from typing_extensions import override
 
 from penstock.adapters.redis.budgets import RedisBudgets
 from penstock.adapters.redis.client import connect, describe
-from penstock.adapters.redis.scripts import key_of
-from penstock.adapters.sql.budgets import SqlBudgets
-from penstock.adapters.sqlite.database import Database
+from penstock.adapters.redis.lua_scripts import key_of
+from penstock.adapters.sqlite.database import SqliteDatabase
 from penstock.adapters.sqlite.schema import SqliteSchema
+from penstock.adapters.sqlstore.budgets import SqlBudgets
 from penstock.domain.budget import Budget, Grant, Limit
 from penstock.errors import BudgetClosed, Misconfigured, StoreUnavailable
 from penstock.ports import Stores
-from tests.builders import (
+from tests.contracts.budgets import BudgetsContract, holds
+from tests.services.private import PrivateRedis, free_port
+from tests.support.builders import (
     HOUR,
     MINUTE,
     SECOND,
@@ -38,9 +40,7 @@ from tests.builders import (
     per_second,
     sqlite_stores,
 )
-from tests.contracts.budgets import BudgetsContract, holds
-from tests.proxy import Proxy
-from tests.services.private import PrivateRedis, free_port
+from tests.support.proxy import Proxy
 
 DAY = timedelta(days=1)
 FAST = budget(per_second(200), burst=40)
@@ -74,7 +74,7 @@ def client(redis_url: str, dial: Dial) -> Redis:
 
 @pytest.fixture
 def stores(tmp_path: Path, clock: Clock, client: Redis) -> Iterator[Stores]:
-    database = Database(tmp_path / "penstock.db", clock=clock)
+    database = SqliteDatabase(tmp_path / "penstock.db", clock=clock)
     stores = sqlite_stores(database)
     stores.schema.migrate()
     budgets = RedisBudgets(client, SqlBudgets(database), clock=clock)
@@ -89,7 +89,7 @@ class TestRedisBudgets(BudgetsContract):
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "notes.db"
-    database = Database(path)
+    database = SqliteDatabase(path)
     SqliteSchema(database).migrate()
     database.close()
     return path
@@ -98,7 +98,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def open_budgets(path: Path, dial: Dial) -> Iterator[Callable[[str], RedisBudgets]]:
     """Open budgets by the server's own clock."""
-    database = Database(path)
+    database = SqliteDatabase(path)
     yield lambda url: RedisBudgets(dial(url), SqlBudgets(database))
     database.close()
 
@@ -108,7 +108,7 @@ def open_budgets(path: Path, dial: Dial) -> Iterator[Callable[[str], RedisBudget
 
 def spend(url: str, path: Path) -> list[int]:
     """Take by many threads whatever comes within two seconds; tell the slots."""
-    database = Database(path)
+    database = SqliteDatabase(path)
     client = connect(url)
     budgets = RedisBudgets(client, SqlBudgets(database))
 
@@ -124,25 +124,25 @@ def spend(url: str, path: Path) -> list[int]:
         return list(chain(*pool.map(take_all, range(THREADS))))
 
 
-def tell(url: str, path: Path, told: Any, start: Any) -> None:
+def tell(url: str, path: Path, result: Any, start: Any) -> None:
     # a process takes longer to start than to work
     start.wait()
-    told.put(spend(url, path))
+    result.put(spend(url, path))
 
 
 def test_many_processes_use_the_allowance_and_no_more(redis_url: str, path: Path):
     context = multiprocessing.get_context("spawn")
-    told, start = context.SimpleQueue(), context.Barrier(PROCESSES)
+    results, start = context.SimpleQueue(), context.Barrier(PROCESSES)
     processes = [
-        context.Process(target=tell, args=(redis_url, path, told, start))
+        context.Process(target=tell, args=(redis_url, path, results, start))
         for _ in range(PROCESSES)
     ]
     for process in processes:
         process.start()
-    slots = sorted(chain(*[told.get() for _ in processes]))
+    slots = sorted(chain(*[results.get() for _ in processes]))
     for process in processes:
         process.join()
-    told.close()
+    results.close()
 
     assert holds(FAST.limits[0], FAST.burst, slots)
     span = timedelta(microseconds=slots[-1] - slots[0])
@@ -237,7 +237,7 @@ def test_every_key_is_forgotten_after_two_periods_at_the_earliest(
     assert shortest - MINUTE <= left <= shortest + 8 * DAY
 
 
-def test_a_key_in_use_is_kept(redis_url: str, client: Redis, open_budgets):
+def test_a_key_in_use_is_retained(redis_url: str, client: Redis, open_budgets):
     budgets, key = open_budgets(redis_url), key_of("penstock", FAST.name)
     budgets.take(FAST, longest=DAY)
     client.pexpire(key, MINUTE)
@@ -272,7 +272,7 @@ def test_what_is_said_of_an_unknown_budget_is_forgotten_in_time(
 
 
 def test_namespaces_share_nothing(redis_url: str, path: Path, dial: Dial):
-    database, of = Database(path), budget(per_second(1))
+    database, of = SqliteDatabase(path), budget(per_second(1))
     one, other = (
         RedisBudgets(dial(redis_url), SqlBudgets(database), namespace=name)
         for name in ("one", "other")
@@ -342,7 +342,7 @@ def deeds(budgets: RedisBudgets, of: Budget, grant: Grant) -> list[Callable[[], 
     ]
 
 
-def test_a_server_that_is_gone_is_told_by_every_method(
+def test_a_server_that_is_gone_is_reported_by_every_method(
     own_redis: StartRedis, open_budgets
 ):
     server = own_redis()
@@ -374,7 +374,7 @@ def test_a_server_that_is_silent_is_given_up_soon(redis_url: str, open_budgets):
             assert time.monotonic() - began < 5
 
 
-def test_threads_that_share_a_call_are_all_told_soon(redis_url: str, open_budgets):
+def test_threads_that_share_a_call_are_all_reported_soon(redis_url: str, open_budgets):
     port = urlsplit(redis_url).port
     assert port is not None
     start = threading.Barrier(8)
@@ -385,9 +385,9 @@ def test_threads_that_share_a_call_are_all_told_soon(redis_url: str, open_budget
 
         def take(_: int) -> str:
             start.wait()
-            with pytest.raises(StoreUnavailable) as told:
+            with pytest.raises(StoreUnavailable) as raised:
                 budgets.take(FAST, longest=DAY)
-            return str(told.value)
+            return str(raised.value)
 
         began = time.monotonic()
         with ThreadPoolExecutor(8) as pool:
@@ -411,7 +411,7 @@ def test_a_token_whose_answer_is_lost_is_not_taken_twice(redis_url: str, open_bu
         assert budgets.state(FAST).taken == 2
 
 
-def test_a_wrong_password_is_told_and_not_repeated(
+def test_a_wrong_password_is_reported_and_not_repeated(
     own_redis: StartRedis, open_budgets, dial: Dial
 ):
     server = own_redis()
@@ -420,15 +420,15 @@ def test_a_wrong_password_is_told_and_not_repeated(
     right = server.url.replace("redis://", "redis://:s3cret@")
 
     for url in (server.url, wrong):
-        with pytest.raises(Misconfigured, match="password") as told:
+        with pytest.raises(Misconfigured, match="password") as raised:
             open_budgets(url).take(FAST, longest=DAY)
-        assert server.url in str(told.value)
-        assert "wr0ng" not in repr(told.value)
+        assert server.url in str(raised.value)
+        assert "wr0ng" not in repr(raised.value)
     assert open_budgets(right).take(FAST, longest=DAY)
 
 
 @pytest.mark.parametrize("missing", ["-evalsha", "-info", "-hset", "resetkeys"])
-def test_a_missing_right_is_told(
+def test_a_missing_right_is_reported(
     own_redis: StartRedis, open_budgets, missing: str, dial: Dial
 ):
     server = own_redis()
@@ -440,7 +440,7 @@ def test_a_missing_right_is_told(
         open_budgets(url).take(FAST, longest=DAY)
 
 
-def test_the_rights_that_are_told_are_enough(
+def test_the_rights_that_are_reported_are_enough(
     own_redis: StartRedis, open_budgets, dial: Dial
 ):
     server = own_redis()
@@ -466,7 +466,7 @@ def test_a_full_server_is_unavailable(own_redis: StartRedis, open_budgets, dial:
         budgets.take(FAST, longest=DAY)
 
 
-def test_a_number_that_the_server_does_not_have_is_told(
+def test_a_number_that_the_server_does_not_have_is_reported(
     own_redis: StartRedis, open_budgets
 ):
     server = own_redis()

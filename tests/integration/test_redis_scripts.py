@@ -9,29 +9,37 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from penstock.adapters.redis.client import connect
-from penstock.adapters.redis.memory import (
-    Answered,
-    Known,
-    Memory,
-    Unknown,
+from penstock.adapters.redis.budget_state import (
+    BudgetReply,
+    BudgetStateReader,
+    KnownBudget,
+    UnknownBudget,
     usage_fields,
 )
-from penstock.adapters.redis.scripts import Scripts
+from penstock.adapters.redis.client import connect
+from penstock.adapters.redis.lua_scripts import LuaScripts
 from penstock.domain.budget import (
     Budget,
     Grant,
     Limit,
     LimitState,
     Usage,
-    give_back,
-    limits_left,
+    drop_future_usage,
+    limit_states,
     reserve,
-    without_future,
+    return_grant,
 )
-from penstock.domain.times import EPOCH, MICROSECOND
+from penstock.domain.formats import EPOCH, MICROSECOND
 from penstock.errors import BudgetClosed
-from tests.builders import HOUR, MINUTE, SECOND, Clock, budget, per_hour, per_second
+from tests.support.builders import (
+    HOUR,
+    MINUTE,
+    SECOND,
+    Clock,
+    budget,
+    per_hour,
+    per_second,
+)
 
 DAY = timedelta(days=1)
 
@@ -87,7 +95,7 @@ class Model:
 
     def take(self, longest: Sequence[timedelta]) -> list[Grant | timedelta]:
         # once a call: what it has just reserved itself is no sign of a wrong clock
-        usage = without_future(self.of, self.usage, now=self.now)
+        usage = drop_future_usage(self.of, self.usage, now=self.now)
         answers: list[Grant | timedelta] = []
         for each in longest:
             taken, grant = reserve(
@@ -102,14 +110,14 @@ class Model:
         return answers
 
     def give_back(self, grant: Grant) -> None:
-        self.usage = give_back(self.of, self.usage, grant)
+        self.usage = return_grant(self.of, self.usage, grant)
         self.taken -= 1
 
     def close(self, wait: timedelta) -> None:
         self.closed_until = max(self.closed_until, self.now + wait // MICROSECOND)
 
     def left(self) -> tuple[LimitState, ...]:
-        return limits_left(self.of, self.usage, now=self.now)
+        return limit_states(self.of, self.usage, now=self.now)
 
 
 class Real:
@@ -117,21 +125,21 @@ class Real:
 
     def __init__(self, of: Budget, clock: Clock, client: Redis) -> None:
         self.of = of
-        scripts = Scripts(client, namespace=str(uuid4()), clock=clock)
-        self.memory = Memory(scripts)
-        lost = self.memory.look(of.name)
-        assert isinstance(lost, Unknown)
+        scripts = LuaScripts(client, namespace=str(uuid4()), clock=clock)
+        self.memory = BudgetStateReader(scripts)
+        lost = self.memory.read(of.name)
+        assert isinstance(lost, UnknownBudget)
         assert self.memory.create(of, lost, Usage(), None)
 
     def take(self, longest: Sequence[timedelta]) -> Sequence[Grant | BudgetClosed]:
-        told = self.memory.take(self.of, longest)
-        assert isinstance(told, Answered)
-        return told.answers
+        result = self.memory.take(self.of, longest)
+        assert isinstance(result, BudgetReply)
+        return result.answers
 
-    def look(self) -> Known:
-        told = self.memory.look(self.of.name, "taken", *usage_fields(self.of))
-        assert isinstance(told, Known)
-        return told
+    def look(self) -> KnownBudget:
+        result = self.memory.read(self.of.name, "taken", *usage_fields(self.of))
+        assert isinstance(result, KnownBudget)
+        return result
 
 
 def comparable(answer: Grant | BudgetClosed | timedelta) -> object:
@@ -163,10 +171,10 @@ def test_scripts_and_domain_give_the_same_slots_waits_and_rest(client, of, deeds
     clock = Clock()
     model, real = Model(of, clock), Real(of, clock, client)
     grants: list[tuple[Grant, Grant]] = []
-    for deed, told in deeds:
+    for deed, result in deeds:
         match deed:
             case "take":
-                expected, found = model.take(told), real.take(told)
+                expected, found = model.take(result), real.take(result)
                 assert [*map(comparable, found)] == [*map(comparable, expected)]
                 grants += [
                     (one, other)
@@ -174,20 +182,20 @@ def test_scripts_and_domain_give_the_same_slots_waits_and_rest(client, of, deeds
                     if isinstance(one, Grant) and isinstance(other, Grant)
                 ]
             case "wait":
-                clock.pass_time(told)
+                clock.pass_time(result)
             case "close":
-                model.close(told)
-                real.memory.close(of.name, wait=told, reason="429")
+                model.close(result)
+                real.memory.close(of.name, wait=result, reason="429")
             case "open":
                 model.closed_until = 0
                 real.memory.open(of.name)
             case _:
-                if told < len(grants):
-                    one, other = grants.pop(-1 - told)
+                if result < len(grants):
+                    one, other = grants.pop(-1 - result)
                     model.give_back(one)
                     real.memory.give_back(of, other)
         known = real.look()
-        assert limits_left(of, known.usage(of), now=known.now) == model.left()
+        assert limit_states(of, known.usage(of), now=known.now) == model.left()
         assert known.number("taken") == model.taken
 
 
@@ -204,12 +212,12 @@ def test_a_tail_that_nobody_may_wait_for_is_not_reserved(client):
 
 
 def test_the_server_keeps_its_own_time(client):
-    memory = Memory(Scripts(client, namespace="own"))
+    memory = BudgetStateReader(LuaScripts(client, namespace="own"))
     seconds, _ = client.time()
 
-    told = memory.look("ocm")
+    result = memory.read("ocm")
 
-    assert 0 <= told.now // 1_000_000 - seconds <= 5
+    assert 0 <= result.now // 1_000_000 - seconds <= 5
 
 
 def test_numbers_stay_exact(client):

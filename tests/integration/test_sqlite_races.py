@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.job import JobStatus, Mode, WorkerId
+from penstock.domain.jobs import JobStatus, Mode, WorkerId
 from penstock.errors import BudgetClosed, LeaseLost
 from penstock.ports import Stores
-from tests.builders import (
+from tests.support.builders import (
     SECOND,
     batch,
     begin,
@@ -27,9 +27,9 @@ from tests.builders import (
     record,
     run,
 )
-from tests.integration.racing import (
+from tests.support.racing import (
     PAGES,
-    Told,
+    Results,
     assert_each_once,
     errors_in,
     in_processes,
@@ -53,7 +53,7 @@ def stores(path: Path) -> Stores:
     return stores
 
 
-def import_all(path: Path, worker: str) -> Told:
+def import_all(path: Path, worker: str) -> Results:
     return work_off(open_sqlite(path), worker)
 
 
@@ -61,10 +61,10 @@ def workers(path: Path) -> list[tuple[Path, str]]:
     return [(path, f"w{number}") for number in range(PROCESSES)]
 
 
-def spend(path: Path, worker: str) -> Told:
+def spend(path: Path, worker: str) -> Results:
     """Take whatever is granted within a second; tell the slots."""
     stores = open_sqlite(path)
-    slots: Told = []
+    slots: Results = []
     while True:
         try:
             grant = stores.budgets.take(FAST, longest=2 * SECOND)
@@ -80,18 +80,18 @@ def test_many_processes_commit_each_page_once(stores: Stores, path):
     shards = 40
     plan(stores, POI, *map(str, range(shards)))
 
-    told = in_processes(import_all, workers(path))
+    result = in_processes(import_all, workers(path))
 
-    assert_each_once(stores, (each for done in told for each in done), shards)
+    assert_each_once(stores, (each for done in result for each in done), shards)
 
 
 def test_many_threads_commit_each_page_once(stores: Stores, path):
     shards = 40
     plan(stores, POI, *map(str, range(shards)))
 
-    told = in_threads(*(lambda n=n: import_all(path, f"t{n}") for n in range(8)))
+    results = in_threads(*(lambda n=n: import_all(path, f"t{n}") for n in range(8)))
 
-    assert_each_once(stores, (each for done in told for each in done), shards)
+    assert_each_once(stores, (each for done in results for each in done), shards)
 
 
 def test_one_store_may_be_used_by_many_threads(stores: Stores):
@@ -104,9 +104,9 @@ def test_one_store_may_be_used_by_many_threads(stores: Stores):
 
 
 def test_processes_together_stay_within_the_budget(stores: Stores, path):
-    told = in_processes(spend, workers(path))
+    result = in_processes(spend, workers(path))
 
-    slots = sorted(slot for some in told for slot in some)
+    slots = sorted(slot for some in result for slot in some)
 
     period, rate, burst = 1_000_000, 50, FAST.burst
     assert len(slots) > 2 * rate
@@ -122,11 +122,11 @@ def test_of_many_commits_of_one_page_one_is_accepted(stores: Stores):
     plan(stores, POI)
     lease = claim(stores, POI)
 
-    told = in_threads(
+    results = in_threads(
         *[lambda: stores.ledger.commit_page(POI, lease, batch(record(1)))] * 8
     )
 
-    assert sum(1 for each in told if isinstance(each, LeaseLost)) == 7
+    assert sum(1 for each in results if isinstance(each, LeaseLost)) == 7
     assert stores.jobs.get(lease.job).page_seq == 1
     assert stores.imports.get(lease.import_id)[0].counts.inserted == 1
 
@@ -149,7 +149,7 @@ def test_cancelling_and_committing_at_once_leaves_one_truth(stores: Stores):
 
 
 def test_two_planners_at_once_get_the_same_import(stores: Stores):
-    stores.schema.prepare(POI)
+    stores.schema.ensure_table(POI)
 
     def planned():
         begun = begin(stores, POI)
@@ -167,21 +167,23 @@ def test_of_many_finishers_one_ends_the_import(stores: Stores):
     import_id = plan(stores, POI)
     stores.ledger.commit_page(POI, claim(stores, POI), last(record(1)))
 
-    told = in_threads(*[lambda: stores.imports.close(POI, import_id, failed=None)] * 8)
+    results = in_threads(
+        *[lambda: stores.imports.close(POI, import_id, failed=None)] * 8
+    )
 
-    assert sum(1 for each in told if each is not None) == 1
+    assert sum(1 for each in results if each is not None) == 1
 
 
 def test_many_processes_may_migrate_and_prepare_at_once(path):
     def prepared():
         stores = open_sqlite(path)
         applied = stores.schema.migrate()
-        stores.schema.prepare(POI)
+        stores.schema.ensure_table(POI)
         return applied
 
-    told = in_threads(*[prepared] * 8)
+    results = in_threads(*[prepared] * 8)
 
-    assert sum(1 for applied in told if applied) == 1
+    assert sum(1 for applied in results if applied) == 1
 
 
 def test_a_reader_sees_whole_pages_only(stores: Stores, path):
@@ -211,8 +213,8 @@ def test_a_reader_sees_whole_pages_only(stores: Stores, path):
 def test_change_events_of_many_writers_have_no_gaps(stores: Stores, path):
     plan(stores, POI, *map(str, range(30)))
 
-    told = in_threads(*(lambda n=n: import_all(path, f"t{n}") for n in range(6)))
-    assert not errors_in(told)
+    results = in_threads(*(lambda n=n: import_all(path, f"t{n}") for n in range(6)))
+    assert not errors_in(results)
 
     connection = sqlite3.connect(path)
     found = connection.execute("select seq from penstock_change order by seq")

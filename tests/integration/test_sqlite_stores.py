@@ -10,15 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from penstock.adapters.sql.serving import served_by
-from penstock.adapters.sqlite.database import Database
-from penstock.adapters.sqlite.tables import DEEP
+from penstock.adapters.sqlite.database import SqliteDatabase
+from penstock.adapters.sqlite.table_sql import LIVE_INDEX_THRESHOLD
+from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.domain.dataset import Missing, WhenMissing
-from penstock.domain.job import Mode
+from penstock.domain.jobs import Mode
 from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavailable
 from penstock.ports import Stores
-from penstock.ports.serving import Served
-from tests.builders import (
+from penstock.ports.record_access import ApiStores
+from tests.contracts.budgets import BudgetsContract
+from tests.contracts.datasets import DatasetsContract
+from tests.contracts.file_rejections import ComplaintsContract
+from tests.contracts.idempotency import RequestsContract
+from tests.contracts.imports import ImportsContract
+from tests.contracts.jobs import JobsContract
+from tests.contracts.ledger import LedgerContract
+from tests.contracts.record_access import ServingContract
+from tests.contracts.records import RecordsContract
+from tests.contracts.refused_rows import RefusedRowsContract
+from tests.contracts.schema import Ask, SchemaContract
+from tests.contracts.search import SearchContract
+from tests.contracts.workers import WorkersContract
+from tests.support.builders import (
     A_MOMENT,
     BEN,
     LEASE,
@@ -38,19 +51,6 @@ from tests.builders import (
     run,
     sqlite_stores,
 )
-from tests.contracts.budgets import BudgetsContract
-from tests.contracts.complaints import ComplaintsContract
-from tests.contracts.datasets import DatasetsContract
-from tests.contracts.idempotency import RequestsContract
-from tests.contracts.imports import ImportsContract
-from tests.contracts.jobs import JobsContract
-from tests.contracts.ledger import LedgerContract
-from tests.contracts.records import RecordsContract
-from tests.contracts.refused import RefusedRowsContract
-from tests.contracts.schema import Ask, SchemaContract
-from tests.contracts.searching import SearchContract
-from tests.contracts.serving import ServingContract
-from tests.contracts.workers import WorkersContract
 
 POI = dataset()
 MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
@@ -73,7 +73,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def bare_stores(path: Path, clock: Clock) -> Iterator[Stores]:
-    database = Database(path, clock=clock)
+    database = SqliteDatabase(path, clock=clock)
     yield sqlite_stores(database)
     database.close()
 
@@ -125,9 +125,9 @@ class TestSqliteRequests(RequestsContract):
 
 
 @pytest.fixture
-def served(path: Path, clock: Clock) -> Iterator[Served]:
-    database = Database(path, clock=clock)
-    yield served_by(database)
+def served(path: Path, clock: Clock) -> Iterator[ApiStores]:
+    database = SqliteDatabase(path, clock=clock)
+    yield build_api_stores(database)
     database.close()
 
 
@@ -235,13 +235,13 @@ class TestTheFile:
         with pytest.raises(Misconfigured, match="has version 99"):
             stores.schema.migrate()
 
-    def test_a_folder_that_does_not_exist_is_told(self, tmp_path):
+    def test_a_folder_that_does_not_exist_is_reported(self, tmp_path):
         nowhere = open_sqlite(tmp_path / "no" / "penstock.db")
 
         with pytest.raises(Misconfigured, match="folder"):
             nowhere.schema.migrate()
 
-    def test_a_file_that_is_no_database_is_told(self, tmp_path):
+    def test_a_file_that_is_no_database_is_reported(self, tmp_path):
         path = tmp_path / "penstock.db"
         path.write_text("id,title\n" * 1000)
 
@@ -250,7 +250,7 @@ class TestTheFile:
 
     def test_a_file_that_others_hold_is_unavailable(self, stores: Stores, path, clock):
         hurried = sqlite_stores(
-            Database(path, busy=timedelta(milliseconds=20), clock=clock)
+            SqliteDatabase(path, busy=timedelta(milliseconds=20), clock=clock)
         )
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("begin immediate")
@@ -279,7 +279,7 @@ class TestTheFile:
             POI, claim(stores, POI), batch(record(1), cursor="c1")
         )
 
-        again = sqlite_stores(Database(path, clock=clock))
+        again = sqlite_stores(SqliteDatabase(path, clock=clock))
 
         assert list(again.records.rows(POI)) == [(1, "title 1")]
         assert again.jobs.get(lease.job).cursor == "c1"
@@ -313,25 +313,31 @@ class TestIndexes:
             behind.execute('create index "penstock:poi:title" on poi ("title")')
         behind.close()
 
-        assert list(stores.schema.prepare(of)) == [
+        assert list(stores.schema.ensure_table(of)) == [
             "build index penstock:poi::deleted",
             "build index penstock:poi:title",
         ]
-        assert list(stores.schema.unprepared(of)) == []
+        assert list(stores.schema.pending_table_changes(of)) == []
 
-    @pytest.mark.parametrize("deleted", [DEEP - 1, DEEP])
+    @pytest.mark.parametrize(
+        "deleted", [LIVE_INDEX_THRESHOLD - 1, LIVE_INDEX_THRESHOLD]
+    )
     def test_where_many_rows_are_deleted_the_others_get_one(
         self, stores: Stores, deleted
     ):
-        run(stores, MARKED, last(*(record(number) for number in range(DEEP + 10))))
-        rest = range(deleted, DEEP + 10)
+        run(
+            stores,
+            MARKED,
+            last(*(record(number) for number in range(LIVE_INDEX_THRESHOLD + 10))),
+        )
+        rest = range(deleted, LIVE_INDEX_THRESHOLD + 10)
         run(stores, MARKED, last(*(record(number) for number in rest)))
 
-        built = list(stores.schema.tend(MARKED))
+        built = list(stores.schema.maintain(MARKED))
 
         live = ["build index penstock:poi::live"]
-        assert built == (live if deleted == DEEP else [])
-        assert list(stores.schema.tend(MARKED)) == []
+        assert built == (live if deleted == LIVE_INDEX_THRESHOLD else [])
+        assert list(stores.schema.maintain(MARKED)) == []
 
 
 class TestSqliteDatasets(DatasetsContract):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.time_formats import write_time
+from penstock.domain.time_formats import format_time
 from penstock.entrypoints.cli.app import main
-from tests.integration.scripted_server import json_reply, scripted_server
+from tests.support.scripted_server import json_reply, scripted_server
 
 CONFIG = """\
 [penstock]
@@ -60,8 +60,8 @@ class Provider:
         self.url, self.form, self.rows = server.url, form, {}
         server.answers = self.answer
 
-    def answer(self, asked):
-        query = asked.query
+    def answer(self, request):
+        query = request.query
         if query["page"] != "1":
             return json_reply([])
         since, before = query.get("since"), query.get("before")
@@ -74,7 +74,7 @@ class Provider:
         return json_reply(found)
 
     def stamp(self, at):
-        written = write_time(at, self.form)
+        written = format_time(at, self.form)
         # as most providers do, a number and not its text
         return int(written) if written.isdigit() else written
 
@@ -123,10 +123,10 @@ def provider(case):
 
 def declare(folder, provider, database, more, **formats):
     form = {"form": provider.form, **formats}
-    told = CONFIG.format(
+    result = CONFIG.format(
         url=provider.url, database=database, more=more.format(**form), **form
     )
-    (folder / "penstock.toml").write_text(told)
+    (folder / "penstock.toml").write_text(result)
 
 
 def stamps(penstock):

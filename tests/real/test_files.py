@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.shops import counts_of, only
-from tests.e2e.workshop import Workshop
+from tests.support.shops import counts_of, only
+from tests.support.workshop import Workshop
 
 NHS = 27
 SNAP_KEY = ["Store_Name", "Address", "Zip5"]
@@ -76,8 +76,8 @@ def rows_of(path: Path) -> list[tuple[str, ...]]:
 
 def test_a_second_snapshot_brings_exactly_what_is_different(real_data, workshop):
     columns = [str(at) for at in range(NHS)]
-    told = f"header = false\ncolumns = {json.dumps(columns)}"
-    declare(workshop, columns, key=["0"], source=told)
+    text = f"header = false\ncolumns = {json.dumps(columns)}"
+    declare(workshop, columns, key=["0"], source=text)
     before = real_data / "nhs-epraccur-2019-10.csv.gz"
     after = real_data / "nhs-epraccur-2019-12.csv.gz"
 
@@ -124,9 +124,9 @@ def test_an_odd_file_is_read_as_everybody_agrees(real_data, workshop, name):
 
 def test_quotes_within_a_plain_value_are_read_as_they_stand(real_data, workshop):
     folder = real_data / "csv-spectrum"
-    told = (folder / "json" / "location_coordinates.json").read_text("utf-8")
+    body = (folder / "json" / "location_coordinates.json").read_text("utf-8")
     # the pair disagrees about the first column, a phone number
-    columns, expected = [*json.loads(told)], [*json.loads(told).values()]
+    columns, expected = [*json.loads(body)], [*json.loads(body).values()]
     declare(workshop, columns, key=columns[:1])
 
     import_file(workshop, folder / "csvs" / "location_coordinates.csv")

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from penstock.settings import STARTER
-from tests.integration.scripted_server import Asked, Reply, json_reply, scripted_server
+from tests.support.scripted_server import (
+    ReceivedRequest,
+    Reply,
+    json_reply,
+    scripted_server,
+)
 
 
 def points_of(path: Path) -> list[dict[str, Any]]:
@@ -23,10 +28,10 @@ def ocm(points: list[dict[str, Any]]):
     """Answer keyset queries over real points, duplicates and all."""
     ordered = sorted(points, key=lambda point: point["ID"])
 
-    def answer(asked: Asked) -> Reply:
-        after = int(asked.query.get("greaterthanid", 0))
-        size = int(asked.query["maxresults"])
-        countries = {int(each) for each in asked.query["countryid"].split(",")}
+    def answer(request: ReceivedRequest) -> Reply:
+        after = int(request.query.get("greaterthanid", 0))
+        size = int(request.query["maxresults"])
+        countries = {int(each) for each in request.query["countryid"].split(",")}
         found = [
             point
             for point in ordered
@@ -54,8 +59,8 @@ def run(tmp_path):
             check=False,
         )
         assert "Traceback" not in done.stderr
-        told: dict[str, Any] = json.loads(done.stdout)
-        return told
+        body: dict[str, Any] = json.loads(done.stdout)
+        return body
 
     return run
 
@@ -79,8 +84,8 @@ def test_real_duplicates_inside_an_answer_are_stored_once(real_data, run):
     points = points_of(real_data / "ocm-poi-2025-verbose-duplicates.jsonl.gz")
     with scripted_server() as server:
         server.answers = ocm(points)
-        told = run(server.url, points)
+        result = run(server.url, points)
 
-    assert told["proven"]
-    assert told["records"]["seen"] == 100
-    assert told["records"]["inserted"] == 93
+    assert result["proven"]
+    assert result["records"]["seen"] == 100
+    assert result["records"]["inserted"] == 93

@@ -97,8 +97,8 @@ def find_chromium(path: str | None = None) -> Path:
 
 def _version(folder: Path) -> int:
     """Tell the major version: 15 of `postgres (PostgreSQL) 15.18 (Debian …)`."""
-    told = _output(folder / "postgres", "--version")
-    found = re.search(r"\(PostgreSQL\) (\d+)", told)
+    result = _output(folder / "postgres", "--version")
+    found = re.search(r"\(PostgreSQL\) (\d+)", result)
     return int(found[1]) if found else 0
 
 

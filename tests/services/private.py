@@ -106,8 +106,8 @@ class PrivateServer(ABC):
                 start_new_session=True,
             )
         assert self._keeper.stdout is not None
-        with self._keeper.stdout as told:
-            self._pid = int(told.readline())
+        with self._keeper.stdout as stream:
+            self._pid = int(stream.readline())
 
     def _end_by(self, number: signal.Signals) -> None:
         """Send the server a signal, and wait until it is gone."""

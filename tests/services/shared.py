@@ -34,7 +34,7 @@ class OwnedServers(Servers):
     def __init__(self) -> None:
         self._started: dict[type[PrivateServer], PrivateServer] = {}
         self._until_closed = ExitStack()
-        self._desk: str | None = None
+        self._broker: str | None = None
 
     @override
     def postgres_url(self) -> str:
@@ -44,21 +44,21 @@ class OwnedServers(Servers):
     def redis_url(self) -> str:
         return os.environ.get(REDIS_URL) or self._start(PrivateRedis)
 
-    def open_desk(self) -> str:
+    def open_broker(self) -> str:
         """Return the address where other processes ask for servers, one at a time."""
-        if self._desk is None:
-            desk = SimpleXMLRPCServer(("127.0.0.1", 0), logRequests=False)
-            desk.register_function(self.postgres_url)
-            desk.register_function(self.redis_url)
-            serving = threading.Thread(target=desk.serve_forever, args=(0.05,))
+        if self._broker is None:
+            auth = SimpleXMLRPCServer(("127.0.0.1", 0), logRequests=False)
+            auth.register_function(self.postgres_url)
+            auth.register_function(self.redis_url)
+            serving = threading.Thread(target=auth.serve_forever, args=(0.05,))
             serving.start()
             # in reverse: a server that is just being started belongs to this stack too
-            self._until_closed.callback(desk.server_close)
+            self._until_closed.callback(auth.server_close)
             self._until_closed.callback(serving.join)
-            self._until_closed.callback(desk.shutdown)
-            host, port = desk.server_address[:2]
-            self._desk = f"http://{host!s}:{port}"
-        return self._desk
+            self._until_closed.callback(auth.shutdown)
+            host, port = auth.server_address[:2]
+            self._broker = f"http://{host!s}:{port}"
+        return self._broker
 
     def close(self) -> None:
         self._until_closed.close()
@@ -69,11 +69,11 @@ class OwnedServers(Servers):
         return self._started[kind].url
 
 
-class AskedServers(Servers):
+class BrokeredServers(Servers):
     """Asks the process that owns them."""
 
-    def __init__(self, desk: str) -> None:
-        self._desk = desk
+    def __init__(self, auth: str) -> None:
+        self._broker = auth
 
     @override
     def postgres_url(self) -> str:
@@ -84,10 +84,10 @@ class AskedServers(Servers):
         return self._ask("redis_url")
 
     def _ask(self, question: str) -> str:
-        with ServerProxy(self._desk) as desk:
+        with ServerProxy(self._broker) as auth:
             try:
-                return str(getattr(desk, question)())
+                return str(getattr(auth, question)())
             except Fault as fault:
                 # it names the class of the exception before the colon
-                _, _, told = fault.faultString.partition(">:")
-                raise ServerFailed(told) from None
+                _, _, result = fault.faultString.partition(">:")
+                raise ServerFailed(result) from None

@@ -8,21 +8,21 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from penstock.adapters.http.paging import Seen, follow, reach_of
-from penstock.domain.axes import ListAxis
+from penstock.adapters.http.pagination import PageFacts, client_bounds, next_step
 from penstock.domain.dataset import Dataset
-from penstock.domain.page import Moved, Page, Position, Row
-from penstock.domain.parts import Choice, Span
-from penstock.domain.shard import Shard
+from penstock.domain.pages import Page, Position, RawRow, Redirect
+from penstock.domain.sharding.axes import ListAxis
+from penstock.domain.sharding.parts import Choice, Span
+from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import Paging
 from penstock.errors import (
-    AccessStopped,
+    AccessRefused,
     PenstockError,
     RequestRefused,
     SourceUnavailable,
     Throttled,
 )
-from penstock.ports import Source, StillHere
+from penstock.ports import KeepAlive, Source
 from tests.simulation.scenario import PLACES, Scenario, Weather
 from tests.simulation.world import World, microseconds
 
@@ -112,7 +112,7 @@ class Notice(Protocol):
 
     def sent(self, shard: Shard, position: Position | None) -> None: ...
 
-    def answered(self, answer: Page | Moved | PenstockError) -> None: ...
+    def answered(self, answer: Page | Redirect | PenstockError) -> None: ...
 
     def delivered(self, page: Page) -> None: ...
 
@@ -142,7 +142,7 @@ class ProviderSource(Source):
 
     @override
     def get_ready(
-        self, shard: Shard, position: Position | None, still_here: StillHere
+        self, shard: Shard, position: Position | None, still_here: KeepAlive
     ) -> None:
         """Nothing: this provider wants no signature."""
 
@@ -153,8 +153,8 @@ class ProviderSource(Source):
         position: Position | None,
         *,
         since: datetime | None,
-        moved: Moved | None = None,
-    ) -> Page | Moved:
+        moved: Redirect | None = None,
+    ) -> Page | Redirect:
         self._step()
         self._notice.sent(shard, position)
         answer = self._answer(shard, position)
@@ -167,14 +167,14 @@ class ProviderSource(Source):
             raise answer
         if isinstance(answer, Page):
             self._notice.delivered(answer)
-        self._world.note(f"answer {told(answer)}")
+        self._world.note(f"answer {describe(answer)}")
         return answer
 
-    def _duration(self, answer: Page | Moved | PenstockError) -> int:
+    def _duration(self, answer: Page | Redirect | PenstockError) -> int:
         dice = self._world.random
         if isinstance(answer, SourceUnavailable) and dice.random() < 0.3:
             return self._timeout
-        if isinstance(answer, Moved) and dice.random() < 0.5:
+        if isinstance(answer, Redirect) and dice.random() < 0.5:
             return dice.randrange(self._timeout // 2, self._timeout)
         if dice.random() < self._weather().slow:
             return dice.randrange(self._timeout)
@@ -182,7 +182,7 @@ class ProviderSource(Source):
 
     def _answer(
         self, shard: Shard, position: Position | None
-    ) -> Page | Moved | PenstockError:
+    ) -> Page | Redirect | PenstockError:
         dice, weather = self._world.random, self._weather()
         draw = dice.random()
         for rate, fault in (
@@ -212,8 +212,8 @@ class ProviderSource(Source):
             if wanted and wanted[-1] != found[-1]:
                 token = wanted[-1]
         rows = [self._row(number, index) for index, number in enumerate(wanted)]
-        seen = Seen(rows=len(rows), keys=wanted, next=token)
-        step = follow(pages, position, seen, reach_of(shard))
+        seen = PageFacts(rows=len(rows), keys=wanted, next=token)
+        step = next_step(pages, position, seen, client_bounds(shard))
         return Page(
             rows=rows,
             next=step.next,
@@ -231,7 +231,7 @@ class ProviderSource(Source):
             else:
                 yield number
 
-    def _row(self, number: int, index: int) -> Row:
+    def _row(self, number: int, index: int) -> RawRow:
         record = self._provider.records[number]
         return row_of(self._dataset, record, index)
 
@@ -240,13 +240,13 @@ class ProviderSource(Source):
         return shard.key
 
     @override
-    def read(self, raw: bytes) -> Row:
+    def read(self, raw: bytes) -> RawRow:
         return row_of(self._dataset, json.loads(raw), 0)
 
 
-def row_of(dataset: Dataset, record: Raw, index: int) -> Row:
+def row_of(dataset: Dataset, record: Raw, index: int) -> RawRow:
     values = tuple(record.get(path[0]) for path in dataset.paths)
-    return Row(values, json.dumps(record).encode(), index)
+    return RawRow(values, json.dumps(record).encode(), index)
 
 
 def source_down(dice: random.Random) -> PenstockError:
@@ -264,18 +264,18 @@ def throttled(dice: random.Random) -> PenstockError:
 
 
 def stopped(dice: random.Random) -> PenstockError:
-    return AccessStopped(dice.choice([401, 403]), body="")
+    return AccessRefused(dice.choice([401, 403]), body="")
 
 
 def refused(dice: random.Random) -> PenstockError:
     return RequestRefused(f"the provider answered {dice.choice([400, 404])}")
 
 
-def moved_elsewhere(dice: random.Random) -> Moved:
-    return Moved(url=f"https://provider.example/{dice.randrange(9)}")
+def moved_elsewhere(dice: random.Random) -> Redirect:
+    return Redirect(url=f"https://provider.example/{dice.randrange(9)}")
 
 
-def told(answer: Page | Moved) -> str:
-    if isinstance(answer, Moved):
+def describe(answer: Page | Redirect) -> str:
+    if isinstance(answer, Redirect):
         return "moved"
     return f"{len(answer.rows)} rows {answer.proof or answer.next}"

@@ -4,7 +4,6 @@ import random
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.domain.axes import Axis, ListAxis, RangeAxis
 from penstock.domain.budget import Budget, Limit
 from penstock.domain.dataset import (
     Dataset,
@@ -14,8 +13,9 @@ from penstock.domain.dataset import (
     Missing,
     WhenMissing,
 )
-from penstock.domain.source import End, HttpSource, Pages, Paging
-from penstock.flow.import_shard import Patience
+from penstock.domain.sharding.axes import Axis, ListAxis, RangeAxis
+from penstock.domain.source import End, HttpSource, Pagination, Paging
+from penstock.flow.import_shard import Timeouts
 
 PLACES = ("a", "b", "c", "d", "e")
 
@@ -68,7 +68,7 @@ CALM = Weather(
 class Scenario:
     dataset: Dataset
     budget: Budget
-    patience: Patience
+    patience: Timeouts
     weather: Weather
     workers: int
     records: int
@@ -87,7 +87,7 @@ class Scenario:
 
 def draw_scenario(dice: random.Random) -> Scenario:
     lease = timedelta(seconds=dice.choice([30, 60]))
-    patience = Patience(
+    patience = Timeouts(
         lease=lease, longest_wait=lease / 6, request=lease / 2, commit=lease / 6
     )
     pages = draw_pages(dice)
@@ -131,12 +131,12 @@ def draw_scenario(dice: random.Random) -> Scenario:
     )
 
 
-def draw_pages(dice: random.Random) -> Pages:
+def draw_pages(dice: random.Random) -> Pagination:
     size = dice.randint(2, 5)
     by = dice.choice([Paging.KEYSET, Paging.KEYSET, Paging.OFFSET, Paging.CURSOR])
     if by is Paging.CURSOR:
-        return Pages(by=by, send="token", next=("next",), size=size)
-    return Pages(
+        return Pagination(by=by, send="token", next=("next",), size=size)
+    return Pagination(
         by=by,
         send="at",
         field=("id",) if by is Paging.KEYSET else None,

@@ -8,31 +8,31 @@ from typing import Any, cast
 
 from typing_extensions import override
 
-from penstock.adapters.sql.stores import stores_of
-from penstock.adapters.sqlite.bell import Silence
 from penstock.adapters.sqlite.ledger import SqliteLedger
+from penstock.adapters.sqlite.polling import NoNotifier
 from penstock.adapters.sqlite.schema import SqliteSchema
-from penstock.domain.axes import FileAxis
+from penstock.adapters.sqlstore.stores import build_stores
 from penstock.domain.events import Event, WorkerFailed
-from penstock.domain.job import Import, ImportStatus, JobStatus, Mode, WorkerId
-from penstock.domain.scope import Scope
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import Import, ImportStatus, JobStatus, Mode, WorkerId
+from penstock.domain.sharding.axes import FileAxis
 from penstock.errors import LeaseLost, Misconfigured, PenstockError, StoreUnavailable
 from penstock.flow.audit import Audit
-from penstock.flow.claims import Claims, Worker
-from penstock.flow.finish import Finish
+from penstock.flow.finish_import import FinishImport
 from penstock.flow.import_shard import ImportShard
+from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.plan import Plan
 from penstock.flow.sweep import Sweep
-from penstock.flow.work import Desk, Terms, Work
+from penstock.flow.work import DatasetRuntime, Work, WorkPolicy
 from penstock.ports import (
     Budgets,
-    Halt,
-    Host,
     Imports,
     JobFilter,
     Jobs,
     Ledger,
     Records,
+    Runtime,
+    StopSignal,
     Stores,
 )
 from tests.simulation.provider import Provider, ProviderSource
@@ -79,7 +79,7 @@ def simulate(seed: int, *, sabotage: Sabotage | None = None) -> Outcome:
     return Simulation(seed, sabotage or Sabotage()).run()
 
 
-class VirtualHalt(Halt):
+class VirtualHalt(StopSignal):
     """The wish to stop, and a sleep in virtual time that may last too long."""
 
     def __init__(self, world: World, witness: Witness) -> None:
@@ -134,11 +134,11 @@ class Simulation:
         self.dataset = scenario.dataset
         schema = SqliteSchema(self.database)
         schema.migrate()
-        schema.prepare(self.dataset)
+        schema.ensure_table(self.dataset)
         self.database.connection.has_transactions = not sabotage.without_transactions
         ledger = SqliteLedger(self.database, lease=scenario.patience.lease)
-        self.inner = stores_of(
-            self.database, schema=schema, ledger=ledger, bell=Silence()
+        self.inner = build_stores(
+            self.database, schema=schema, ledger=ledger, notifier=NoNotifier()
         )
         self.stores = Stores(
             schema=schema,
@@ -147,11 +147,11 @@ class Simulation:
             jobs=cast("Jobs", self._watched("jobs", self.inner.jobs)),
             budgets=cast("Budgets", self._watched("budgets", self.inner.budgets)),
             records=cast("Records", self._watched("records", self.inner.records)),
-            bell=self.inner.bell,
+            notifier=self.inner.notifier,
             requests=self.inner.requests,
             workers=self.inner.workers,
         )
-        self.finish = Finish(imports=self.stores.imports, emit=self.emit)
+        self.finish = FinishImport(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)
         self.sweep = Sweep(
             datasets={self.dataset.name: self.dataset},
@@ -282,7 +282,7 @@ class Simulation:
             raise
         finally:
             self.database.connection.fuse = None
-        world.note(f"{name} {told(result)}")
+        world.note(f"{name} {describe(result)}")
         observe = getattr(self.witness, f"{port}_{method}", None)
         if observe is not None:
             observe(result, *args, **kwargs)
@@ -341,7 +341,7 @@ class Simulation:
         self._born += 1
         dice = self.world.random
         halt = self._halts[actor] = VirtualHalt(self.world, self.witness)
-        host = Host(halt=halt, monotonic=self.world.monotonic, jitter=dice.random)
+        host = Runtime(halt=halt, monotonic=self.world.monotonic, jitter=dice.random)
         owner = WorkerId(f"{actor.name}:{self._born}")
         self.witness.reborn()
         self.world.note(f"is born as {owner}")
@@ -361,7 +361,7 @@ class Simulation:
             idle = min(2 * idle, 20.0)
         self.world.note("stops")
 
-    def _hands(self, owner: WorkerId, host: Host) -> Work:
+    def _hands(self, owner: WorkerId, host: Runtime) -> Work:
         source = ProviderSource(
             self.world,
             self.scenario,
@@ -380,21 +380,23 @@ class Simulation:
             host=host,
             emit=self.emit,
         )
-        desk = Desk(
+        runtime = DatasetRuntime(
             dataset=self.dataset,
             declaration="same",
             import_shard=import_shard,
             budget=self.scenario.budget.name,
         )
         return Work(
-            Claims(
+            JobClaimer(
                 Worker(owner=owner),
                 ledger=self.stores.ledger,
                 host=host,
             ),
-            desks={self.dataset.name: desk},
+            runtimes={self.dataset.name: runtime},
             stores=self.stores,
-            terms=Terms(lease=self.scenario.patience.lease, attempts=8, redact=str),
+            policy=WorkPolicy(
+                lease=self.scenario.patience.lease, attempts=8, redact=str
+            ),
             finish=self.finish,
             host=host,
             emit=self.emit,
@@ -410,9 +412,9 @@ class Simulation:
                     ImportStatus.CANCELLED,
                     ImportStatus.DONE,
                 }:
-                    asked = Scope(mode=Mode.FULL)
+                    request = ImportScope(mode=Mode.FULL)
                     if self._done() < self.scenario.imports:
-                        self.plan(self.dataset, asked, declaration="same")
+                        self.plan(self.dataset, request, declaration="same")
             except (StoreUnavailable, Misconfigured, Crashed):
                 # misconfigured: it was cancelled while it was being planned
                 self.database.connection.fuse = None
@@ -428,13 +430,13 @@ class Simulation:
             if self.world.elapsed > self.scenario.storm + patience:
                 raise Broken(f"not done {patience} after the storm")
             try:
-                self._look_after(self._newest())
+                self._maintain(self._newest())
             except (StoreUnavailable, Misconfigured, Crashed):
                 self.database.connection.fuse = None
         self.world.sleep(microseconds(self.scenario.linger))
         raise Ended
 
-    def _look_after(self, newest: Import | None) -> None:
+    def _maintain(self, newest: Import | None) -> None:
         dice = self.world.random
         if self.witness.is_stopped and dice.random() < 0.5:
             self.stores.budgets.open(self.scenario.budget.name)
@@ -482,7 +484,7 @@ def lease_of(args: tuple[Any, ...]) -> Any:
     return next(each for each in args if hasattr(each, "fence"))
 
 
-def told(result: object) -> str:
+def describe(result: object) -> str:
     """Describe a result for the trace, in one short text that no run changes."""
     if result is None or isinstance(result, bool | int):
         return str(result)

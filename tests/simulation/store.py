@@ -8,8 +8,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from penstock.adapters.sql.database import Outcome
-from penstock.adapters.sqlite.database import Database, Transaction
+from penstock.adapters.sqlite.database import SqliteDatabase, SqliteTransaction
+from penstock.adapters.sqlstore.database import Outcome
 from tests.simulation.world import World
 
 BOUNDS = ("begin", "commit", "rollback")
@@ -44,7 +44,7 @@ class TearableConnection(sqlite3.Connection):
             self.blow()
 
 
-class SimulatedDatabase(Database):
+class SimulatedDatabase(SqliteDatabase):
     """One connection for all actors, since only one of them runs at a time.
 
     Others may act between the transactions of one call, never inside one: SQLite lets
@@ -67,14 +67,14 @@ class SimulatedDatabase(Database):
 
     @override
     def write(
-        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+        self, work: Callable[[SqliteTransaction], Outcome], *, slow: bool = False
     ) -> Outcome:
         self._let_others()
         return super().write(work, slow=slow)
 
     @override
     @contextmanager
-    def stream(self) -> Iterator[Transaction]:
+    def stream(self) -> Iterator[SqliteTransaction]:
         self._let_others()
         with super().stream() as transaction:
             yield transaction

@@ -23,10 +23,10 @@ SEARCHED = 300
 
 
 def wanted_seeds() -> range:
-    told = os.environ.get("PENSTOCK_SEEDS")
-    if told is None:
+    response = os.environ.get("PENSTOCK_SEEDS")
+    if response is None:
         return USUAL
-    first, _, last = told.partition("-")
+    first, _, last = response.partition("-")
     return range(int(first), int(last or first) + 1)
 
 
@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_trace():
 
 
 def test_another_process_gives_the_same_trace():
-    told = []
+    results = []
     for hash_seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-m", "tests.simulation.test_simulation"],
@@ -76,8 +76,8 @@ def test_another_process_gives_the_same_trace():
             text=True,
             check=True,
         )
-        told.append(done.stdout.strip())
-    assert told == [digest_of_traces()] * 2
+        results.append(done.stdout.strip())
+    assert results == [digest_of_traces()] * 2
 
 
 def digest_of_traces() -> str:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from penstock.adapters.sqlite.database import Database
-from penstock.domain.budget import LATENESS, Budget, Grant
+from penstock.adapters.sqlite.database import SqliteDatabase
+from penstock.domain.budget import MAX_LATENESS, Budget, Grant
 from penstock.domain.dataset import Dataset, WhenMissing
-from penstock.domain.job import Import, ImportId, Lease
-from penstock.domain.page import Batch, Counts, Cursor, Moved, Page, Position
-from penstock.domain.shard import Shard
+from penstock.domain.jobs import Import, ImportId, Lease
+from penstock.domain.pages import Batch, Counts, Cursor, Page, Position, Redirect
+from penstock.domain.sharding.shard import Shard
 from penstock.errors import PenstockError
-from penstock.flow.audit import Audited
+from penstock.flow.audit import AuditReport
 from tests.simulation.provider import Provider, Raw
 from tests.simulation.scenario import Scenario
 from tests.simulation.world import Actor, Broken, World, microseconds
@@ -58,7 +58,7 @@ class WorkerBook:
     is_hit: bool = False
     # the job whose page it has, and has not committed
     undelivered: int | None = None
-    asked: tuple[int, Position | None] | None = None
+    requests: tuple[int, Position | None] | None = None
 
 
 @dataclass(eq=False)
@@ -186,9 +186,9 @@ class Witness:
             f"page {lease.page_seq + 1} of job {lease.job} followed page {job.pages}",
         )
         self._demand(
-            book.asked == (lease.job, job.position),
+            book.requests == (lease.job, job.position),
             f"page {following.page_seq} of job {lease.job} does not begin where the "
-            f"last one ended: {book.asked} is not {job.position}",
+            f"last one ended: {book.requests} is not {job.position}",
         )
         job.pages += 1
         job.until = self._world.now + self._lease
@@ -327,7 +327,7 @@ class Witness:
         self._demand(
             world.now >= grant.slot - EARLY, "a request was sent before its slot"
         )
-        late = book.looked_at - grant.slot - microseconds(LATENESS)
+        late = book.looked_at - grant.slot - microseconds(MAX_LATENESS)
         self._demand(
             late <= SLACK,
             f"a token was used {late / 1e6:.1f} s late, and the worker could see it",
@@ -348,19 +348,21 @@ class Witness:
         self._account(book)
         budget.sends.append((grant.slot, world.now))
         self._sent_for[lease.import_id] += 1
-        book.grant, book.asked = None, (lease.job, position)
+        book.grant, book.requests = None, (lease.job, position)
 
-    def answered(self, answer: Page | Moved | PenstockError) -> None:
+    def answered(self, answer: Page | Redirect | PenstockError) -> None:
         if isinstance(answer, PenstockError):
             self.faults[answer.code] += 1
-        elif isinstance(answer, Moved):
+        elif isinstance(answer, Redirect):
             self.faults["moved"] += 1
 
     def delivered(self, page: Page) -> None:
         book = self._book()
         book.undelivered = None if book.lease is None else book.lease.job
 
-    def verify(self, database: Database, provider: Provider, audited: Audited) -> None:
+    def verify(
+        self, database: SqliteDatabase, provider: Provider, audited: AuditReport
+    ) -> None:
         """Compare the books and the provider with what is stored."""
         self._verify_rates(self._scenario.budget)
         tables = Tables(database)
@@ -374,7 +376,7 @@ class Witness:
         self._verify_rows(tables, provider, audited.audited.id)
 
     def _verify_rates(self, budget: Budget) -> None:
-        late = microseconds(LATENESS)
+        late = microseconds(MAX_LATENESS)
         sends = self._budget.sends
         by_slot = sorted(slot for slot, _ in sends)
         by_time = sorted(at for slot, at in sends if at - slot <= late)
@@ -522,7 +524,7 @@ OPEN = frozenset({"pending", "leased"})
 class Tables:
     """The stored tables, read without any of the code under test."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
     def rows(self, sql: str, *parameters: object) -> list[Any]:

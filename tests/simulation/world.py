@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from penstock.domain.times import EPOCH, MICROSECOND
+from penstock.domain.formats import EPOCH, MICROSECOND
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 from uvicorn.server import ServerState
 
-from penstock.entrypoints.api.accept_balancing import (
+from penstock.entrypoints.api.server.accept_balancing import (
     FEW_MORE,
     Acceptor,
     ConnectionCounts,

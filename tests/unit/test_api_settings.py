@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.rates import Rate
+from penstock.domain.client_rate import ClientRate
 from penstock.errors import Misconfigured
 from penstock.settings import load
-from penstock.settings.declared_api import ApiSettings
+from penstock.settings.models.api import ApiSettings
 
 DATASET = """
 [datasets.poi]
@@ -35,7 +35,7 @@ def test_without_the_table_clients_are_limited_generously(tmp_path):
 
     api = load(path, {}).api
 
-    assert api.rate == Rate(requests=1000, period=SECOND, burst=1000)
+    assert api.rate == ClientRate(requests=1000, period=SECOND, burst=1000)
     assert api.largest_body == 8 * 2**20
     assert api.origins == frozenset()
     assert api.proxies == ()
@@ -49,7 +49,7 @@ def test_everything_can_be_said(tmp_path):
         'proxies = ["127.0.0.1", "10.0.0.0/8", "2001:db8::/32"]',
     )
 
-    assert api.rate == Rate(requests=600, period=60 * SECOND, burst=50)
+    assert api.rate == ClientRate(requests=600, period=60 * SECOND, burst=50)
     assert api.largest_body == 2**20
     assert api.origins == {"https://app.example.org", "http://localhost:3000"}
     wanted = ("127.0.0.1/32", "10.0.0.0/8", "2001:db8::/32")
@@ -64,7 +64,7 @@ def test_one_text_stands_for_a_list(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("table", "told"),
+    ("table", "result"),
     [
         ('rate = "often"', "api.rate: 'often' is not a rate such as"),
         ("rate = 5", "api.rate: must be a rate such as"),
@@ -83,8 +83,8 @@ def test_one_text_stands_for_a_list(tmp_path):
         ('rates = "5/s"', "api.rates: unknown key; did you mean 'rate'?"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place_and_a_remedy(tmp_path, table, told):
+def test_what_is_wrong_is_reported_with_its_place_and_a_remedy(tmp_path, table, result):
     with pytest.raises(Misconfigured) as refused:
         read(tmp_path, table)
 
-    assert told in str(refused.value)
+    assert result in str(refused.value)

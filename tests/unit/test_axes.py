@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.axes import (
+from penstock.domain.sharding.axes import (
     BboxAxis,
     Bounds,
     ListAxis,
@@ -18,10 +18,10 @@ from penstock.domain.axes import (
     TimeAxis,
     ValuesFrom,
 )
-from penstock.domain.parts import Span, Tile, Window
+from penstock.domain.sharding.parts import Span, Tile, Window
 from penstock.domain.time_formats import format_unit
 from penstock.errors import Misconfigured
-from tests.builders import HOUR, MINUTE, NOON, SECOND
+from tests.support.builders import HOUR, MINUTE, NOON, SECOND
 
 BERLIN, KATHMANDU = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kathmandu")
 DAY = timedelta(days=1)
@@ -37,8 +37,8 @@ INSTANTS = st.datetimes(
 
 def divided(axis, part) -> tuple[Any, ...]:
     """Cut a part, unless the pieces would be too small."""
-    pieces = axis.cut(part)
-    return () if any(axis.is_small(piece) for piece in pieces) else pieces
+    chunks = axis.cut(part)
+    return () if any(axis.is_small(chunk) for chunk in chunks) else chunks
 
 
 def windows(axis: TimeAxis, until: datetime, since: datetime | None = None):
@@ -96,8 +96,8 @@ def test_windows_meet_where_the_clocks_change(change):
 
 @given(start=INSTANTS, since=INSTANTS, until=INSTANTS, zone=ZONES)
 def test_bounds_in_any_zone_give_the_same_windows(start, since, until, zone):
-    def some(*told):
-        start, since, until = told
+    def some(*result):
+        start, since, until = result
         axis = hours(start)
         parts = axis.parts(Bounds(since=since, until=until))
         return [each.text for each in islice(parts, 50)]
@@ -116,7 +116,7 @@ def test_windows_of_a_later_start_fall_on_the_same_edges():
     ]
 
 
-def test_a_declared_end_is_kept():
+def test_a_declared_end_is_retained():
     assert windows(hours(NOON, until=NOON + HOUR), NOON + DAY) == [
         Window(NOON, NOON + HOUR)
     ]
@@ -257,7 +257,7 @@ def test_a_divided_span_is_covered_exactly(start, size, smallest):
     ("bounds", "low", "high"),
     [("[)", "10", "20"), ("(]", "9", "19"), ("[]", "10", "19"), ("()", "9", "20")],
 )
-def test_a_span_is_asked_for_as_the_provider_counts(bounds, low, high):
+def test_a_span_is_requested_as_the_provider_counts(bounds, low, high):
     axis = RangeAxis(
         name="ids",
         start=0,

@@ -8,18 +8,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.budget import (
-    LONGEST_CLOSURE,
-    SHORTEST_CLOSURE,
+    MAX_CLOSURE,
+    MIN_CLOSURE,
     Budget,
     Limit,
     Usage,
-    closure,
-    give_back,
-    remaining,
+    closure_duration,
+    remaining_requests,
     reserve,
-    without_limit,
+    return_grant,
+    unlimited_budget,
 )
-from tests.builders import (
+from tests.contracts.budgets import BUDGETS, holds
+from tests.support.builders import (
     HOUR,
     MINUTE,
     SECOND,
@@ -28,7 +29,6 @@ from tests.builders import (
     per_minute,
     per_second,
 )
-from tests.contracts.budgets import BUDGETS, holds
 
 DAY = timedelta(days=1)
 # a time like today's, in microseconds since 1970
@@ -63,17 +63,17 @@ def take(of: Budget, takes: int, *, usage: Usage | None = None, now: int = TODAY
 @settings(max_examples=200)
 def test_no_order_of_events_grants_more_than_the_limits(of, deeds):
     usage, now, grants = Usage(), TODAY, []
-    for deed, told in deeds:
+    for deed, result in deeds:
         if deed == "take":
             # a closure makes the slot later; nobody has to wait for it
-            usage, grant = reserve(of, usage, now=now, not_before=now + told)
+            usage, grant = reserve(of, usage, now=now, not_before=now + result)
             grants.append(grant)
-            assert grant.slot >= now + told
+            assert grant.slot >= now + result
             assert grant.wait == timedelta(microseconds=grant.slot - now)
         elif deed == "wait":
-            now += told
-        elif told < len(grants):
-            usage = give_back(of, usage, grants.pop(-1 - told))
+            now += result
+        elif result < len(grants):
+            usage = return_grant(of, usage, grants.pop(-1 - result))
 
     slots = [grant.slot for grant in grants]
 
@@ -153,7 +153,7 @@ def test_what_remains_falls_with_each_token_and_comes_back_with_time():
     _, usage = take(of, 2)
 
     def left(limit, after=0):
-        return remaining(of, usage, limit, now=TODAY + after)
+        return remaining_requests(of, usage, limit, now=TODAY + after)
 
     assert (left(smooth), left(quota)) == (1, 8)
     assert left(smooth, after=1_000_000) == 2
@@ -165,7 +165,10 @@ def test_nothing_remains_while_others_wait():
     of = budget(per_second(1), per_hour(3))
     _, usage = take(of, 5)
 
-    assert [remaining(of, usage, each, now=TODAY) for each in of.limits] == [0, 0]
+    assert [remaining_requests(of, usage, each, now=TODAY) for each in of.limits] == [
+        0,
+        0,
+    ]
 
 
 def test_only_the_last_token_of_a_smooth_limit_is_given_back():
@@ -173,8 +176,10 @@ def test_only_the_last_token_of_a_smooth_limit_is_given_back():
     usage, first = reserve(of, Usage(), now=TODAY)
     usage, second = reserve(of, usage, now=TODAY)
 
-    assert give_back(of, usage, first) == usage
-    assert reserve(of, give_back(of, usage, second), now=TODAY)[1].slot == second.slot
+    assert return_grant(of, usage, first) == usage
+    assert (
+        reserve(of, return_grant(of, usage, second), now=TODAY)[1].slot == second.slot
+    )
 
 
 def test_a_quota_forgets_what_no_longer_counts():
@@ -186,17 +191,17 @@ def test_a_quota_forgets_what_no_longer_counts():
 
 
 @pytest.mark.parametrize(
-    ("asked", "closed"),
+    ("requested", "closed"),
     [
-        (None, SHORTEST_CLOSURE),
-        (timedelta(), SHORTEST_CLOSURE),
-        (-MINUTE, SHORTEST_CLOSURE),
+        (None, MIN_CLOSURE),
+        (timedelta(), MIN_CLOSURE),
+        (-MINUTE, MIN_CLOSURE),
         (MINUTE, MINUTE),
-        (30 * DAY, LONGEST_CLOSURE),
+        (30 * DAY, MAX_CLOSURE),
     ],
 )
-def test_a_provider_is_believed_within_reason(asked, closed):
-    assert closure(asked) == closed
+def test_a_provider_is_believed_within_reason(requested, closed):
+    assert closure_duration(requested) == closed
 
 
 @pytest.mark.parametrize(
@@ -224,7 +229,7 @@ def test_the_duration_of_many_requests_is_that_of_the_strictest_limit():
 
 
 def test_a_budget_without_limits_costs_no_time():
-    free = without_limit("poi")
+    free = unlimited_budget("poi")
 
     assert free.name == "poi"
     assert free.per_second == float("inf")

@@ -15,18 +15,14 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from docs import generate
 
-from penstock.domain.editing import Editor
-from penstock.domain.queries.parameters import read_query
-from penstock.domain.queries.search_parameters import (
-    read_facets,
-    read_search,
-    read_suggest,
-)
+from penstock.domain.record_validation import RecordValidator
+from penstock.domain.search.filter_params import read_query
+from penstock.domain.search.search_params import read_facets, read_search, read_suggest
 from penstock.entrypoints.api.app import all_endpoints
 from penstock.entrypoints.api.problems import TITLES
 from penstock.settings import load
-from penstock.settings.declared import Declared
-from penstock.settings.declared_dataset import AnyDatasetTable, CsvDatasetTable
+from penstock.settings.models.base import TomlModel
+from penstock.settings.models.dataset import AnyDatasetTable, CsvDatasetTable
 
 ROOT = Path(__file__).parents[2]
 SKIPPED = {".git", ".venv", "build", "dist", "__pycache__", "node_modules"}
@@ -96,7 +92,7 @@ def test_every_setting_is_in_the_reference():
 
 
 def test_every_table_of_the_settings_is_in_the_reference():
-    known = {Declared}
+    known = {TomlModel}
     waiting = [*known]
     while waiting:
         found = set(waiting.pop().__subclasses__()) - known
@@ -190,11 +186,11 @@ READERS: dict[str, Callable[..., object]] = {
 }
 
 
-def test_the_sandbox_has_all_that_its_api_is_asked_for():
+def test_the_sandbox_has_all_that_its_api_is_requested():
     example = ROOT / "examples" / "sandbox" / "penstock.toml"
     poi = load(example, {}).datasets["poi"]
-    page = (ROOT / "docs" / "howto" / "ask-the-api.md").read_text("utf-8")
-    asked = set()
+    page = (ROOT / "docs" / "howto" / "query-the-api.md").read_text("utf-8")
+    request = set()
     for command in re.findall(r"^curl .*$", page, re.MULTILINE):
         *options, address = shlex.split(command)[1:]
         _, _, path = urlsplit(address).path.partition("/datasets/poi/")
@@ -202,11 +198,11 @@ def test_the_sandbox_has_all_that_its_api_is_asked_for():
         if "-d" in options:
             sent = json.loads(options[options.index("-d") + 1])
             for record in sent if isinstance(sent, list) else [{"id": 1, **sent}]:
-                Editor(poi).whole({"title": "any", **record}, key=None)
+                RecordValidator(poi).validate_full({"title": "any", **record}, key=None)
         elif path in READERS:
             READERS[path](poi, parse_qsl(urlsplit(address).query))
-            asked.add(path)
-    assert asked == set(READERS)
+            request.add(path)
+    assert request == set(READERS)
 
 
 def test_the_example_of_the_readme_loads_and_is_short(tmp_path):
@@ -250,7 +246,7 @@ def test_the_tutorial_does_what_it_says(tmp_path):
 
     assert done.returncode == 0, done.stderr
     said = done.stdout
-    assert "Import 1 of poi (full) is done, proven complete" in said
+    assert "Import 1 of poi (full): done, proven complete" in said
     assert "4 shards, 15 pages" in said
     assert "0 inserted, 1 updated, 0 unchanged" in said
     assert "1 deleted" in said

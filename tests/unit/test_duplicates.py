@@ -5,22 +5,28 @@ from pathlib import Path
 
 import pytest
 
-from penstock.adapters.csv.limits import Limits
-from penstock.adapters.csv.source import CsvPages
-from penstock.adapters.csv.survey import FileSurvey
-from penstock.adapters.sqlite.database import Database
-from penstock.domain.axes import FileAxis
+from penstock.adapters.csv.file_scanner import FileScanner
+from penstock.adapters.csv.limits import FileLimits
+from penstock.adapters.csv.source import CsvSourceReader
+from penstock.adapters.sqlite.database import SqliteDatabase
 from penstock.domain.dataset import Dataset, FieldType
-from penstock.domain.job import Mode
-from penstock.domain.scope import Scope
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import Mode
+from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import CsvSource
 from penstock.errors import Interrupted
-from penstock.flow.duplicates import Duplicate, FindDuplicates
+from penstock.flow.find_duplicates import Duplicate, FindDuplicates
 from penstock.flow.plan import Plan
-from tests.builders import dataset, int_field, sqlite_stores, text_field, typed_field
+from tests.support.builders import (
+    dataset,
+    int_field,
+    sqlite_stores,
+    text_field,
+    typed_field,
+)
 
 # so small that the rows of a key stand on different pages
-SMALL = Limits(rows=2)
+SMALL = FileLimits(rows=2)
 
 
 def shops(folder: Path, **declared) -> Dataset:
@@ -36,36 +42,36 @@ def shops(folder: Path, **declared) -> Dataset:
 
 
 def find(of: Dataset, folder: Path, *, halted: bool = False) -> list[Duplicate]:
-    database = Database(folder / "penstock.db")
+    database = SqliteDatabase(folder / "penstock.db")
     stores = sqlite_stores(database)
     stores.schema.migrate()
-    stores.schema.prepare(of)
+    stores.schema.ensure_table(of)
     plan = Plan(
         datasets={of.name: of},
         imports=stores.imports,
         records=stores.records,
-        survey=FileSurvey(lambda _: None),
+        survey=FileScanner(lambda _: None),
         emit=lambda _: None,
     )
-    planned = plan(of, Scope(mode=Mode.FULL), declaration="d").planned
+    planned = plan(of, ImportScope(mode=Mode.FULL), declaration="d").planned
     halt = threading.Event()
     if halted:
         halt.set()
     search = FindDuplicates(imports=stores.imports, records=stores.records)
     try:
-        return [*search(of, CsvPages(of, limits=SMALL), planned.id, halt=halt)]
+        return [*search(of, CsvSourceReader(of, limits=SMALL), planned.id, halt=halt)]
     finally:
         database.close()
 
 
 def lost(found: list[Duplicate]) -> list[tuple[str, int, str, str, int]]:
     return [
-        (each.file, each.line, each.key, each.kept_file, each.kept_line)
+        (each.file, each.line, each.key, each.winner_file, each.winner_line)
         for each in found
     ]
 
 
-def test_all_but_the_last_row_of_a_key_lost_and_are_told_in_order(tmp_path):
+def test_all_but_the_last_row_of_a_key_lost_and_are_reported_in_order(tmp_path):
     (tmp_path / "a.csv").write_bytes(
         b'id,name\n1,a\n2,"two\nlines"\n1,b\n3,c\n4,d\n2,e\n'
     )
@@ -116,7 +122,7 @@ def test_a_key_is_what_its_type_says_and_may_have_several_fields(tmp_path):
     assert [each.key for each in found] == ['[1, "2026-03-01"]']
 
 
-def test_a_search_that_is_asked_to_stop_stops(tmp_path):
+def test_a_search_that_is_requested_to_stop_stops(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"id,name\n1,a\n1,b\n")
 
     with pytest.raises(Interrupted):

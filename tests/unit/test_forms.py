@@ -13,19 +13,19 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from penstock.adapters.csv.source import CsvPages
-from penstock.adapters.csv.survey import FileSurvey
+from penstock.adapters.csv.file_scanner import FileScanner
+from penstock.adapters.csv.source import CsvSourceReader
 from penstock.domain.dataset import FieldType
-from penstock.domain.mapping import Mapper
-from penstock.domain.page import Record, Row
-from penstock.domain.shard import Shard
+from penstock.domain.mapping.mapper import Mapper
+from penstock.domain.pages import RawRow, Record
+from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.export import Format, form_of
-from penstock.entrypoints.forms.as_csv import write_csv
-from penstock.entrypoints.forms.as_jsonl import write_jsonl
-from penstock.entrypoints.forms.as_parquet import ROWS_AT_ONCE, write_parquet
+from penstock.entrypoints.cli.export import Format, format_of
+from penstock.entrypoints.exports.csv import write_csv
+from penstock.entrypoints.exports.jsonl import write_jsonl
+from penstock.entrypoints.exports.parquet import BATCH_ROWS, write_parquet
 from penstock.errors import Misconfigured
-from tests.builders import dataset, int_field, text_field, typed_field
+from tests.support.builders import dataset, int_field, text_field, typed_field
 
 EVERY = dataset(
     fields=(
@@ -87,7 +87,7 @@ def is_finite(document):
 
 
 def mapped(values):
-    record = MAP(Row(values, b"", 0))
+    record = MAP(RawRow(values, b"", 0))
     assert isinstance(record, Record)
     return record
 
@@ -111,11 +111,11 @@ def imported(written, folder):
         files=("every.csv",), folder=str(folder), delimiter=",", encoding="utf-8"
     )
     declared = replace(EVERY, source=source)
-    axis = FileSurvey(lambda _: None)(declared)
+    axis = FileScanner(lambda _: None)(declared)
     (shard,) = [Shard((axis,), (part,)) for part in axis.slices]
-    pages = CsvPages(declared)
+    pages = CsvSourceReader(declared)
     page = pages.fetch(shard, None, since=None)
-    assert not page.flawed
+    assert not page.bad_rows
     return [*page.rows, *(pages.read(row.raw) for row in page.rows)]
 
 
@@ -205,7 +205,7 @@ def test_no_rows_are_a_header_or_nothing():
 
 
 def test_parquet_is_written_in_groups_of_bounded_size():
-    rows = 2 * ROWS_AT_ONCE + 1
+    rows = 2 * BATCH_ROWS + 1
     records = [mapped((number, *[None] * 7)) for number in range(rows)]
 
     in_small = exported(write_parquet, *records, bytes_a_group=1)
@@ -213,7 +213,7 @@ def test_parquet_is_written_in_groups_of_bounded_size():
 
     small = parquet.ParquetFile(io.BytesIO(in_small))
     large = parquet.ParquetFile(io.BytesIO(in_large))
-    assert row_groups(small) == [ROWS_AT_ONCE, ROWS_AT_ONCE, 1]
+    assert row_groups(small) == [BATCH_ROWS, BATCH_ROWS, 1]
     assert row_groups(large) == [rows]
     assert small.read()["id"].to_pylist() == [*range(rows)]
 
@@ -253,22 +253,22 @@ def test_parquet_has_a_type_for_each_of_ours():
     ],
 )
 def test_the_ending_of_a_file_says_its_form(name, form, tmp_path):
-    assert form_of(None if name is None else tmp_path / name, "poi") is form
+    assert format_of(None if name is None else tmp_path / name, "poi") is form
 
 
 @pytest.mark.parametrize("name", ["poi", "poi.txt", "poi.xlsx", "poi.csv.bak"])
 def test_a_file_whose_ending_says_no_form_is_refused(name):
-    told = f"--out {name}: the name must end in .jsonl, .csv or .parquet, or say"
+    text = f"--out {name}: the name must end in .jsonl, .csv or .parquet, or give"
 
-    with pytest.raises(Misconfigured, match=re.escape(told)):
-        form_of(Path(name), "poi")
+    with pytest.raises(Misconfigured, match=re.escape(text)):
+        format_of(Path(name), "poi")
 
 
 @pytest.mark.parametrize(
     ("name", "form"), [("poi.csv.gz", "csv"), ("poi.jsonl.gz", "jsonl")]
 )
-def test_who_wants_a_packed_file_is_told_how(name, form):
-    told = f"; to pack: penstock export poi --format {form} | gzip > {name}"
+def test_who_wants_a_packed_file_is_reported_how(name, form):
+    text = f"; to compress: penstock export poi --format {form} | gzip > {name}"
 
-    with pytest.raises(Misconfigured, match=re.escape(told)):
-        form_of(Path(name), "poi")
+    with pytest.raises(Misconfigured, match=re.escape(text)):
+        format_of(Path(name), "poi")

@@ -10,26 +10,26 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.adapters.csv.coding import coding_of
-from penstock.adapters.csv.dialect import Declared
-from penstock.adapters.csv.head import read_head
+from penstock.adapters.csv.dialect import DeclaredDialect
+from penstock.adapters.csv.encoding import find_encoding
+from penstock.adapters.csv.header import read_header
 from penstock.domain.dataset import FieldType
-from penstock.entrypoints.cli.init import MOST_DOUBTS, init, look_at
-from penstock.entrypoints.cli.peek import BEGINNING, peek
-from penstock.entrypoints.forms.as_csv import write_csv
+from penstock.entrypoints.cli.file_sample import HEAD_BYTES, sample_file
+from penstock.entrypoints.cli.init import MAX_DOUBTS, infer_dataset, init
+from penstock.entrypoints.exports.csv import write_csv
 from penstock.errors import Misconfigured
-from penstock.settings.declared import as_own_name
-from penstock.settings.declared_dataset import DatasetTable
-from penstock.settings.drafted import write_draft
+from penstock.settings.models.base import as_own_name
+from penstock.settings.models.dataset import DatasetTable
 from penstock.settings.rules import field_rules
-from tests.builders import NOON, dataset, int_field, typed_field
+from penstock.settings.toml_draft import write_draft
+from tests.support.builders import NOON, dataset, int_field, typed_field
 
 
 def declared(folder, content, name="shops.csv"):
     """Look at a file; return the dataset that was drafted, held against the rules."""
     path = folder / name
     path.write_bytes(content)
-    text = write_draft(look_at(path, beside=folder / "penstock.toml"))
+    text = write_draft(infer_dataset(path, beside=folder / "penstock.toml"))
     ((dataset, table),) = tomllib.loads(text)["datasets"].items()
     assert as_own_name(dataset) == dataset
     hold_rules(table)
@@ -88,7 +88,7 @@ def test_every_guess_has_its_reason(tmp_path):
     path = tmp_path / "shops.csv"
     path.write_text("uid,name,region\n" + "".join(f"u{n},a b,n\n" for n in range(9)))
 
-    text = write_draft(look_at(path, beside=tmp_path / "penstock.toml"))
+    text = write_draft(infer_dataset(path, beside=tmp_path / "penstock.toml"))
 
     guesses = [line for line in text.splitlines() if "=" in line and line[0] != "#"]
     without = [line for line in guesses if "  # " not in line]
@@ -99,37 +99,37 @@ def test_what_people_wrote_is_not_copied_into_comments(tmp_path):
     path = tmp_path / "shops.csv"
     path.write_text("Ann Doe,+49 30 1,01234\nBen Roe,+49 30 2,00001\nAnn Doe,+1,0\n")
 
-    text = write_draft(look_at(path, beside=tmp_path / "penstock.toml"))
+    text = write_draft(infer_dataset(path, beside=tmp_path / "penstock.toml"))
 
     assert not any(value in text for value in ("Ann", "Ben", "+49", "0123"))
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "result"),
     [
         (b"", "is empty"),
         (b" \r\n\n ", "is empty"),
         (b"\xef\xbb\xbf", "is empty"),
-        (b"\x7fELF\0\0\0", "is no text"),
+        (b"\x7fELF\0\0\0", "is not text"),
         (b"PK\x03\x04rest", "save the sheet as CSV"),
-        (b"\x1f\x8bnot really", "cannot be unpacked"),
-        (gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-9], "cannot be unpacked"),
-        (b"a," * BEGINNING, "its first line is longer than 1 MiB"),
+        (b"\x1f\x8bnot really", "cannot be decompressed"),
+        (gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-9], "cannot be decompressed"),
+        (b"a," * HEAD_BYTES, "its first line is longer than 1 MiB"),
         (b'"a,b\n' + b"1,2\n" * 999, "is a quote never closed"),
         (b",,\n1,2,3\n", "no column has a name of its own"),
         (b"a,a\n1,2\n", "no column has a name of its own"),
     ],
     ids=range(11),
 )
-def test_what_is_no_table_is_told(tmp_path, content, told):
-    with pytest.raises(Misconfigured, match=told):
+def test_what_is_no_table_is_reported(tmp_path, content, result):
+    with pytest.raises(Misconfigured, match=result):
         declared(tmp_path, content)
 
 
 @pytest.mark.parametrize("name", [".", "nosuch.csv"])
-def test_what_is_no_file_is_told(tmp_path, name):
-    with pytest.raises(Misconfigured, match=r"is no file|No such file"):
-        look_at(tmp_path / name, beside=tmp_path / "penstock.toml")
+def test_what_is_no_file_is_reported(tmp_path, name):
+    with pytest.raises(Misconfigured, match=r"is not a file|No such file"):
+        infer_dataset(tmp_path / name, beside=tmp_path / "penstock.toml")
 
 
 def test_a_header_alone_is_declared_as_text(tmp_path):
@@ -147,7 +147,7 @@ def test_a_file_without_a_header_has_its_columns_listed(tmp_path):
     assert table["fields"]["column_1"]["column"] == "column_1"
 
 
-def test_odd_names_are_kept_as_they_stand(tmp_path):
+def test_odd_names_are_retained_as_they_stand(tmp_path):
     header = '"a ""b""","c\nd","${HOME}","\x7f\t","名前","1st"'
     row = "1,2,3,4,5,6"
 
@@ -215,7 +215,7 @@ def test_words_for_nothing_are_declared_as_an_import_compares_them(tmp_path):
 def look_at_bytes(folder, content):
     path = folder / "shops.csv"
     path.write_bytes(content)
-    return look_at(path, beside=folder / "penstock.toml")
+    return infer_dataset(path, beside=folder / "penstock.toml")
 
 
 @pytest.mark.parametrize(
@@ -235,9 +235,9 @@ def test_a_draft_and_an_import_guess_the_same(tmp_path, content, damage):
 
     drafted = declared(tmp_path, raw)["source"]
 
-    found = read_head(tmp_path / "shops.csv", Declared()).dialect
+    found = read_header(tmp_path / "shops.csv", DeclaredDialect()).dialect
     assert drafted["delimiter"] == found.delimiter
-    assert coding_of(drafted["encoding"]).name == found.encoding
+    assert find_encoding(drafted["encoding"]).name == found.encoding
 
 
 def test_an_export_is_drafted_as_what_it_was(tmp_path):
@@ -295,13 +295,13 @@ def test_the_middle_and_the_end_are_looked_at_too(tmp_path):
 
     path = tmp_path / "shops.csv"
     path.write_text("id,n\n" + "".join(rows))
-    seen = peek(path)
-    text = write_draft(look_at(path, beside=tmp_path / "penstock.toml"))
+    seen = sample_file(path)
+    text = write_draft(infer_dataset(path, beside=tmp_path / "penstock.toml"))
 
-    assert path.stat().st_size > 3 * BEGINNING
+    assert path.stat().st_size > 3 * HEAD_BYTES
     assert "the beginning, the middle and the end" in text
     assert "but 'middle' is not" in text
-    assert "499999,end" in seen.pieces[-1]
+    assert "499999,end" in seen.chunks[-1]
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_the_file_is_named_as_seen_from_the_configuration(
         each.parent.mkdir(exist_ok=True)
     path.write_text("id\n1\n")
 
-    drafted = look_at(path, beside=beside)
+    drafted = infer_dataset(path, beside=beside)
 
     assert drafted.file == (written or path.as_posix())
 
@@ -361,7 +361,7 @@ def test_brackets_alone_are_no_json(tmp_path, header):
 
 
 @pytest.mark.parametrize("place", [b"caf\xe9.csv", b"caf\xe9/shops.csv"])
-def test_a_name_that_is_no_utf_8_is_told_and_nothing_is_touched(tmp_path, place):
+def test_a_name_that_is_no_utf_8_is_reported_and_nothing_is_touched(tmp_path, place):
     path = tmp_path / os.fsdecode(place)
     path.parent.mkdir(exist_ok=True)
     path.write_text("id,name\n1,a\n")
@@ -403,5 +403,5 @@ def test_doubts_are_printed_in_a_bounded_number_of_lines(tmp_path, capsys):
     init(source=path, config=tmp_path / "penstock.toml")
 
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == MOST_DOUBTS + 2
-    assert "more doubts; see the comments of the file" in lines[-1]
+    assert len(lines) == MAX_DOUBTS + 2
+    assert "more points; see the comments in the file" in lines[-1]

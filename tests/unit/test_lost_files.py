@@ -4,10 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.domain.axes import FileAxis
-from penstock.domain.lost_files import Lost, Origin, find_lost, name_file
+from penstock.domain.lost_files import (
+    FilesNotRead,
+    RowOrigin,
+    find_lost_rows,
+    stable_file_name,
+)
+from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import CsvSource
-from tests.builders import dataset
+from tests.support.builders import dataset
 
 SHOPS = dataset(
     "shops", source=CsvSource(files=("*.csv",), folder="/data"), axes=(FileAxis(),)
@@ -18,33 +23,39 @@ FETCHED = replace(
 
 
 def test_without_lost_files_all_that_is_missing_may_be_marked():
-    missing = {Origin(1, 0): 5, Origin(1, None): 2, Origin(9, 3): 4}
+    missing = {RowOrigin(1, 0): 5, RowOrigin(1, None): 2, RowOrigin(9, 3): 4}
 
-    assert find_lost(missing, {1: {0: "a"}, 9: {}}, read={0: "b", 1: "a"}) == Lost()
+    assert (
+        find_lost_rows(missing, {1: {0: "a"}, 9: {}}, read={0: "b", 1: "a"})
+        == FilesNotRead()
+    )
 
 
 def test_rows_that_do_not_tell_their_file_may_be_of_any():
-    missing = {Origin(1, None): 2, Origin(1, 0): 5}
+    missing = {RowOrigin(1, None): 2, RowOrigin(1, 0): 5}
 
-    lost = find_lost(missing, {1: {0: "a", 1: "b"}}, read={0: "a"})
+    lost = find_lost_rows(missing, {1: {0: "a", 1: "b"}}, read={0: "a"})
 
     assert (lost.rows, lost.files) == (2, ("b",))
-    assert lost.origins == (Origin(1, None),)
+    assert lost.origins == (RowOrigin(1, None),)
 
 
 def test_rows_of_an_import_that_is_forgotten_stood_in_a_file_of_it():
-    missing = {Origin(1, 0): 5, Origin(0, None): 2}
+    missing = {RowOrigin(1, 0): 5, RowOrigin(0, None): 2}
 
-    lost = find_lost(missing, {1: None, 0: None}, read={0: "a"})
+    lost = find_lost_rows(missing, {1: None, 0: None}, read={0: "a"})
 
     assert (lost.rows, lost.files) == (7, ("a file of import 1",))
-    assert find_lost({Origin(0, None): 2}, {0: None}, read={0: "a"}) == Lost()
+    assert (
+        find_lost_rows({RowOrigin(0, None): 2}, {0: None}, read={0: "a"})
+        == FilesNotRead()
+    )
 
 
 def test_of_two_fetched_files_with_one_name_either_may_be_lost():
-    missing = {Origin(1, 0): 5, Origin(1, 1): 3}
+    missing = {RowOrigin(1, 0): 5, RowOrigin(1, 1): 3}
 
-    lost = find_lost(missing, {1: {0: "list", 1: "list"}}, read={0: "list"})
+    lost = find_lost_rows(missing, {1: {0: "list", 1: "list"}}, read={0: "list"})
 
     assert lost.rows == 8
 
@@ -63,12 +74,12 @@ def test_of_two_fetched_files_with_one_name_either_may_be_lost():
     ],
 )
 def test_a_file_has_one_name_however_it_was_found(file, name):
-    assert name_file(file, SHOPS) == name
+    assert stable_file_name(file, SHOPS) == name
 
 
 def test_a_fetched_file_is_the_same_whatever_is_in_it():
     first, second = (
-        name_file(f"/data/spool/shops/{digest}-shops.csv", FETCHED)
+        stable_file_name(f"/data/spool/shops/{digest}-shops.csv", FETCHED)
         for digest in ("0123456789abcdef", "fedcba9876543210")
     )
 
@@ -78,7 +89,7 @@ def test_a_fetched_file_is_the_same_whatever_is_in_it():
 def test_a_note_names_some_of_many_files():
     files = tuple(f"{number}.csv" for number in range(1, 8))
 
-    note = Lost(rows=3, files=files).note(SHOPS)
+    note = FilesNotRead(rows=3, files=files).note(SHOPS)
 
     assert note is not None
     assert "in 1.csv, 2.csv, 3.csv, 4.csv, 5.csv and 2 more files, which" in note

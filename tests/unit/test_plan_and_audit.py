@@ -6,20 +6,26 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.adapters.csv.source import CsvPages
-from penstock.adapters.sqlite.database import Database
-from penstock.domain.axes import FileAxis, ListAxis, RangeAxis, TimeAxis, ValuesFrom
-from penstock.domain.budget import without_limit
+from penstock.adapters.csv.source import CsvSourceReader
+from penstock.adapters.sqlite.database import SqliteDatabase
+from penstock.domain.budget import unlimited_budget
 from penstock.domain.dataset import Dataset, Delta, Missing, WhenMissing
-from penstock.domain.job import ImportStatus, Mode
-from penstock.domain.parts import Slice
-from penstock.domain.scope import Scope
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import ImportStatus, Mode
+from penstock.domain.sharding.axes import (
+    FileAxis,
+    ListAxis,
+    RangeAxis,
+    TimeAxis,
+    ValuesFrom,
+)
+from penstock.domain.sharding.parts import Slice
 from penstock.domain.source import CsvSource
 from penstock.errors import Interrupted, Misconfigured, NotFound
-from penstock.flow.audit import Audit, Flaw
+from penstock.flow.audit import Audit, CoverageFlaw
 from penstock.flow.plan import DryRun, Plan
-from penstock.ports import StillHere
-from tests.builders import (
+from penstock.ports import KeepAlive
+from tests.support.builders import (
     NOON,
     SECOND,
     Clock,
@@ -32,7 +38,7 @@ from tests.builders import (
     sqlite_stores,
 )
 
-FULL = Scope(mode=Mode.FULL)
+FULL = ImportScope(mode=Mode.FULL)
 RANGE = RangeAxis(name="id", start=0, until=100, step=50, send_from="f")
 POI = dataset(axes=(RANGE,))
 
@@ -44,7 +50,7 @@ def clock():
 
 @pytest.fixture
 def stores(tmp_path, clock):
-    database = Database(tmp_path / "plan.db", clock=clock)
+    database = SqliteDatabase(tmp_path / "plan.db", clock=clock)
     opened = sqlite_stores(database)
     opened.schema.migrate()
     yield opened
@@ -53,7 +59,7 @@ def stores(tmp_path, clock):
 
 def planner(stores, *datasets: Dataset) -> Plan:
     for each in datasets:
-        stores.schema.prepare(each)
+        stores.schema.ensure_table(each)
     return Plan(
         datasets={each.name: each for each in datasets},
         imports=stores.imports,
@@ -118,11 +124,11 @@ def test_an_import_planned_under_another_declaration_is_not_resumed(stores):
 def test_the_same_delta_is_resumed_though_its_bound_was_rounded(stores):
     daily = dataset(delta=Delta(send="since", field=("at",), format="%Y-%m-%d"))
     plan = planner(stores, daily)
-    asked = Scope(mode=Mode.DELTA, since=NOON)
+    request = ImportScope(mode=Mode.DELTA, since=NOON)
 
-    plan(daily, asked, declaration="d1")
+    plan(daily, request, declaration="d1")
 
-    assert plan(daily, asked, declaration="d1").resumed
+    assert plan(daily, request, declaration="d1").resumed
 
 
 def test_an_import_of_nothing_is_refused_and_leaves_nothing_running(stores):
@@ -169,7 +175,7 @@ def test_a_changed_declaration_is_one_finding_and_no_crash(stores):
 
     found = audit(stores, changed, declaration="d2")
 
-    assert [each.flaw for each in found.findings] == [Flaw.REDECLARED]
+    assert [each.flaw for each in found.findings] == [CoverageFlaw.REDECLARED]
 
 
 def test_a_split_is_judged_by_its_own_axis_whatever_smallest_says_now(stores):
@@ -203,7 +209,7 @@ def test_a_child_that_a_split_lost_is_a_gap(stores):
     found = audit(stores, POI)
 
     assert [(each.flaw, each.shard) for each in found.findings] == [
-        (Flaw.GAP, "id:25..50")
+        (CoverageFlaw.GAP, "id:25..50")
     ]
 
 
@@ -222,12 +228,12 @@ def test_a_parent_that_grew_since_is_no_gap(stores, clock):
 
 
 def test_marking_that_begins_in_mid_import_marks_nothing(stores, clock):
-    kept = dataset()
-    run(stores, kept, last(record(1), record(2)))
+    stored = dataset()
+    run(stores, stored, last(record(1), record(2)))
     clock.pass_time(SECOND)
-    planner(stores, kept)(kept, FULL, declaration="d1")
-    lease = claim(stores, kept)
-    marked = replace(kept, missing=Missing(do=WhenMissing.MARK, max_drop=1.0))
+    planner(stores, stored)(stored, FULL, declaration="d1")
+    lease = claim(stores, stored)
+    marked = replace(stored, missing=Missing(do=WhenMissing.MARK, max_drop=1.0))
     stores.ledger.commit_page(marked, lease, last(record(1)))
 
     ended = stores.imports.close(marked, lease.import_id, failed=None)
@@ -249,12 +255,12 @@ def test_a_plan_that_is_interrupted_goes_on_where_it_was(stores):
     assert plan(POI, FULL, declaration="d1").shards == 2
 
 
-def test_a_dry_run_looks_at_files_once(stores):
+def test_a_dry_run_reads_files_once(stores):
     """They may be large, or have to be fetched."""
-    looks = []
+    polls = []
 
-    def look(dataset: Dataset, still_here: StillHere) -> FileAxis:
-        looks.append(dataset.name)
+    def read(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+        polls.append(dataset.name)
         return FileAxis(slices=(part(1), part(2)))
 
     def part(number: int) -> Slice:
@@ -269,19 +275,19 @@ def test_a_dry_run_looks_at_files_once(stores):
         )
 
     shops = dataset("shops", source=CsvSource(files=("*.csv",)), axes=(FileAxis(),))
-    stores.schema.prepare(shops)
+    stores.schema.ensure_table(shops)
     plan = Plan(
         datasets={"shops": shops},
         imports=stores.imports,
         records=stores.records,
-        survey=look,
+        survey=read,
         emit=print,
     )
 
     foreseen = DryRun(plan, stores.records)(shops, FULL, NOON)
-    cost = foreseen.estimate(without_limit("none"))
-    shown = [*foreseen.shards(CsvPages(shops))]
+    cost = foreseen.estimate(unlimited_budget("none"))
+    shown = [*foreseen.shards(CsvSourceReader(shops))]
 
-    assert looks == ["shops"]
+    assert polls == ["shops"]
     assert cost.shards == len(shown) == 2
     assert shown[0].first_request == "1.csv from byte 0, line 1, to byte 9"

@@ -3,11 +3,11 @@
 import pytest
 from starlette.requests import Request
 
-from penstock.entrypoints.api.preconditions import precondition
+from penstock.entrypoints.api.params.preconditions import read_precondition
 from penstock.errors import VersionChanged
 
 
-def asked(*lines: str) -> Request:
+def request_with(*lines: str) -> Request:
     headers = [(b"if-match", each.encode()) for each in lines]
     return Request({"type": "http", "method": "PATCH", "path": "/", "headers": headers})
 
@@ -30,14 +30,14 @@ def asked(*lines: str) -> Request:
     ids=range(11),
 )
 def test_every_way_to_write_a_list_of_versions_is_read(lines, versions):
-    assert precondition(asked(*lines)).match == versions
+    assert read_precondition(request_with(*lines)).match == versions
 
 
 @pytest.mark.parametrize("line", ["", ",", "a", '"a" "b"', '"a"b', "*, *", '*,"a"'])
-def test_what_names_no_version_is_told(line):
-    with pytest.raises(VersionChanged, match="names no version"):
-        precondition(asked(line))
+def test_what_names_no_version_is_reported(line):
+    with pytest.raises(VersionChanged, match="contains no valid version"):
+        read_precondition(request_with(line))
 
 
 def test_without_a_word_any_version_is_meant():
-    assert precondition(asked()).match is None
+    assert read_precondition(request_with()).match is None

@@ -5,8 +5,13 @@ from redis._parsers.base import BaseParser
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 
-from penstock.adapters.redis.client import connect, place_of, refuse_old, translation
-from penstock.adapters.redis.scripts import key_of
+from penstock.adapters.redis.client import (
+    connect,
+    refuse_old,
+    server_url,
+    translate_error,
+)
+from penstock.adapters.redis.lua_scripts import key_of
 from penstock.errors import Misconfigured, StoreUnavailable
 
 PLACE = "redis://127.0.0.1:6379/0"
@@ -24,7 +29,7 @@ PLACE = "redis://127.0.0.1:6379/0"
 )
 def test_a_server_is_named_without_its_password(url, place):
     with connect(url) as client:
-        assert place_of(client) == place
+        assert server_url(client) == place
         assert client.get_retry().get_retries() == 0
 
 
@@ -59,7 +64,7 @@ def error_of(reply: str) -> RedisError:
     ],
 )
 def test_what_may_pass_is_unavailable(reply, remedy):
-    error = translation(error_of(reply), PLACE)
+    error = translate_error(error_of(reply), PLACE)
 
     assert isinstance(error, StoreUnavailable)
     assert str(error).startswith(PLACE)
@@ -79,7 +84,7 @@ def test_what_may_pass_is_unavailable(reply, remedy):
     ],
 )
 def test_what_an_operator_has_to_mend_is_misconfigured(reply, remedy):
-    error = translation(error_of(reply), PLACE)
+    error = translate_error(error_of(reply), PLACE)
 
     assert isinstance(error, Misconfigured)
     assert str(error).startswith(PLACE)

@@ -12,10 +12,10 @@ import pytest
 
 from penstock.adapters.telemetry.log import log_events
 from penstock.domain.events import JobPostponed
-from penstock.domain.job import ImportId, ImportStatus, JobId
-from penstock.entrypoints.cli.progress import PageRetries
-from penstock.entrypoints.cli.run import rest_until_end, tell_lost
-from tests.unit.test_crews import Hand
+from penstock.domain.jobs import ImportId, ImportStatus, JobId
+from penstock.entrypoints.cli.output.progress_display import PageRetries
+from penstock.entrypoints.cli.run import wait_for_end, warn_about_failed_workers
+from tests.unit.test_worker_pool import Hand
 
 IMPORT = ImportId(1)
 # longer than any machine takes to hear of an end
@@ -24,78 +24,86 @@ LONG = 60.0
 
 @dataclass
 class Ledger:
-    """A bell, and an import that has ended after so many looks at it."""
+    """A notifier, and an import that has ended after so many polls at it."""
 
-    rings: int = 0
+    notification_count: int = 0
     ends_after: int = 0
-    looks: list[int] = field(default_factory=list)
+    polls: list[int] = field(default_factory=list)
 
     def peek(self, import_id: ImportId) -> SimpleNamespace:
-        self.looks.append(import_id)
-        has_ended = len(self.looks) > self.ends_after
+        self.polls.append(import_id)
+        has_ended = len(self.polls) > self.ends_after
         if not has_ended:
-            self.rings += 1
+            self.notification_count += 1
         status = ImportStatus.DONE if has_ended else ImportStatus.RUNNING
         return SimpleNamespace(status=status)
 
     @property
     def penstock(self) -> Any:
-        return SimpleNamespace(stores=SimpleNamespace(bell=self, imports=self))
+        return SimpleNamespace(stores=SimpleNamespace(notifier=self, imports=self))
 
 
-def seconds_of(ledger: Ledger, *, rings: int, halt: threading.Event | None = None):
+def seconds_of(
+    ledger: Ledger, *, notification_count: int, halt: threading.Event | None = None
+):
     began = time.monotonic()
-    rest_until_end(
-        ledger.penstock, IMPORT, LONG, halt or threading.Event(), rings=rings
+    wait_for_end(
+        ledger.penstock,
+        IMPORT,
+        LONG,
+        halt or threading.Event(),
+        seen_count=notification_count,
     )
     return time.monotonic() - began
 
 
-def test_what_rang_before_the_rest_is_heard():
-    ledger = Ledger(rings=8)
+def test_a_notification_before_the_wait_is_noticed():
+    ledger = Ledger(notification_count=8)
 
-    assert seconds_of(ledger, rings=7) < LONG / 2
-    assert ledger.looks == [IMPORT]
-
-
-def test_what_rings_during_a_look_is_heard_after_it():
-    ledger = Ledger(rings=8, ends_after=2)
-
-    assert seconds_of(ledger, rings=7) < LONG / 2
-    assert len(ledger.looks) == 3
+    assert seconds_of(ledger, notification_count=7) < LONG / 2
+    assert ledger.polls == [IMPORT]
 
 
-def test_a_rest_ends_when_told_to_stop():
+def test_what_happens_during_a_check_is_heard_after_it():
+    ledger = Ledger(notification_count=8, ends_after=2)
+
+    assert seconds_of(ledger, notification_count=7) < LONG / 2
+    assert len(ledger.polls) == 3
+
+
+def test_a_wait_ends_when_it_is_stopped():
     halt = threading.Event()
     halt.set()
     ledger = Ledger()
 
-    assert seconds_of(ledger, rings=0, halt=halt) < LONG / 2
-    assert ledger.looks == []
+    assert seconds_of(ledger, notification_count=0, halt=halt) < LONG / 2
+    assert ledger.polls == []
 
 
-def test_without_a_ring_nothing_is_looked_at():
-    ledger = Ledger(rings=3)
+def test_without_a_notification_nothing_is_read():
+    ledger = Ledger(notification_count=3)
 
-    rest_until_end(ledger.penstock, IMPORT, 0.2, threading.Event(), rings=3)
+    wait_for_end(ledger.penstock, IMPORT, 0.2, threading.Event(), seen_count=3)
 
-    assert ledger.looks == []
+    assert ledger.polls == []
 
 
-def test_processes_that_did_not_last_are_told_of(capsys):
-    tell_lost(Hand(told="too many clients"), stopped=None)
+def test_processes_that_did_not_last_are_reported(capsys):
+    warn_about_failed_workers(Hand(failure="too many clients"), stopped=None)
 
     assert "too many clients" in capsys.readouterr().err
 
 
-def test_of_processes_that_lasted_nothing_is_told(capsys):
-    tell_lost(Hand(), stopped=None)
+def test_of_processes_that_lasted_nothing_is_reported(capsys):
+    warn_about_failed_workers(Hand(), stopped=None)
 
     assert capsys.readouterr().err == ""
 
 
-def test_what_stopped_a_run_is_told_once(capsys):
-    tell_lost(Hand(told="too many clients"), stopped="too many clients")
+def test_what_stopped_a_run_is_reported_once(capsys):
+    warn_about_failed_workers(
+        Hand(failure="too many clients"), stopped="too many clients"
+    )
 
     assert capsys.readouterr().err == ""
 
@@ -125,7 +133,7 @@ def test_a_page_that_a_store_was_too_slow_for_is_said_to_be_tried_again(code):
 
     sentence = (
         "a page of job 7, shard country:DE, was not stored: canceling statement due "
-        "to statement timeout; trying again (attempt {})"
+        "to statement timeout; retrying (attempt {})"
     )
     assert [*retries.take()] == [sentence.format(2), sentence.format(3)]
     assert [*retries.take()] == []

@@ -15,7 +15,7 @@ import pytest
 import urllib3
 
 from penstock.sandbox import (
-    Request,
+    LoggedRequest,
     Sandbox,
     SandboxOptions,
     parse_faults,
@@ -135,7 +135,7 @@ class TestData:
         assert "" in [address["AddressLine1"] for address in addresses]
         assert any(address["Latitude"] == 0 for address in addresses)
 
-    def test_bad_points_are_served_and_can_be_told(self, http):
+    def test_bad_points_are_served_and_can_be_reported(self, http):
         with Sandbox(SandboxOptions(records=400, bad=0.2, duplicates=0)) as sandbox:
             served = points(http, sandbox.url, maxresults=1000)
             flaws = sandbox.flaws()
@@ -354,7 +354,7 @@ class TestProvider:
         difference = parsedate_to_datetime(date) - datetime.now(UTC)
         assert abs(difference - skew) < timedelta(seconds=5)
 
-    def test_a_key_is_asked_for(self, http):
+    def test_a_key_is_requested(self, http):
         with Sandbox(SandboxOptions(records=1, key="k1")) as sandbox:
             missing = get(http, sandbox.url)
             wrong = get(http, sandbox.url, key="other")
@@ -410,7 +410,7 @@ class TestProvider:
         assert "Content-Encoding" not in plain.headers
         assert packed.data == plain.data
 
-    def test_a_connection_is_kept_open(self, sandbox):
+    def test_a_connection_is_retained_open(self, sandbox):
         with urllib3.HTTPConnectionPool(
             sandbox.base_url.split("//")[1].split(":")[0],
             int(sandbox.base_url.rsplit(":", 1)[1]),
@@ -708,7 +708,7 @@ class TestJournal:
     )
     def test_the_peak_is_the_burst_that_was_needed(self, times, rate, peak):
         requests = [
-            Request(
+            LoggedRequest(
                 at=at,
                 method="GET",
                 path="/",

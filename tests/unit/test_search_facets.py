@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.domain.dataset import FieldType
-from penstock.domain.queries.facets import MOST_RANGES, is_ranged, ranges
+from penstock.domain.search.facets import MAX_RANGES, build_ranges, is_ranged
 
 NUMBERS = st.dictionaries(
     st.one_of(st.integers(-(2**63), 2**63 - 1)), st.integers(1, 9), min_size=1
@@ -29,9 +29,9 @@ DAYS = st.dictionaries(st.dates(), st.integers(1, 9), min_size=1)
 @example({1.6e308: 1, -6e307: 1})
 @example({1.7e308: 1, -1.7e308: 1})
 def test_every_value_is_in_one_range(counted):
-    found = ranges(counted)
+    found = build_ranges(counted)
 
-    assert len(found) <= MOST_RANGES + 2
+    assert len(found) <= MAX_RANGES + 2
     assert sum(each.rows for each in found) == sum(counted.values())
     assert all(one.end == other.start for one, other in pairwise(found))
     assert found[0].start <= min(counted)
@@ -40,7 +40,7 @@ def test_every_value_is_in_one_range(counted):
 
 @given(st.dictionaries(st.integers(-1000, 1000), st.integers(1, 9), min_size=1))
 def test_a_range_holds_what_lies_in_it(counted):
-    for each in ranges(counted):
+    for each in build_ranges(counted):
         inside = [n for n in counted if each.start <= n < each.end]
         assert each.rows == sum(counted[n] for n in inside)
 
@@ -61,7 +61,7 @@ def test_a_range_holds_what_lies_in_it(counted):
     ids=range(5),
 )
 def test_bounds_are_round(first, last, bounds):
-    found = ranges({first: 1, last: 1})
+    found = build_ranges({first: 1, last: 1})
 
     assert [each.start for each in found] + [found[-1].end] == bounds
 
@@ -69,7 +69,7 @@ def test_bounds_are_round(first, last, bounds):
 def test_hours_are_cut_at_hours():
     start = datetime(2026, 3, 1, 7, 12, tzinfo=UTC)
 
-    found: Any = ranges({start: 1, start + timedelta(hours=6): 2})
+    found: Any = build_ranges({start: 1, start + timedelta(hours=6): 2})
 
     assert {each.start.minute for each in found} == {0}
     assert found[0].start == datetime(2026, 3, 1, 7, tzinfo=UTC)
@@ -80,4 +80,4 @@ def test_only_numbers_and_times_have_ranges():
     assert not is_ranged(FieldType.INT, 20)
     assert not is_ranged(FieldType.TEXT, 5000)
     with pytest.raises(TypeError):
-        ranges({"a": 1})
+        build_ranges({"a": 1})

@@ -17,7 +17,9 @@ from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 from redis.connection import parse_url as parse_redis_url
 
-from penstock.domain.axes import (
+from penstock.domain.budget import Limit
+from penstock.domain.dataset import FieldType, Reference, WhenMissing
+from penstock.domain.sharding.axes import (
     BboxAxis,
     FileAxis,
     ListAxis,
@@ -25,16 +27,18 @@ from penstock.domain.axes import (
     TimeAxis,
     ValuesFrom,
 )
-from penstock.domain.budget import Limit
-from penstock.domain.dataset import FieldType, Reference, WhenMissing
 from penstock.domain.source import AuthKind, CsvSource, End, Paging
 from penstock.errors import Misconfigured, NotFound
-from penstock.settings import STARTER, Settings, fingerprint, load
-from penstock.settings.addresses import read_address
-from penstock.settings.problems import Unfit
-from penstock.settings.server_options import POSTGRES_OPTIONS, REFUSED_OPTIONS
-from penstock.settings.servers import as_database, as_redis
+from penstock.settings import STARTER, Settings, declaration_digest, load
 from penstock.settings.units import parse_duration, parse_rate, parse_size
+from penstock.settings.urls import (
+    POSTGRES_OPTIONS,
+    REFUSED_OPTIONS,
+    as_database,
+    as_redis,
+    read_address,
+)
+from penstock.settings.validation_errors import InvalidValue
 
 SECRET = "s3cr3t/va+lue"
 ENVIRON = {"OCM_API_KEY": SECRET}
@@ -682,7 +686,7 @@ def test_a_text_is_no_longer_than_its_index_can_hold(read, uses, declared, longe
             "{ max_length = 301 }",
             (
                 "name.max_length: 301 is more than an index holds of this text; "
-                "give at most 300, or take it out of key and filter"
+                "give at most 300, or remove it from key and filter"
             ),
         ),
         ("key = ['name', 'town']", "{ max_length = 151 }", "give at most 150"),
@@ -940,7 +944,7 @@ def test_a_parameter_is_not_sent_by_the_query_and_an_axis(refuse, read):
     assert read(MINIMAL + "method = 'POST'\n" + query + axis)
 
 
-def test_a_delta_may_be_asked_in_epoch_seconds(read):
+def test_a_delta_may_be_requested_in_epoch_seconds(read):
     delta = "[datasets.poi.delta]\nsend = 'since'\nfield = 'at'\nformat = '%s'"
 
     assert read(MINIMAL + delta).dataset("poi").delta.format == "%s"
@@ -963,7 +967,7 @@ def test_datasets_do_not_wait_for_each_other(refuse):
     ]
 
 
-def test_all_problems_of_a_file_are_told_at_once(refuse):
+def test_all_problems_of_a_file_are_reported_at_once(refuse):
     text = (
         STARTER.replace("[penstock]", "[penstock]\nleese = '60s'")
         .replace('"20000/day"', '"5/parsec"')
@@ -994,7 +998,7 @@ def test_a_file_without_datasets_says_how_to_declare_one(refuse):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "result"),
     [
         (b"[a\n", "line 1, column 3: expected ']'"),
         (b"a = 1\nb = [", "line 2, the end of the file: invalid value"),
@@ -1006,14 +1010,14 @@ def test_a_file_without_datasets_says_how_to_declare_one(refuse):
     ],
     ids=["bracket", "end", "twice", "bytes", "lists", "digits", "tables"],
 )
-def test_what_is_not_toml_is_told_with_its_line(folder, content, told):
+def test_what_is_not_toml_is_reported_with_its_line(folder, content, result):
     path = folder / "penstock.toml"
     path.write_bytes(content)
 
     with pytest.raises(Misconfigured) as caught:
         load(path, {})
 
-    assert caught.value.problems[0].startswith(f"{path}: {told}")
+    assert caught.value.problems[0].startswith(f"{path}: {result}")
 
 
 def test_a_missing_file_suggests_init(folder):
@@ -1230,7 +1234,7 @@ def test_what_is_accepted_means_the_same_to_libpq(tail):
     url = f"postgresql://{tail}"
     try:
         as_database(url)
-    except Unfit:
+    except InvalidValue:
         return
 
     meant = conninfo_to_dict(url)
@@ -1250,7 +1254,7 @@ def test_what_is_accepted_means_the_same_to_redis(tail, scheme):
     url = f"{scheme}://{tail}"
     try:
         as_redis(url)
-    except Unfit:
+    except InvalidValue:
         return
 
     meant = parse_redis_url(url)
@@ -1310,8 +1314,8 @@ def test_a_secret_is_not_in_the_text_of_settings(read):
 def test_the_fingerprint_is_stable(read):
     first, second = read(STARTER).dataset("poi"), read(STARTER).dataset("poi")
 
-    assert fingerprint(first) == fingerprint(second)
-    assert len(fingerprint(first)) == 32
+    assert declaration_digest(first) == declaration_digest(second)
+    assert len(declaration_digest(first)) == 32
 
 
 @pytest.mark.parametrize(
@@ -1334,7 +1338,7 @@ def test_the_fingerprint_changes_with_what_is_imported(read, old, new):
 
     changed = read(text.replace(old, new)).dataset("poi")
 
-    assert fingerprint(changed) != fingerprint(read(text).dataset("poi"))
+    assert declaration_digest(changed) != declaration_digest(read(text).dataset("poi"))
 
 
 @pytest.mark.parametrize(
@@ -1354,7 +1358,9 @@ def test_the_fingerprint_ignores_what_may_change_on_the_way(read, old, new):
 
     changed = read(STARTER.replace(old, new)).dataset("poi")
 
-    assert fingerprint(changed) == fingerprint(read(STARTER).dataset("poi"))
+    assert declaration_digest(changed) == declaration_digest(
+        read(STARTER).dataset("poi")
+    )
 
 
 def test_a_new_secret_keeps_a_redacted_fingerprint(read):
@@ -1362,10 +1368,12 @@ def test_a_new_secret_keeps_a_redacted_fingerprint(read):
     old, new = read(text, {"KEY": "old-key"}), read(text, {"KEY": "new-key"})
 
     first, second = old.dataset("poi"), new.dataset("poi")
-    assert fingerprint(first, redact=old.redact) == fingerprint(
+    assert declaration_digest(first, redact=old.redact) == declaration_digest(
         second, redact=new.redact
     )
-    assert fingerprint(replace(first, key=("name",))) != fingerprint(first)
+    assert declaration_digest(replace(first, key=("name",))) != declaration_digest(
+        first
+    )
 
 
 words = st.one_of(
@@ -1424,7 +1432,7 @@ def settle(folder: Path, tree: dict[str, object]) -> None:
         settings = load(path, ENVIRON)
     except Misconfigured:
         return
-    assert all(fingerprint(each) for each in settings.datasets.values())
+    assert all(declaration_digest(each) for each in settings.datasets.values())
 
 
 @given(tree=st.dictionaries(keys, garbage, max_size=4))
@@ -1545,7 +1553,7 @@ def test_a_dataset_may_come_from_files(read, folder):
         ("", "[datasets.shops.delta]\nsend='s'\nfield='f'", "delta: has no meaning"),
     ],
 )
-def test_a_wrong_declaration_of_files_is_told(read, source, fields, problem):
+def test_a_wrong_declaration_of_files_is_reported(read, source, fields, problem):
     files = "" if source.startswith("files") else "files = 'a.csv'\n"
 
     with pytest.raises(Misconfigured) as caught:
@@ -1676,10 +1684,10 @@ def test_what_people_write_is_refused_with_its_remedy(refuse, written):
 def test_the_quotes_of_word_processors_are_named(refuse, quotes):
     field = f"d = {{ type = {quotes[0]}date{quotes[1]} }}"
 
-    (told,) = refuse(FILES.format(dataset="", source=CSV.strip(), fields=field))
+    (result,) = refuse(FILES.format(dataset="", source=CSV.strip(), fields=field))
 
-    assert told.startswith("line 10, column 14: invalid value")
-    assert told.endswith(f"{quotes[0]} is no quote of TOML: write \" or ' instead")
+    assert result.startswith("line 10, column 14: invalid value")
+    assert result.endswith(f"{quotes[0]} is no quote of TOML: write \" or ' instead")
 
 
 @pytest.mark.parametrize(
@@ -1692,12 +1700,12 @@ def test_the_quotes_of_word_processors_are_named(refuse, quotes):
     ],
 )
 def test_a_variable_without_braces_is_not_taken_for_a_secret(refuse, place, at):
-    (told,) = refuse(f"{MINIMAL}{place}\n")
+    (result,) = refuse(f"{MINIMAL}{place}\n")
 
-    assert told.startswith(
+    assert result.startswith(
         f"datasets.poi.source.{at}: names OCM_API_KEY without braces"
     )
-    assert told.endswith("; write ${OCM_API_KEY}")
+    assert result.endswith("; write ${OCM_API_KEY}")
 
 
 @pytest.mark.parametrize(
@@ -1708,7 +1716,7 @@ def test_a_variable_without_braces_is_not_taken_for_a_secret(refuse, place, at):
         ('query = { key = "$SECRETPW99" }', "query.key"),
     ],
 )
-def test_a_secret_that_looks_like_a_variable_is_not_shown(refuse, read, place, at):
+def test_a_secret_that_resembles_a_variable_is_not_shown(refuse, read, place, at):
     (message,) = refuse(f"{MINIMAL}{place}\n")
 
     assert "SECRETPW99" not in message

@@ -11,11 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.axes import BboxAxis, Bounds, ListAxis, RangeAxis, TimeAxis
 from penstock.domain.dataset import Delta
-from penstock.domain.parts import Choice, Span, Tile, Window
-from penstock.domain.shard import Shard, divide, parse_key, predicate, split
-from tests.builders import HOUR, NOON, SECOND, dataset
+from penstock.domain.sharding.axes import (
+    BboxAxis,
+    Bounds,
+    ListAxis,
+    RangeAxis,
+    TimeAxis,
+)
+from penstock.domain.sharding.parts import Choice, Span, Tile, Window
+from penstock.domain.sharding.shard import (
+    Shard,
+    build_outside_check,
+    divide_shard,
+    parse_shard_key,
+    plan_shards,
+)
+from tests.support.builders import HOUR, NOON, SECOND, dataset
 
 COUNTRY = ListAxis(name="country", values=("DE", "FR"), send="c", check=("country",))
 WINDOW = TimeAxis(
@@ -38,12 +50,12 @@ DEGREES = st.decimals(-180, 180, places=4)
 
 
 def keys(*axes, bounds=UNTIL) -> list[str]:
-    return [shard.key for shard in split(axes, bounds)]
+    return [shard.key for shard in plan_shards(axes, bounds)]
 
 
 def test_a_dataset_without_axes_is_one_shard():
     assert keys() == ["all"]
-    assert parse_key((), "all").key == "all"
+    assert parse_shard_key((), "all").key == "all"
 
 
 def test_keys_are_readable_and_pinned():
@@ -67,7 +79,7 @@ def test_another_process_makes_the_same_keys():
         "from tests.unit.test_shard import *;"
         "print(*keys(COUNTRY, WINDOW, IDS, TILE), sep='\\n')"
     )
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
         check=True,
@@ -75,7 +87,7 @@ def test_another_process_makes_the_same_keys():
         env={"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo"},
     )
 
-    assert told.stdout.splitlines() == keys(COUNTRY, WINDOW, IDS, TILE)
+    assert result.stdout.splitlines() == keys(COUNTRY, WINDOW, IDS, TILE)
 
 
 @given(st.lists(VALUES, max_size=6))
@@ -115,7 +127,7 @@ def test_a_shard_is_read_back_from_its_key(
     )
     shard = Shard(axes, parts)
 
-    again = parse_key(axes, shard.key)
+    again = parse_shard_key(axes, shard.key)
 
     assert again == shard
     assert again.key == shard.key
@@ -125,7 +137,7 @@ def test_a_million_shards_are_never_held_at_once():
     ids = RangeAxis(name="ids", start=0, until=10_000, step=10)
     more = RangeAxis(name="more", start=0, until=1_000, step=1)
 
-    shards = split((ids, more), UNTIL)
+    shards = plan_shards((ids, more), UNTIL)
     planned = sum(1 for _ in islice(shards, 900_000))
     # tracing is slow, and what the rest needs tells whether anything piles up
     tracemalloc.start()
@@ -141,9 +153,9 @@ def test_a_million_shards_are_never_held_at_once():
 
 
 def test_the_first_axis_that_can_be_divided_is():
-    (shard, *_) = split((COUNTRY, WINDOW, IDS), UNTIL)
+    (shard, *_) = plan_shards((COUNTRY, WINDOW, IDS), UNTIL)
 
-    assert [child.key for child in divide(shard)] == [
+    assert [child.key for child in divide_shard(shard)] == [
         "country:DE|window:2026-03-01T12:00:00Z..2026-03-01T12:30:00Z|ids:0..10",
         "country:DE|window:2026-03-01T12:30:00Z..2026-03-01T13:00:00Z|ids:0..10",
     ]
@@ -151,9 +163,9 @@ def test_the_first_axis_that_can_be_divided_is():
 
 def test_an_axis_that_is_smallest_leaves_it_to_the_next():
     coarse = TimeAxis(name="window", start=NOON, step=HOUR, smallest=HOUR)
-    (shard, *_) = split((coarse, IDS), UNTIL)
+    (shard, *_) = plan_shards((coarse, IDS), UNTIL)
 
-    assert [child.key.partition("|")[2] for child in divide(shard)] == [
+    assert [child.key.partition("|")[2] for child in divide_shard(shard)] == [
         "ids:0..5",
         "ids:5..10",
     ]
@@ -161,9 +173,9 @@ def test_an_axis_that_is_smallest_leaves_it_to_the_next():
 
 @pytest.mark.parametrize("axes", [(), (COUNTRY,)])
 def test_what_has_no_divisible_axis_cannot_be_divided(axes):
-    (shard, *_) = split(axes, UNTIL)
+    (shard, *_) = plan_shards(axes, UNTIL)
 
-    assert divide(shard) == ()
+    assert divide_shard(shard) == ()
 
 
 # belonging
@@ -173,7 +185,7 @@ DATASET = dataset(axes=(COUNTRY, WINDOW, IDS, TILE))
 
 
 def row(country="DE", at="2026-03-01T12:30:00Z", number=5, lat=47.5, lon=5.5, **kw):
-    told: dict[tuple[str, ...], object] = {
+    result: dict[tuple[str, ...], object] = {
         ("country",): country,
         ("at",): at,
         ("id",): number,
@@ -181,15 +193,15 @@ def row(country="DE", at="2026-03-01T12:30:00Z", number=5, lat=47.5, lon=5.5, **
         ("lon",): lon,
         ("title",): "x",
     }
-    return [told[path] for path in DATASET.paths]
+    return [result[path] for path in DATASET.paths]
 
 
 def first_shard() -> Shard:
-    return next(split(DATASET.axes, UNTIL))
+    return next(plan_shards(DATASET.axes, UNTIL))
 
 
 def test_a_row_inside_its_shard_belongs():
-    assert predicate(DATASET, first_shard(), None)(row()) is None
+    assert build_outside_check(DATASET, first_shard(), None)(row()) is None
 
 
 @pytest.mark.parametrize(
@@ -207,7 +219,7 @@ def test_a_row_inside_its_shard_belongs():
     ],
 )
 def test_a_row_on_either_edge_belongs(edge):
-    assert predicate(DATASET, first_shard(), None)(row(**edge)) is None
+    assert build_outside_check(DATASET, first_shard(), None)(row(**edge)) is None
 
 
 @pytest.mark.parametrize(
@@ -227,41 +239,43 @@ def test_a_row_on_either_edge_belongs(edge):
         ({"lon": {"deep": 1}}, "tile"),
     ],
 )
-def test_a_row_outside_is_told_with_its_axis(stranger, named):
-    told = predicate(DATASET, first_shard(), None)(row(**stranger))
+def test_a_row_outside_is_reported_with_its_axis(stranger, named):
+    result = build_outside_check(DATASET, first_shard(), None)(row(**stranger))
 
-    assert told is not None
-    assert told.startswith(f"{named} is ")
+    assert result is not None
+    assert result.startswith(f"{named} is ")
 
 
 @given(st.lists(st.none() | st.booleans() | st.integers() | st.floats() | st.text()))
 def test_any_row_is_judged(values):
     some = (values * 9 + [None] * 9)[: len(DATASET.paths)]
 
-    assert isinstance(predicate(DATASET, first_shard(), None)(some), str | None)
+    assert isinstance(
+        build_outside_check(DATASET, first_shard(), None)(some), str | None
+    )
 
 
 def test_a_delta_takes_no_row_from_before():
-    asked = dataset(delta=Delta(send="since", field=("title",)))
-    judge = predicate(asked, Shard((), ()), NOON)
-    place = asked.place["title",]
+    request = dataset(delta=Delta(send="since", field=("title",)))
+    judge = build_outside_check(request, Shard((), ()), NOON)
+    place = request.path_index["title",]
 
-    def told(changed):
-        values = [None] * len(asked.paths)
+    def reported(changed):
+        values = [None] * len(request.paths)
         values[place] = changed
         return judge(values)
 
-    assert told("2026-03-01T12:00:00Z") is None
-    assert "before" in str(told("2026-03-01T11:59:59Z"))
-    assert "no time in format" in str(told(None))
+    assert reported("2026-03-01T12:00:00Z") is None
+    assert "before" in str(reported("2026-03-01T11:59:59Z"))
+    assert "no time in format" in str(reported(None))
 
 
 def test_a_row_after_a_window_belongs_where_the_provider_knows_no_end():
     endless = TimeAxis(name="window", start=NOON, step=HOUR, check=("title",))
     windowed = dataset(axes=(endless,))
-    (shard, *_) = split(windowed.axes, UNTIL)
+    (shard, *_) = plan_shards(windowed.axes, UNTIL)
 
-    judge = predicate(windowed, shard, None)
+    judge = build_outside_check(windowed, shard, None)
 
     assert judge([None, (NOON + 9 * HOUR).isoformat()]) is None
     assert judge([None, (NOON - SECOND).isoformat()]) is not None
@@ -272,9 +286,9 @@ def test_a_row_below_an_exclusive_bound_belongs_by_one_unit():
         name="window", start=NOON, step=HOUR, bounds="(]", check=("title",)
     )
     windowed = dataset(axes=(open_below,))
-    (shard, *_) = split(windowed.axes, UNTIL)
+    (shard, *_) = plan_shards(windowed.axes, UNTIL)
 
-    judge = predicate(windowed, shard, None)
+    judge = build_outside_check(windowed, shard, None)
 
     assert judge([None, (NOON - SECOND).isoformat()]) is None
     assert judge([None, (NOON - 2 * SECOND).isoformat()]) is not None

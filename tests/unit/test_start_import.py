@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from penstock.adapters.csv.survey import FileSurvey, find_files
-from penstock.adapters.csv.uploads import SpooledUploads
-from penstock.adapters.sqlite.database import Database
-from penstock.domain.axes import FileAxis, ListAxis, ValuesFrom
+from penstock.adapters.csv.file_scanner import FileScanner, find_files
+from penstock.adapters.csv.spool import SpooledUploads
+from penstock.adapters.sqlite.database import SqliteDatabase
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import ImportId, ImportStatus, Mode
-from penstock.domain.scope import Scope
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import ImportId, ImportStatus, Mode
+from penstock.domain.sharding.axes import FileAxis, ListAxis, ValuesFrom
 from penstock.domain.source import CsvSource
 from penstock.errors import Conflict, Misconfigured, Rejected, StoreUnavailable
 from penstock.flow.plan import Plan
-from penstock.flow.planning import LEASE
+from penstock.flow.planning_lease import LEASE_TIME
 from penstock.flow.start_import import StartImport
-from penstock.ports import StillHere, Stores, Survey
-from penstock.ports.idempotency import Ask, Requests
-from tests.builders import (
+from penstock.ports import KeepAlive, Stores, Survey
+from penstock.ports.idempotency import IdempotencyStore, IdempotentRequest
+from tests.support.builders import (
     HOUR,
     MINUTE,
     NOON,
@@ -36,12 +36,12 @@ from tests.builders import (
     text_field,
 )
 
-FULL = Scope(mode=Mode.FULL)
+FULL = ImportScope(mode=Mode.FULL)
 POI = dataset(axes=(ListAxis(name="country", values=("de", "fr")),))
 # of which nothing is known yet
 PARENT = ListAxis(name="shop", values=ValuesFrom(dataset="shops", field="id"))
 ORPHAN = dataset("orphan", axes=(PARENT,))
-ASK = Ask(scope="ann imports poi", key="k1", digest=b"full")
+ASK = IdempotentRequest(scope="ann imports poi", key="k1", digest=b"full")
 ROWS = b"id,title\n1,one\n2,two\n"
 
 
@@ -52,7 +52,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def stores(tmp_path: Path, clock: Clock) -> Stores:
-    opened = sqlite_stores(Database(tmp_path / "penstock.db", clock=clock))
+    opened = sqlite_stores(SqliteDatabase(tmp_path / "penstock.db", clock=clock))
     opened.schema.migrate()
     return opened
 
@@ -70,9 +70,9 @@ def shops(tmp_path: Path) -> Dataset:
 def start(stores: Stores, shops: Dataset) -> StartImport:
     datasets: dict[str, Dataset] = {each.name: each for each in (POI, ORPHAN, shops)}
     for each in datasets.values():
-        stores.schema.prepare(each)
+        stores.schema.ensure_table(each)
     return StartImport(
-        plan=plan_of(datasets, stores, FileSurvey(print)),
+        plan=plan_of(datasets, stores, FileScanner(print)),
         stores=stores,
         uploads=SpooledUploads(),
         datasets=datasets,
@@ -103,10 +103,10 @@ def seconds_of(clock: Clock) -> Callable[[], float]:
 
 class TestPlanning:
     def test_what_has_begun_is_planned_later(self, start: StartImport, stores: Stores):
-        begun = start.of_source(POI, FULL, ASK).begun
+        begun = start.of_source(POI, FULL, ASK).import_
         assert status(stores, begun.id) is ImportStatus.PLANNING
 
-        start.go_on(begun.id, threading.Event())
+        start.plan_import(begun.id, threading.Event())
 
         assert status(stores, begun.id) is ImportStatus.RUNNING
         assert len(jobs_of(stores, begun.id)) == 2
@@ -135,23 +135,23 @@ class TestPlanning:
         renamed = replace(start, datasets={"shops": named})
         file = Path(shops.csv.folder, "hush-1.csv")
         file.write_bytes(b"id\n1\n")
-        begun = renamed.of_source(named, FULL, ASK).begun
+        begun = renamed.of_source(named, FULL, ASK).import_
         file.unlink()
 
-        renamed.go_on(begun.id, threading.Event())
+        renamed.plan_import(begun.id, threading.Event())
 
         known = stores.imports.peek(begun.id)
         assert known.status is ImportStatus.CANCELLED
         assert "no file matches ${SECRET}-*.csv" in str(known.note)
 
-    def test_asked_to_stop_it_leaves_the_rest_to_others(
+    def test_requested_to_stop_it_leaves_the_rest_to_others(
         self, start: StartImport, stores: Stores
     ):
-        begun = start.of_source(POI, FULL, ASK).begun
+        begun = start.of_source(POI, FULL, ASK).import_
         halt = threading.Event()
         halt.set()
 
-        start.go_on(begun.id, halt)
+        start.plan_import(begun.id, halt)
 
         assert status(stores, begun.id) is ImportStatus.PLANNING
         assert [*stores.requests.unplanned()] == [begun.id]
@@ -159,25 +159,27 @@ class TestPlanning:
     def test_what_was_planned_under_another_declaration_is_left_alone(
         self, start: StartImport, stores: Stores
     ):
-        begun = start.of_source(POI, FULL, ASK).begun
+        begun = start.of_source(POI, FULL, ASK).import_
 
-        replace(start, declaration=lambda _: "d2").go_on(begun.id, threading.Event())
+        replace(start, declaration=lambda _: "d2").plan_import(
+            begun.id, threading.Event()
+        )
 
         assert status(stores, begun.id) is ImportStatus.PLANNING
 
-    def test_what_nobody_expected_ends_it_and_is_told(
+    def test_what_nobody_expected_ends_it_and_is_reported(
         self, start: StartImport, stores: Stores, shops: Dataset
     ):
         """Or it would be begun again and again."""
         Path(shops.csv.folder, "shops-1.csv").write_bytes(ROWS)
-        begun = start.of_source(shops, FULL, ASK).begun
+        begun = start.of_source(shops, FULL, ASK).import_
 
-        def stumble(dataset: Dataset, still_here: StillHere) -> FileAxis:
+        def stumble(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
             raise ZeroDivisionError
 
         broken = replace(start, plan=plan_of(start.datasets, stores, stumble))
         with pytest.raises(ZeroDivisionError):
-            broken.go_on(begun.id, threading.Event())
+            broken.plan_import(begun.id, threading.Event())
 
         assert status(stores, begun.id) is ImportStatus.CANCELLED
 
@@ -187,7 +189,7 @@ class TestTwoPlanners:
 
     def begun(self, start: StartImport, shops: Dataset, tmp_path: Path) -> ImportId:
         (tmp_path / "shops-1.csv").write_bytes(ROWS)
-        return start.of_source(shops, FULL, ASK).begun.id
+        return start.of_source(shops, FULL, ASK).import_.id
 
     def without_files(self, start: StartImport, shops: Dataset) -> StartImport:
         lost = replace(shops, source=replace(shops.csv, files=("gone-*.csv",)))
@@ -197,9 +199,9 @@ class TestTwoPlanners:
         self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path
     ):
         begun = self.begun(start, shops, tmp_path)
-        assert stores.requests.hold_planning(begun, "ann", longest=MINUTE)
+        assert stores.requests.lease_planning(begun, "ann", longest=MINUTE)
 
-        self.without_files(start, shops).go_on(begun, threading.Event())
+        self.without_files(start, shops).plan_import(begun, threading.Event())
 
         assert status(stores, begun) is ImportStatus.PLANNING
 
@@ -226,11 +228,11 @@ class TestTwoPlanners:
             datasets=start.datasets,
             imports=stores.imports,
             records=stores.records,
-            survey=FileSurvey(print),
+            survey=FileScanner(print),
             emit=print,
         )
 
-        replace(start, plan=slow).go_on(begun, threading.Event())
+        replace(start, plan=slow).plan_import(begun, threading.Event())
 
         assert status(stores, begun) is ImportStatus.RUNNING
 
@@ -243,10 +245,10 @@ class TestTwoPlanners:
         clock: Clock,
     ):
         begun = self.begun(start, shops, tmp_path)
-        assert stores.requests.hold_planning(begun, "ann", longest=LEASE)
-        clock.pass_time(LEASE)
+        assert stores.requests.lease_planning(begun, "ann", longest=LEASE_TIME)
+        clock.pass_time(LEASE_TIME)
 
-        start.go_on(begun, threading.Event())
+        start.plan_import(begun, threading.Event())
 
         assert status(stores, begun) is ImportStatus.RUNNING
 
@@ -255,16 +257,16 @@ class TestTwoPlanners:
     ):
         begun = self.begun(start, shops, tmp_path)
 
-        def stand_still(dataset: Dataset, still_here: StillHere) -> FileAxis:
-            clock.pass_time(LEASE)
-            assert stores.requests.hold_planning(begun, "ben", longest=LEASE)
+        def stand_still(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+            clock.pass_time(LEASE_TIME)
+            assert stores.requests.lease_planning(begun, "ben", longest=LEASE_TIME)
             still_here()
             raise AssertionError("it went on")
 
         slow = plan_of(start.datasets, stores, stand_still)
         held_up = replace(start, plan=slow, monotonic=seconds_of(clock))
 
-        held_up.go_on(begun, threading.Event())
+        held_up.plan_import(begun, threading.Event())
 
         assert status(stores, begun) is ImportStatus.PLANNING
         assert [*stores.requests.unplanned()] == []
@@ -275,35 +277,35 @@ class TestTwoPlanners:
         begun = self.begun(start, shops, tmp_path)
         rivals: list[ImportId] = []
 
-        def fetch_for_an_hour(dataset: Dataset, still_here: StillHere) -> FileAxis:
+        def fetch_for_an_hour(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
             for _ in range(120):
                 clock.pass_time(HOUR / 120)
                 still_here()
                 rivals.extend(stores.requests.unplanned())
-            return FileSurvey(print)(dataset)
+            return FileScanner(print)(dataset)
 
         slow = plan_of(start.datasets, stores, fetch_for_an_hour)
         held = replace(start, plan=slow, monotonic=seconds_of(clock))
 
-        held.go_on(begun, threading.Event())
+        held.plan_import(begun, threading.Event())
 
         assert status(stores, begun) is ImportStatus.RUNNING
         assert rivals == []
 
-    def test_a_look_at_files_ends_when_it_is_to_stop(
+    def test_a_check_at_files_ends_when_it_is_to_stop(
         self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path
     ):
         """And another process may go on at once."""
         begun = self.begun(start, shops, tmp_path)
         halt = threading.Event()
 
-        def stop(dataset: Dataset, still_here: StillHere) -> FileAxis:
+        def stop(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
             halt.set()
-            return FileSurvey(print)(dataset, still_here)
+            return FileScanner(print)(dataset, still_here)
 
         stopped = plan_of(start.datasets, stores, stop)
 
-        replace(start, plan=stopped).go_on(begun, halt)
+        replace(start, plan=stopped).plan_import(begun, halt)
 
         assert status(stores, begun) is ImportStatus.PLANNING
         assert [*stores.requests.unplanned()] == [begun]
@@ -364,7 +366,7 @@ class TestFiles:
                 raise StoreUnavailable("away")
 
         file = self.send(start, shops)
-        away: Requests = Away()  # type: ignore[assignment]
+        away: IdempotencyStore = Away()  # type: ignore[assignment]
         broken = replace(start, stores=replace(stores, requests=away))
 
         with pytest.raises(StoreUnavailable):

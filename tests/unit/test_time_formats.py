@@ -7,24 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.domain.axes import Bounds, TimeAxis
-from penstock.domain.casts import BadValue, compile_cast
 from penstock.domain.dataset import Delta, FieldType
-from penstock.domain.shard import Shard, predicate, split
-from penstock.domain.text import in_utc
+from penstock.domain.formats import EPOCH, in_utc
+from penstock.domain.mapping.converters import BadValue, compile_cast
+from penstock.domain.sharding.axes import Bounds, TimeAxis
+from penstock.domain.sharding.shard import Shard, build_outside_check, plan_shards
 from penstock.domain.time_formats import (
+    any_time_reader,
+    format_time,
     format_unit,
     is_time_format,
-    reader_of_any,
-    recognise,
+    recognise_epoch_format,
     round_down,
     time_reader,
-    write_time,
 )
-from penstock.domain.times import EPOCH
-from penstock.settings.problems import Unfit
 from penstock.settings.units import parse_time_format
-from tests.builders import HOUR, dataset, int_field, typed_field
+from penstock.settings.validation_errors import InvalidValue
+from tests.support.builders import HOUR, dataset, int_field, typed_field
 
 MILLISECOND = timedelta(milliseconds=1)
 FORMATS = (
@@ -46,7 +45,7 @@ def test_what_a_format_writes_it_reads_at_all_three_places(instant, form):
     assert parse_time_format(form) == form
     assert is_time_format(form)
     representable = round_down(instant, format_unit(form))
-    written = write_time(representable, form)
+    written = format_time(representable, form)
 
     read = time_reader(form)(written)
     stamped = typed_field("t", FieldType.TIMESTAMP, format=form)
@@ -54,7 +53,7 @@ def test_what_a_format_writes_it_reads_at_all_three_places(instant, form):
     assert read is not None
     assert in_utc(read) == representable
     assert compile_cast(stamped)(written) == representable
-    assert reader_of_any(form)(written) == representable
+    assert any_time_reader(form)(written) == representable
     assert is_inside(delta_judge(form, representable), written)
     assert is_inside(window_judge(form, representable), written)
 
@@ -72,7 +71,7 @@ def test_counts_since_1970_are_read_as_numbers_and_as_text(count, form):
                 cast(value)
         else:
             assert cast(value) == instant
-            assert write_time(instant, form) == str(count)
+            assert format_time(instant, form) == str(count)
 
 
 @pytest.mark.parametrize(
@@ -135,9 +134,9 @@ def test_a_field_may_be_written_in_another_format_than_the_bound_is_sent():
     stamped = typed_field("t", FieldType.TIMESTAMP, format="%Q")
     sent = Delta(send="since", field=("t",), format="%Y-%m-%d")
     since = datetime(2026, 3, 1, tzinfo=UTC)
-    asked = dataset(fields=(int_field("id"), stamped), delta=sent)
+    request = dataset(fields=(int_field("id"), stamped), delta=sent)
 
-    judge = predicate(asked, Shard((), ()), since)
+    judge = build_outside_check(request, Shard((), ()), since)
 
     assert judge([1, 1772323200000]) is None
     assert judge([1, "2026-03-01T00:00:00Z"]) is None
@@ -147,18 +146,18 @@ def test_a_field_may_be_written_in_another_format_than_the_bound_is_sent():
 def test_a_record_stamped_with_whole_seconds_is_not_before_a_part_of_its_own():
     stamped = typed_field("t", FieldType.TIMESTAMP, format="%s")
     sent = Delta(send="since", field=("t",), format="%Q")
-    asked = dataset(fields=(int_field("id"), stamped), delta=sent)
+    request = dataset(fields=(int_field("id"), stamped), delta=sent)
     since = EPOCH + timedelta(seconds=1794933027.5)
 
-    judge = predicate(asked, Shard((), ()), since)
+    judge = build_outside_check(request, Shard((), ()), since)
 
     assert judge([1, 1794933027]) is None
     assert judge([1, 1794933026]) is not None
 
 
-def test_a_number_where_no_format_allows_one_is_told_with_its_format():
-    asked = dataset(delta=Delta(send="since", field=("title",)))
-    judge = predicate(asked, Shard((), ()), EPOCH)
+def test_a_number_where_no_format_allows_one_is_reported_with_its_format():
+    request = dataset(delta=Delta(send="since", field=("title",)))
+    judge = build_outside_check(request, Shard((), ()), EPOCH)
     cast = compile_cast(typed_field("t", FieldType.TIMESTAMP))
 
     assert 'format = "%s"' in str(judge([1, 1794933027]))
@@ -183,18 +182,18 @@ def test_a_number_where_no_format_allows_one_is_told_with_its_format():
     ],
 )
 def test_counts_since_1970_are_recognised(value, form):
-    assert recognise(value) == form
+    assert recognise_epoch_format(value) == form
 
 
 def test_an_axis_with_whole_milliseconds_tells_no_finer_time():
     assert format_unit("%Q") == MILLISECOND
-    with pytest.raises(Unfit):
+    with pytest.raises(InvalidValue):
         parse_time_format("%q")
 
 
 def delta_judge(form, since):
     changed = dataset(delta=Delta(send="since", field=("title",), format=form))
-    return predicate(changed, Shard((), ()), since)
+    return build_outside_check(changed, Shard((), ()), since)
 
 
 def window_judge(form, start):
@@ -203,7 +202,7 @@ def window_judge(form, start):
     )
     windowed = dataset(axes=(axis,))
     bounds = Bounds(until=start + timedelta(days=2))
-    return predicate(windowed, next(split(windowed.axes, bounds)), None)
+    return build_outside_check(windowed, next(plan_shards(windowed.axes, bounds)), None)
 
 
 def is_inside(judge, written):

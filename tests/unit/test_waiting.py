@@ -7,13 +7,14 @@ import pytest
 
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import ImportId
+from penstock.domain.jobs import ImportId
 from penstock.domain.waiting import Waiting, WaitReason
 from penstock.entrypoints.waiting_text import describe_waiting
 from penstock.errors import StoreUnavailable
 from penstock.flow.explain_waiting import ExplainWaiting
 from penstock.ports import Stores
-from tests.builders import (
+from tests.contracts.workers import announce
+from tests.support.builders import (
     TIMEOUT,
     begin,
     budget,
@@ -26,7 +27,6 @@ from tests.builders import (
     record,
     run,
 )
-from tests.contracts.workers import announce
 
 IN_EUROPE = dataset(region="eu")
 POI = dataset()
@@ -38,7 +38,7 @@ MINUTE = timedelta(minutes=1)
 def stores(tmp_path: Path) -> Stores:
     opened = open_sqlite(tmp_path / "penstock.db")
     opened.schema.migrate()
-    opened.schema.prepare(POI)
+    opened.schema.ensure_table(POI)
     return opened
 
 
@@ -142,7 +142,7 @@ def test_a_store_of_budgets_that_is_away_is_named(stores: Stores):
     )
 
 
-def test_workers_that_would_not_claim_are_told_apart(stores: Stores):
+def test_workers_that_would_not_claim_are_distinguished(stores: Stores):
     import_id = plan(stores, IN_EUROPE, "a")
     found = [reason(stores, import_id, of=IN_EUROPE)]
 
@@ -199,7 +199,7 @@ def test_a_sentence_says_how_long_is_left(stores: Stores):
 
 
 def test_every_reason_is_explained_to_operators():
-    page = Path("docs/howto/answer-the-night-call.md").read_text("utf-8")
+    page = Path("docs/howto/troubleshooting.md").read_text("utf-8")
 
     assert not [each for each in WaitReason if f"| `{each}` |" not in page]
 
@@ -210,7 +210,7 @@ def test_an_import_whose_rows_are_not_indexed_yet_says_so(stores: Stores):
     ended = run(stores, searched, last(record(2)))
 
     before = explained(stores, ended.id, of=searched)
-    stores.schema.tend(searched)
+    stores.schema.maintain(searched)
 
     assert before is not None
     assert before.reason is WaitReason.BUILDING_INDEXES

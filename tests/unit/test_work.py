@@ -9,37 +9,38 @@ from typing import cast
 import pytest
 from typing_extensions import override
 
-from penstock.adapters.sql.budgets import SqlBudgets
-from penstock.adapters.sqlite.database import Database
-from penstock.domain.axes import ListAxis, RangeAxis
-from penstock.domain.budget import LATEST_USE, Budget, Grant, Limit
+from penstock.adapters.sqlite.database import SqliteDatabase
+from penstock.adapters.sqlstore.budgets import SqlBudgets
+from penstock.domain.budget import MAX_SEND_DELAY, Budget, Grant, Limit
 from penstock.domain.dataset import Dataset, Tolerance
 from penstock.domain.events import Event, LeaseWasLost, StoreWasAway
-from penstock.domain.job import ImportStatus, Job, JobStatus
-from penstock.domain.page import (
-    Moved,
+from penstock.domain.jobs import ImportId, ImportStatus, Job, JobStatus
+from penstock.domain.pages import (
+    LazyPage,
     Page,
     Position,
     Proof,
+    RawRow,
     Reason,
-    Row,
-    Unread,
+    Redirect,
 )
-from penstock.domain.shard import Shard
+from penstock.domain.redaction import MASK, Redactor
+from penstock.domain.sharding.axes import ListAxis, RangeAxis
+from penstock.domain.sharding.shard import Shard
 from penstock.errors import (
-    AccessStopped,
+    AccessRefused,
     BudgetStopped,
     RequestRefused,
     SourceUnavailable,
     StoreUnavailable,
     Throttled,
 )
-from penstock.flow.claims import Claims, Worker
-from penstock.flow.finish import Finish
-from penstock.flow.import_shard import ImportShard, Patience
-from penstock.flow.work import Desk, Terms, Work
-from penstock.ports import Budgets, Host, JobFilter, Source, StillHere, Stores
-from tests.builders import (
+from penstock.flow.finish_import import FinishImport
+from penstock.flow.import_shard import ImportShard, Timeouts
+from penstock.flow.job_claimer import JobClaimer, Worker
+from penstock.flow.work import DatasetRuntime, Work, WorkPolicy
+from penstock.ports import Budgets, JobFilter, KeepAlive, Runtime, Source, Stores
+from tests.support.builders import (
     ANN,
     BEN,
     LEASE,
@@ -51,8 +52,10 @@ from tests.builders import (
     sqlite_stores,
 )
 
+SECRET = "s3cr3t  phrase"
+REDACT = Redactor({SECRET: MASK})
 ATTEMPTS = 3
-PATIENCE = Patience(
+PATIENCE = Timeouts(
     lease=LEASE,
     longest_wait=timedelta(seconds=5),
     request=timedelta(seconds=10),
@@ -60,8 +63,8 @@ PATIENCE = Patience(
 )
 
 
-def row(number: object, position: int = 0) -> Row:
-    return Row((number, "x"), f'{{"id": {number}}}'.encode(), position)
+def row(number: object, position: int = 0) -> RawRow:
+    return RawRow((number, "x"), f'{{"id": {number}}}'.encode(), position)
 
 
 def page(*numbers: int, to: Position | None = None) -> Page:
@@ -74,8 +77,8 @@ def page(*numbers: int, to: Position | None = None) -> Page:
 class Scripted(Source):
     """A source that answers by a script; an exception in it is raised."""
 
-    script: list[Page | Moved | Exception | Callable[[], Page]]
-    asked: list[Position | None] = field(default_factory=list)
+    script: list[Page | Redirect | Exception | Callable[[], Page]]
+    requests: list[Position | None] = field(default_factory=list)
 
     @override
     def get_ready(self, shard, position, still_here) -> None:
@@ -84,23 +87,23 @@ class Scripted(Source):
     @override
     def fetch(
         self, shard: Shard, position, *, since, moved=None
-    ) -> Page | Unread | Moved:
-        self.asked.append(position)
+    ) -> Page | LazyPage | Redirect:
+        self.requests.append(position)
         answer = self.script.pop(0)
         if isinstance(answer, Exception):
             raise answer
         page = answer() if callable(answer) else answer
-        if isinstance(page, Moved):
+        if isinstance(page, Redirect):
             return page
         digest = f"the answer after {position}".encode()
-        return Unread(digest=lambda: digest, provider_time=None, read=lambda: page)
+        return LazyPage(digest=lambda: digest, provider_time=None, read=lambda: page)
 
     @override
     def preview(self, shard: Shard, *, since) -> str:
         return "GET /"
 
     @override
-    def read(self, raw: bytes) -> Row:
+    def read(self, raw: bytes) -> RawRow:
         return row(1)
 
 
@@ -113,6 +116,7 @@ class Bench:
     dataset: Dataset
     events: list[Event] = field(default_factory=list)
     halt: threading.Event = field(default_factory=threading.Event)
+    finish: type[FinishImport] = FinishImport
     budget: Budget = field(
         default_factory=lambda: Budget(
             name="b",
@@ -123,12 +127,12 @@ class Bench:
 
     def work(self, *script, owner=ANN, declaration="d1") -> Work:
         self.source = Scripted(list(script))
-        host = Host(
+        host = Runtime(
             halt=self.halt,
             monotonic=lambda: self.clock.now.timestamp(),  # noqa: PLW0108 (now moves)
             jitter=lambda: 1.0,
         )
-        desk = Desk(
+        runtime = DatasetRuntime(
             dataset=self.dataset,
             declaration=declaration,
             budget=self.budget.name,
@@ -143,15 +147,15 @@ class Bench:
             ),
         )
         return Work(
-            Claims(
+            JobClaimer(
                 Worker(owner=owner),
                 ledger=self.stores.ledger,
                 host=host,
             ),
-            desks={self.dataset.name: desk},
+            runtimes={self.dataset.name: runtime},
             stores=self.stores,
-            terms=Terms(lease=LEASE, attempts=ATTEMPTS, redact=lambda text: text),
-            finish=Finish(imports=self.stores.imports, emit=self.events.append),
+            policy=WorkPolicy(lease=LEASE, attempts=ATTEMPTS, redact=REDACT),
+            finish=self.finish(imports=self.stores.imports, emit=self.events.append),
             host=host,
             emit=self.events.append,
         )
@@ -173,7 +177,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def stores(tmp_path, clock):
-    database = Database(tmp_path / "work.db", clock=clock)
+    database = SqliteDatabase(tmp_path / "work.db", clock=clock)
     opened = sqlite_stores(database)
     opened.schema.migrate()
     yield opened
@@ -190,13 +194,51 @@ def planned(bench):
     return plan(bench.stores, bench.dataset)
 
 
+def test_an_import_that_cannot_end_now_holds_up_none_of_its_jobs(bench):
+    bench.dataset = dataset(axes=(ListAxis(name="n", values=("a", "b")),))
+    import_id = plan(bench.stores, bench.dataset, "n=a", "n=b")
+    is_away = True
+
+    class Away(FinishImport):
+        @override
+        def __call__(self, of: Dataset, import_id: ImportId) -> None:
+            if is_away:
+                raise StoreUnavailable("the database is away")
+            super().__call__(of, import_id)
+
+    bench.finish = Away
+    work = bench.work(page(1), page(2))
+
+    assert work()
+    assert work()
+    with pytest.raises(StoreUnavailable):
+        work()
+    assert {job.status for job in bench.jobs()} == {JobStatus.DONE}
+    is_away = False
+    assert not work()
+    known, _ = bench.stores.imports.get(import_id)
+    assert known.status is ImportStatus.DONE
+
+
+def test_a_worker_that_stops_ends_its_import(bench, planned):
+    def stop() -> Page:
+        bench.halt.set()
+        return page(1)
+
+    assert bench.work(stop)()
+
+    known, _ = bench.stores.imports.get(planned)
+    assert known.status is ImportStatus.DONE
+
+
 def test_pages_are_committed_until_the_end_is_proven(bench, planned):
     work = bench.work(page(1, 2, to={"after": 2}), page(3))
 
     assert work()
+    assert not work()
     assert bench.rows() == [1, 2, 3]
     assert bench.job().status is JobStatus.DONE
-    assert bench.source.asked == [None, {"after": 2}]
+    assert bench.source.requests == [None, {"after": 2}]
     known, _ = bench.stores.imports.get(planned)
     assert known.status is ImportStatus.DONE
     assert known.proven
@@ -209,7 +251,7 @@ def test_after_a_page_of_new_records_none_is_looked_for_that_is_known(
     monkeypatch.setattr(
         type(bench.stores.ledger),
         "repeat_page",
-        lambda *_, **__: looked.append(bench.source.asked[-1]),
+        lambda *_, **__: looked.append(bench.source.requests[-1]),
     )
     pages = [page(1, 2, to={"after": 2}), page(2, 3, to={"after": 3}), page(4)]
 
@@ -244,6 +286,7 @@ def test_attempts_used_up_make_a_dead_letter_with_its_cursor(bench, planned):
     for _ in range(ATTEMPTS):
         work()
         bench.clock.pass_time(timedelta(minutes=10))
+    assert not work()
     job = bench.job()
     assert job.status is JobStatus.FAILED
     assert job.cursor is not None
@@ -279,7 +322,7 @@ def test_a_429_closes_the_budget_for_everyone_and_costs_no_attempt(bench, planne
     assert bench.job().snoozes == 1
     assert bench.stores.budgets.state(bench.budget).closed_for == wait
     bench.work(owner=BEN)()
-    assert bench.source.asked == []
+    assert bench.source.requests == []
     bench.clock.pass_time(wait + timedelta(seconds=1))
     assert bench.work(page(1), owner=BEN)()
     assert bench.job().status is JobStatus.DONE
@@ -295,12 +338,12 @@ def test_a_long_closure_that_an_operator_opens_ends_within_a_short_rest(bench, p
 
 
 def test_a_shut_door_stops_the_budget_until_an_operator_opens_it(bench, planned):
-    bench.work(AccessStopped(403, body="blocked"))()
+    bench.work(AccessRefused(403, body="blocked"))()
     bench.clock.pass_time(timedelta(hours=1))
     still = bench.work(owner=BEN)
     still()
 
-    assert bench.source.asked == []
+    assert bench.source.requests == []
     assert bench.job().attempts == 0
     with pytest.raises(BudgetStopped, match="penstock budgets open b"):
         bench.stores.budgets.take(bench.budget, longest=timedelta(seconds=1))
@@ -351,12 +394,20 @@ def test_a_worker_that_slept_past_its_lease_asks_before_it_sends(stores, clock):
     plan(stores, bench.dataset)
     bench.work(page(1, to={"after": 1}), page(2))()
 
-    assert bench.source.asked == [None]
+    assert bench.source.requests == [None]
     assert bench.rows() == [1]
     assert any(isinstance(event, LeaseWasLost) for event in bench.events)
 
 
-def test_an_unexpected_error_is_kept_in_the_history_and_tried_again(bench, planned):
+def test_no_part_of_a_secret_remains_in_an_error_that_is_shortened(bench, planned):
+    bench.work(ZeroDivisionError(f"{SECRET} {'x' * 470}{SECRET}"))()
+
+    message = bench.job().errors[-1].message
+    assert message.startswith("ZeroDivisionError: *** x")
+    assert "s3cr3t" not in message
+
+
+def test_an_unexpected_error_is_retained_in_the_history_and_tried_again(bench, planned):
     bench.work(ZeroDivisionError("oops"))()
 
     job = bench.job()
@@ -366,14 +417,14 @@ def test_an_unexpected_error_is_kept_in_the_history_and_tried_again(bench, plann
 
 
 def test_a_redirect_takes_a_token_of_its_own(bench, planned):
-    bench.work(Moved(url="https://example.org/new"), page(1))()
+    bench.work(Redirect(url="https://example.org/new"), page(1))()
 
     assert bench.job().counts.requests == 2
     assert bench.stores.budgets.state(bench.budget).taken == 2
 
 
 def test_redirects_that_never_end_are_refused(bench, planned):
-    bench.work(*[Moved(url="https://example.org/again")] * 10)()
+    bench.work(*[Redirect(url="https://example.org/again")] * 10)()
 
     assert bench.job().status is JobStatus.FAILED
     assert bench.job().counts.requests == 6
@@ -429,7 +480,7 @@ def test_a_shard_at_the_cap_is_split_and_its_children_cover_it(stores, clock):
     assert bench.rows() == [1, 60]
 
 
-def test_an_ignored_filter_is_told_before_it_is_taken_for_a_cut(stores, clock):
+def test_an_ignored_filter_is_reported_before_it_is_taken_for_a_cut(stores, clock):
     axis = RangeAxis(
         name="id", start=0, until=10, step=10, send_from="f", check=("id",)
     )
@@ -483,25 +534,25 @@ def test_waiting_for_a_token_longer_than_allowed_snoozes_the_job(stores, clock):
     job = bench.job()
     assert (job.status, job.snoozes, job.attempts) == (JobStatus.PENDING, 1, 0)
     assert job.page_seq == 1
-    assert bench.source.asked == [None]
+    assert bench.source.requests == [None]
 
 
 class SlowBudgets(SqlBudgets):
     """Answers later than a token may be used."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: SqliteDatabase, clock: Clock) -> None:
         super().__init__(database)
         self._clock = clock
 
     @override
     def take(self, budget: Budget, *, longest: timedelta) -> Grant:
         grant = super().take(budget, longest=longest)
-        self._clock.pass_time(2 * LATEST_USE)
+        self._clock.pass_time(2 * MAX_SEND_DELAY)
         return grant
 
 
 def test_a_budget_store_that_is_too_slow_costs_no_attempt(tmp_path, stores, clock):
-    database = Database(tmp_path / "work.db", clock=clock)
+    database = SqliteDatabase(tmp_path / "work.db", clock=clock)
     slow = replace(stores, budgets=SlowBudgets(database, clock))
     bench = Bench(slow, clock, dataset())
     plan(stores, bench.dataset)
@@ -512,7 +563,7 @@ def test_a_budget_store_that_is_too_slow_costs_no_attempt(tmp_path, stores, cloc
     job = bench.job()
     assert (job.status, job.snoozes, job.attempts) == (JobStatus.PENDING, 4, 0)
     assert "too slow" in job.errors[-1].message
-    assert bench.source.asked == []
+    assert bench.source.requests == []
     database.close()
 
 
@@ -546,10 +597,10 @@ class Absent:
     ("answer", "deed"),
     [
         (Throttled(429, retry_after=timedelta(seconds=120)), "close"),
-        (AccessStopped(403, body="no"), "stop"),
+        (AccessRefused(403, body="no"), "stop"),
     ],
 )
-def test_what_all_must_know_is_told_once_the_store_is_back(
+def test_what_all_must_know_is_reported_once_the_store_is_back(
     bench, planned, answer, deed
 ):
     budgets = bench.stores.budgets
@@ -591,16 +642,16 @@ def test_a_request_is_made_ready_before_its_token_is_taken(bench, planned, monke
     assert taken == [0]
 
 
-@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("is_reported", [True, False])
 def test_a_page_that_takes_longer_than_its_lease_keeps_it_by_telling(
-    bench, planned, monkeypatch, is_told
+    bench, planned, monkeypatch, is_reported
 ):
     rivals: list[bool] = []
 
-    def unpack(shard: Shard, position: Position | None, still_here: StillHere) -> None:
+    def unpack(shard: Shard, position: Position | None, still_here: KeepAlive) -> None:
         for _ in range(20):
             bench.clock.pass_time(timedelta(seconds=10))
-            if is_told:
+            if is_reported:
                 still_here()
             rivals.append(not idle(bench.stores, bench.dataset))
 
@@ -609,12 +660,12 @@ def test_a_page_that_takes_longer_than_its_lease_keeps_it_by_telling(
 
     work()
 
-    assert any(rivals) is not is_told
-    assert (bench.job().status is JobStatus.DONE) is is_told
+    assert any(rivals) is not is_reported
+    assert (bench.job().status is JobStatus.DONE) is is_reported
 
 
 def test_whoever_makes_ready_hears_that_it_is_to_stop(bench, planned, monkeypatch):
-    def unpack(shard: Shard, position: Position | None, still_here: StillHere) -> None:
+    def unpack(shard: Shard, position: Position | None, still_here: KeepAlive) -> None:
         bench.halt.set()
         still_here()
 
@@ -624,4 +675,4 @@ def test_whoever_makes_ready_hears_that_it_is_to_stop(bench, planned, monkeypatc
     work()
 
     assert bench.job().status is JobStatus.PENDING
-    assert bench.source.asked == []
+    assert bench.source.requests == []

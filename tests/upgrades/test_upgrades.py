@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.stores import PostgresStore, SqliteStore, Store
-from tests.e2e.workshop import Workshop
 from tests.services.private import free_port
+from tests.support.stores import PostgresStore, SqliteStore, Store
+from tests.support.workshop import Workshop
 from tests.upgrades.world import (
     CONFIG,
     FOLDER,

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.domain.events import Event, PageCommitted
-from penstock.domain.job import Mode
-from penstock.domain.scope import Scope
-from penstock.entrypoints.cli.shared import session
-from penstock.entrypoints.crews import ThreadCrew
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import Mode
+from penstock.entrypoints.cli.common import session
+from penstock.entrypoints.worker.pool import ThreadWorkerPool
 from penstock.sandbox import Sandbox
 from tests.services.find import provide_postgres
 from tests.services.private import PrivatePostgres, free_port
@@ -141,8 +141,8 @@ def die_after(config: Path, dataset: str, pages: int) -> None:
     with session(config, lambda _: listen) as penstock:
         declared = penstock.settings.dataset(dataset)
         declaration = penstock.declaration(declared)
-        penstock.plan(declared, Scope(mode=Mode.FULL), declaration=declaration)
-        ThreadCrew(penstock, declared, threads=1).start()
+        penstock.plan(declared, ImportScope(mode=Mode.FULL), declaration=declaration)
+        ThreadWorkerPool(penstock, declared, threads=1).start()
         threading.Event().wait(60)
 
 

@@ -2,48 +2,48 @@
 
 Limits per second or minute are smooth: requests are spaced, and `burst` of them may
 come at once (the generic cell rate algorithm; its one number per limit is the time at
-which the bucket would be full again). Limits per hour or day are quotas: at most so
-many in any such period, counted in a hundred buckets, so that a day's allowance can be
-used as fast as the other limits allow. A reservation takes its place in all limits at
-once, at the earliest instant that suits them all, and says how long to wait for it.
+which the bucket would be full again). Limits per hour or day are quotas: a maximum in
+any such period, counted in a hundred buckets, so that a day's allowance can be used as
+fast as the other limits allow. A reservation takes the earliest slot that all limits
+allow, and returns how long to wait for it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from penstock.domain.times import MICROSECOND
+from penstock.domain.formats import MICROSECOND
 
-QUOTA_FROM = timedelta(hours=1)
+MIN_QUOTA_PERIOD = timedelta(hours=1)
 QUOTA_BUCKETS = 100
 
-# a request may arrive this much later than its slot; the bucket is made smaller by it,
+# a request may arrive this much later than its slot; the bucket is smaller by as much,
 # so that late requests which bunch up still fit the declared burst
-LATENESS = timedelta(milliseconds=100)
-# what of it may pass before the request leaves; the rest is for its way
-LATEST_USE = LATENESS / 2
+MAX_LATENESS = timedelta(milliseconds=100)
+# the part of it that may pass before the request is sent; the rest is for the network
+MAX_SEND_DELAY = MAX_LATENESS / 2
 
-# a store keeps no reservation further ahead than this: a lease has to hold it
-MOST_AHEAD = timedelta(hours=1)
+# no store keeps a reservation further ahead than this: a lease has to last that long
+MAX_RESERVATION_AHEAD = timedelta(hours=1)
 
-# a provider that asks for more than this is not believed
-LONGEST_CLOSURE = timedelta(hours=24)
-# how long work rests at most before it looks again whether a budget was opened
-LONGEST_REST = timedelta(seconds=30)
-# what a 429 without Retry-After means
-SHORTEST_CLOSURE = timedelta(seconds=1)
+# a longer Retry-After is cut to this
+MAX_CLOSURE = timedelta(hours=24)
+# how often waiting work checks whether a budget was opened
+BUDGET_POLL_INTERVAL = timedelta(seconds=30)
+# for a 429 without Retry-After
+MIN_CLOSURE = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """So many requests in a period."""
+    """A number of requests in a period."""
 
     requests: int
     period: timedelta
 
     @property
     def is_quota(self) -> bool:
-        return self.period >= QUOTA_FROM
+        return self.period >= MIN_QUOTA_PERIOD
 
     @property
     def per_second(self) -> float:
@@ -51,7 +51,7 @@ class Limit:
 
     @property
     def window(self) -> str:
-        """The name under which its use is kept."""
+        """The name under which its usage is stored."""
         return f"{self.period // timedelta(seconds=1)}s"
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """One upstream API or key, shared by everything that names it."""
+    """The limits of one upstream API or key, shared by all sources that name it."""
 
     name: str
     limits: tuple[Limit, ...]
@@ -71,17 +71,17 @@ class Budget:
 
     @property
     def per_second(self) -> float:
-        """The rate that can be kept up for ever."""
+        """The rate that can be sustained."""
         return min((limit.per_second for limit in self.limits), default=float("inf"))
 
     @property
-    def fastest(self) -> float:
-        """The rate at which requests are spaced; a quota only ends it."""
-        smooth = [each.per_second for each in self.limits if not each.is_quota]
+    def pacing_rate(self) -> float:
+        """The rate at which requests are spaced while no quota is used up."""
+        smooth = [limit.per_second for limit in self.limits if not limit.is_quota]
         return min(smooth, default=self.per_second)
 
     def duration(self, requests: int) -> timedelta:
-        """Return how long so many requests take at least."""
+        """Return the minimum time that a number of requests takes."""
         longest = 0.0
         for limit in self.limits:
             free = limit.requests if limit.is_quota else self.burst
@@ -91,9 +91,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What has been reserved of one budget; the same shape in every store."""
+    """What has been reserved of one budget; the same in every store."""
 
-    # kept by period alone, so that a changed rate goes on from what was used
+    # keyed by period alone, so that a changed rate continues from what was used
     # smooth limits: microseconds at which the bucket is full again
     full_at: Mapping[str, int] = field(default_factory=dict)
     # quotas: bucket number -> requests
@@ -102,15 +102,15 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """A reserved token: send after `wait`, or give it back."""
+    """A reserved token: send after `wait`, or return it."""
 
     budget: str
     # microseconds of the limiter's clock
     slot: int
     wait: timedelta
-    # what `full_at` became, so that only the last reservation is given back
+    # `full_at` after it, so that only the last reservation can be returned
     full_at: Mapping[str, int]
-    # which memory counted it, in a store that may lose its memory
+    # which state of the store counted it, where a store may lose its state
     incarnation: str = ""
 
 
@@ -119,45 +119,45 @@ def reserve(
 ) -> tuple[Usage, Grant]:
     """Find the earliest slot that all limits allow, and take it."""
     slot = max(now, not_before)
-    # a quota may push the slot into a time where it pushes no further: one more look
-    # at the smooth limits is not needed, since they only ever allow more later
+    # one pass is enough: where a quota moves the slot, smooth limits still allow it,
+    # since they only ever allow more later
     for limit in budget.limits:
-        slot = max(slot, earliest(budget, limit, usage, slot))
+        slot = max(slot, earliest_slot(budget, limit, usage, slot))
     full_at, buckets = dict(usage.full_at), dict(usage.buckets)
     for limit in budget.limits:
         if limit.is_quota:
-            # what counts now must not be forgotten for a slot that lies ahead
-            counted = living(limit, usage.buckets.get(limit.window, {}), now)
+            # for a slot in the future, buckets that count now must stay
+            counted = active_buckets(limit, usage.buckets.get(limit.window, {}), now)
             number = slot // bucket_width(limit)
             counted[number] = counted.get(number, 0) + 1
             buckets[limit.window] = counted
         else:
             full = max(full_at.get(limit.window, 0), slot)
-            full_at[limit.window] = full + interval(limit)
+            full_at[limit.window] = full + request_interval(limit)
     taken = Usage(full_at=full_at, buckets=buckets)
     wait = timedelta(microseconds=slot - now)
     return taken, Grant(budget=budget.name, slot=slot, wait=wait, full_at=full_at)
 
 
-def without_future(budget: Budget, usage: Usage, *, now: int) -> Usage:
-    """Forget what lies further ahead than any store keeps: the clock was set back.
+def drop_future_usage(budget: Budget, usage: Usage, *, now: int) -> Usage:
+    """Drop reservations further ahead than any store keeps: the clock was set back.
 
-    Otherwise nobody would send until it has caught up.
+    Otherwise no request would be sent until the clock has caught up.
     """
-    most = now + MOST_AHEAD // MICROSECOND
+    latest = now + MAX_RESERVATION_AHEAD // MICROSECOND
     full_at = {
         limit.window: at
         for limit in budget.limits
         if (at := usage.full_at.get(limit.window)) is not None
-        and at <= most + depth(budget, limit)
+        and at <= latest + bucket_depth(budget, limit)
     }
     return replace(usage, full_at=full_at)
 
 
-def earliest(budget: Budget, limit: Limit, usage: Usage, slot: int) -> int:
+def earliest_slot(budget: Budget, limit: Limit, usage: Usage, slot: int) -> int:
     """Return the first instant at or after `slot` that one limit allows."""
     if limit.is_quota:
-        counted = living(limit, usage.buckets.get(limit.window, {}), slot)
+        counted = active_buckets(limit, usage.buckets.get(limit.window, {}), slot)
         room = limit.requests - sum(counted.values())
         for number in sorted(counted):
             if room > 0:
@@ -165,36 +165,38 @@ def earliest(budget: Budget, limit: Limit, usage: Usage, slot: int) -> int:
             room += counted[number]
             slot = (number + 1) * bucket_width(limit) + limit.period // MICROSECOND
         return slot
-    after = usage.full_at.get(limit.window, 0) + interval(limit)
-    return after - depth(budget, limit)
+    after = usage.full_at.get(limit.window, 0) + request_interval(limit)
+    return after - bucket_depth(budget, limit)
 
 
-def interval(limit: Limit) -> int:
+def request_interval(limit: Limit) -> int:
     """Return the time between two requests, rounded up to whole microseconds."""
     return -(-(limit.period // MICROSECOND) // limit.requests)
 
 
-def depth(budget: Budget, limit: Limit) -> int:
-    """Return the bucket's depth, less what late requests may add to it."""
-    one = interval(limit)
-    return max(one, budget.burst * one - LATENESS // MICROSECOND)
+def bucket_depth(budget: Budget, limit: Limit) -> int:
+    """Return the bucket's depth, less the allowance for late requests."""
+    one = request_interval(limit)
+    return max(one, budget.burst * one - MAX_LATENESS // MICROSECOND)
 
 
 def bucket_width(limit: Limit) -> int:
     return limit.period // MICROSECOND // QUOTA_BUCKETS
 
 
-def living(limit: Limit, counted: Mapping[int, int], slot: int) -> dict[int, int]:
-    """Keep the buckets that touch the period before `slot`."""
+def active_buckets(
+    limit: Limit, counted: Mapping[int, int], slot: int
+) -> dict[int, int]:
+    """Return the buckets that overlap the period before `slot`."""
     oldest = (slot - limit.period // MICROSECOND) // bucket_width(limit)
     return {number: count for number, count in counted.items() if number >= oldest}
 
 
-def give_back(budget: Budget, usage: Usage, grant: Grant) -> Usage:
-    """Return an unused token, as far as nobody has reserved behind it.
+def return_grant(budget: Budget, usage: Usage, grant: Grant) -> Usage:
+    """Return an unused token, unless there is a later reservation.
 
-    A slot in the middle of a queue stays empty: moving a later request into it would
-    bunch it with one that already knows its time.
+    A slot in the middle of a queue stays unused: moving a later request into it would
+    bunch it with one that already has its time.
     """
     full_at, buckets = dict(usage.full_at), dict(usage.buckets)
     for limit in budget.limits:
@@ -205,13 +207,13 @@ def give_back(budget: Budget, usage: Usage, grant: Grant) -> Usage:
                 counted[number] -= 1
                 buckets[limit.window] = counted
         elif full_at.get(limit.window, 0) == grant.full_at.get(limit.window):
-            full_at[limit.window] = full_at[limit.window] - interval(limit)
+            full_at[limit.window] = full_at[limit.window] - request_interval(limit)
     return Usage(full_at=full_at, buckets=buckets)
 
 
 def is_timely(grant: Grant, *, now: int) -> bool:
-    """Say whether a request sent now still fits the place it was given."""
-    return now - grant.slot <= LATEST_USE // MICROSECOND
+    """Return whether a request sent now still fits its slot."""
+    return now - grant.slot <= MAX_SEND_DELAY // MICROSECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +227,7 @@ class LimitState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState:
-    """What an operator sees of a budget."""
+    """The state of a budget, as shown to operators."""
 
     budget: Budget
     limits: tuple[LimitState, ...]
@@ -235,38 +237,40 @@ class BudgetState:
     stopped: str | None = None
 
 
-def remaining(budget: Budget, usage: Usage, limit: Limit, *, now: int) -> int:
-    """Count the tokens that one limit would grant without waiting."""
+def remaining_requests(budget: Budget, usage: Usage, limit: Limit, *, now: int) -> int:
+    """Return how many tokens one limit would grant without waiting."""
     if limit.is_quota:
-        counted = living(limit, usage.buckets.get(limit.window, {}), now)
+        counted = active_buckets(limit, usage.buckets.get(limit.window, {}), now)
         return max(limit.requests - sum(counted.values()), 0)
     full = max(usage.full_at.get(limit.window, 0), now)
-    return max((depth(budget, limit) - (full - now)) // interval(limit), 0)
+    return max(
+        (bucket_depth(budget, limit) - (full - now)) // request_interval(limit), 0
+    )
 
 
-def limits_left(budget: Budget, usage: Usage, *, now: int) -> tuple[LimitState, ...]:
-    """Count for each limit the tokens that it would grant without waiting."""
-    past = without_future(budget, usage, now=now)
+def limit_states(budget: Budget, usage: Usage, *, now: int) -> tuple[LimitState, ...]:
+    """Return for each limit how many tokens it would grant without waiting."""
+    current = drop_future_usage(budget, usage, now=now)
     return tuple(
         LimitState(
             limit=limit,
-            remaining=remaining(budget, past, limit, now=now),
+            remaining=remaining_requests(budget, current, limit, now=now),
             wait=timedelta(
-                microseconds=max(earliest(budget, limit, past, now) - now, 0)
+                microseconds=max(earliest_slot(budget, limit, current, now) - now, 0)
             ),
         )
         for limit in budget.limits
     )
 
 
-def closure(asked: timedelta | None) -> timedelta:
+def closure_duration(retry_after: timedelta | None) -> timedelta:
     """Return how long a throttled budget stays closed."""
-    if asked is None:
-        return SHORTEST_CLOSURE
-    return min(max(asked, SHORTEST_CLOSURE), LONGEST_CLOSURE)
+    if retry_after is None:
+        return MIN_CLOSURE
+    return min(max(retry_after, MIN_CLOSURE), MAX_CLOSURE)
 
 
-def without_limit(name: str) -> Budget:
+def unlimited_budget(name: str) -> Budget:
     """Return the budget of a source that names none: it can still be closed."""
     return replace(UNLIMITED, name=name)
 

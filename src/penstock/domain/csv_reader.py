@@ -1,12 +1,12 @@
-r"""Read the records of CSV text: by Python's own module, or where it cannot, by ours.
+r"""Read the records of CSV text: by Python's `csv` module, or with escapes by our own.
 
 A quote opens a value only at its very start, and two quotes within are one. An escape
 before a quote or another escape stands for that character, within quotes only;
-anywhere else it is a character like any other, so that `\N` stays `\N`. The module's
-own `escapechar` would drop it everywhere.
+anywhere else it is an ordinary character, so that `\N` stays `\N`. The module's own
+`escapechar` would drop it everywhere.
 
-Text behind a closing quote belongs to its value up to the next delimiter. A strict
-reader raises `csv.Error` instead, and so it does where a quote is open at the end.
+Text after a closing quote belongs to its value up to the next delimiter. A strict
+reader raises `csv.Error` instead, also for a quote that is open at the end.
 """
 
 import csv
@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterable
 from typing import Protocol, Self
 
-# a value is bounded by its record, so the module's own limit must never be in the way
+# the size of a record is limited elsewhere, so the module's own limit must not apply
 MAX_FIELD_SIZE = 2**31 - 1
 
 
-class RecordReader(Protocol):
-    """What `csv.reader` returns, which has no public name."""
+class CsvRecordReader(Protocol):
+    """The type that `csv.reader` returns, which has no public name."""
 
     @property
     def line_num(self) -> int: ...
@@ -45,13 +45,13 @@ def open_reader(
     quote: str | None,
     escape: str | None = None,
     strict: bool = False,
-) -> RecordReader:
-    """Return a reader of lines that end as they do in the text."""
+) -> CsvRecordReader:
+    """Return a reader of lines with their original line ends."""
     if quote is not None and escape is not None:
         return QuotedReader(
             lines, delimiter=delimiter, quote=quote, escape=escape, strict=strict
         )
-    # one value for the whole process, so it matters not which thread writes it
+    # a global of the process, which every thread sets to the same value
     if csv.field_size_limit() < MAX_FIELD_SIZE:
         csv.field_size_limit(MAX_FIELD_SIZE)
     return csv.reader(
@@ -81,14 +81,14 @@ class QuotedReader:
         self._quote = quote
         self._strict = strict
         self._plain = re.compile(rf"[^{re.escape(delimiter)}\r\n]*")
-        inside = doubled = re.escape(quote * 2)
+        non_closing = escaped = re.escape(quote * 2)
         if escape is not None:
-            sign = re.escape(escape)
-            inside += rf"|{sign}[\s\S]?"
-            doubled += f"|{sign}[{re.escape(quote)}{sign}]"
-        # what closes nothing comes first
-        self._quotes = re.compile(f"{inside}|{re.escape(quote)}")
-        self._doubled = re.compile(doubled)
+            escape_pattern = re.escape(escape)
+            non_closing += rf"|{escape_pattern}[\s\S]?"
+            escaped += f"|{escape_pattern}[{re.escape(quote)}{escape_pattern}]"
+        # alternatives that do not close the value come first
+        self._quotes = re.compile(f"{non_closing}|{re.escape(quote)}")
+        self._escaped = re.compile(escaped)
 
     def __iter__(self) -> Self:
         return self
@@ -102,24 +102,24 @@ class QuotedReader:
         at = 0
         while True:
             if line.startswith(self._quote, at):
-                value, line, at = self._quoted(line, at + 1)
-                end = self._end_of_plain(line, at)
+                value, line, at = self._read_quoted(line, at + 1)
+                end = self._find_plain_end(line, at)
                 if self._strict and end > at:
                     raise StrayText(number=len(values) + 1, text=line[at:end])
                 value += line[at:end]
             else:
-                end = self._end_of_plain(line, at)
+                end = self._find_plain_end(line, at)
                 value = line[at:end]
             values.append(value)
             if not line.startswith(self._delimiter, end):
                 return values
             at = end + 1
 
-    def _quoted(self, line: str, start: int) -> tuple[str, str, int]:
-        """Return the value, and the line and the place behind the closing quote."""
+    def _read_quoted(self, line: str, start: int) -> tuple[str, str, int]:
+        """Return the value, and the line and the offset after the closing quote."""
         parts: list[str] = []
         while True:
-            closing = self._closing_quote(line, start)
+            closing = self._find_closing_quote(line, start)
             parts.append(line[start:closing])
             if closing is not None:
                 break
@@ -130,16 +130,16 @@ class QuotedReader:
                     raise csv.Error("a quote is never closed") from None
                 line = ""
                 break
-        text = self._doubled.sub(lambda found: found[0][-1], "".join(parts))
+        text = self._escaped.sub(lambda found: found[0][-1], "".join(parts))
         return text, line, 0 if closing is None else closing + 1
 
-    def _closing_quote(self, line: str, start: int) -> int | None:
+    def _find_closing_quote(self, line: str, start: int) -> int | None:
         for found in self._quotes.finditer(line, start):
             if found[0] == self._quote:
                 return found.start()
         return None
 
-    def _end_of_plain(self, line: str, start: int) -> int:
+    def _find_plain_end(self, line: str, start: int) -> int:
         found = self._plain.match(line, start)
         return start if found is None else found.end()
 

@@ -1,4 +1,4 @@
-"""What a user declares: a dataset with its fields, source, shards and limits."""
+"""A declared dataset: its fields, source, shards and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,18 +7,18 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NewType
 
-from penstock.domain.axes import Axis
+from penstock.domain.sharding.axes import Axis
 from penstock.domain.source import CsvSource, HttpSource, Path, Source
 
 DatasetName = NewType("DatasetName", str)
 
-# behind the name of a dataset: the view of its live rows
-LIVE = "_live"
-# the columns that every table of PostgreSQL has already
+# suffix of the view that shows the live rows of a dataset
+LIVE_VIEW_SUFFIX = "_live"
+# columns that every PostgreSQL table already has
 SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
-# a b-tree of PostgreSQL holds 2,704 bytes of a row, a character has up to four, and a
-# field that is filtered by stands in one index with the key
-LONGEST_INDEXED = 300
+# a PostgreSQL b-tree entry holds 2,704 bytes, a character takes up to four, and a
+# filtered field shares its index with the key
+MAX_INDEXED_LENGTH = 300
 
 
 class FieldType(StrEnum):
@@ -33,7 +33,7 @@ class FieldType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A field of another dataset whose rows hold the values that are allowed."""
+    """A field of another dataset whose stored values are the allowed ones."""
 
     dataset: str
     field: str
@@ -44,7 +44,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One column of a dataset, and where its value stands in a raw record."""
+    """One column of a dataset, and the path of its value in a raw record."""
 
     name: str
     path: Path = ()
@@ -56,25 +56,25 @@ class Field:
     max_length: int | None = None
     pattern: str | None = None
     choices: tuple[object, ...] | None = None
-    # strptime form of dates and timestamps; ISO 8601 where none is given
+    # strptime format of dates and timestamps; None is ISO 8601
     format: str | None = None
     trim: bool = True
-    # what stands before the fraction of a number that is written as text
+    # decimal separator of numbers that are written as text
     decimal: str = "."
     references: Reference | None = None
-    # ours: edited through the API, never touched by an import
+    # edited through the API only, never written by an import
     local: bool = False
 
 
 class WhenMissing(StrEnum):
-    """What happens to rows that a proven full import no longer brought."""
+    """What happens to rows that a proven full import did not contain."""
 
     KEEP = "keep"
     MARK = "mark"
 
 
 class LostFiles(StrEnum):
-    """What happens to missing rows that came from files which are gone."""
+    """What happens to missing rows of files that no longer exist."""
 
     KEEP = "keep"
     ACCEPT = "accept"
@@ -83,27 +83,27 @@ class LostFiles(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
     do: WhenMissing = WhenMissing.KEEP
-    # the greatest share of live rows that one import may mark
+    # the largest share of live rows that one import may mark as deleted
     max_drop: float = 0.2
     lost_files: LostFiles = LostFiles.KEEP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
-    """How many bad rows an import may hold before it fails."""
+    """How many bad rows an import may have before it fails."""
 
     max: int | None = None
     max_ratio: float | None = None
 
-    # a ratio over fewer rows says nothing yet; the end of an import judges it anyway
-    ratio_needs = 1000
+    # over fewer rows the ratio is checked only at the end of an import
+    min_rows_for_ratio = 1000
 
     def exceeded(self, *, bad: int, seen: int, at_end: bool) -> str | None:
-        """Say why an import with so many bad rows must fail, if it must."""
+        """Return why an import with this many bad rows must fail, or None."""
         if self.max is not None and bad > self.max:
             return f"{bad} bad rows are more than bad.max = {self.max}"
-        judged = at_end or seen >= self.ratio_needs
-        if self.max_ratio is not None and judged and bad > self.max_ratio * seen:
+        checks_ratio = at_end or seen >= self.min_rows_for_ratio
+        if self.max_ratio is not None and checks_ratio and bad > self.max_ratio * seen:
             share = bad / max(seen, 1)
             return (
                 f"{bad} of {seen} rows are bad ({share:.1%}), "
@@ -114,7 +114,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """The lower bound by which the provider is asked for what changed."""
+    """How requests of a delta import ask for changes since a lower bound."""
 
     send: str
     field: Path
@@ -124,7 +124,7 @@ class Delta:
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """One declared dataset; everything a worker has to know of it."""
+    """One declared dataset, with everything that a worker needs to import it."""
 
     name: DatasetName
     fields: tuple[Field, ...]
@@ -138,56 +138,56 @@ class Dataset:
     missing: Missing = field(default_factory=Missing)
     bad: Tolerance = field(default_factory=Tolerance)
     version: str | None = None
-    # the field by whose values PostgreSQL divides the rows; no effect elsewhere
+    # the field that PostgreSQL partitions the table by; no effect on SQLite
     partition: str | None = None
     transform: str | None = None
     priority: int = 0
     region: str | None = None
-    # how long the API may serve a kept answer
+    # how long the API may serve a cached response
     cache: timedelta = timedelta(seconds=60)
 
     @cached_property
     def columns(self) -> tuple[Field, ...]:
         """The fields that an import writes, in declared order."""
-        return tuple(each for each in self.fields if not each.local)
+        return tuple(field for field in self.fields if not field.local)
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
-        """Every path that is read from a raw record, once each, in a stable order."""
-        wanted = [each.path for each in self.columns]
+        """The distinct paths that are read from a raw record, in a stable order."""
+        paths = [column.path for column in self.columns]
         for axis in self.axes:
-            wanted.extend(axis.checked)
+            paths.extend(axis.checked)
         if self.delta is not None:
-            wanted.append(self.delta.field)
+            paths.append(self.delta.field)
         if self.source.order is not None:
-            wanted.append(self.source.order)
-        return tuple(dict.fromkeys(wanted))
+            paths.append(self.source.order)
+        return tuple(dict.fromkeys(paths))
 
     @cached_property
-    def place(self) -> Mapping[Path, int]:
-        """Where each path stands in the values of a raw row."""
+    def path_index(self) -> Mapping[Path, int]:
+        """The index of each path in the values of a raw row."""
         return {path: index for index, path in enumerate(self.paths)}
 
     @property
     def live_view(self) -> str:
-        """The view that shows its live rows to whoever reads the database."""
-        return f"{self.name}{LIVE}"
+        """The name of the database view that shows its live rows."""
+        return f"{self.name}{LIVE_VIEW_SUFFIX}"
 
     @property
     def has_references(self) -> bool:
-        return any(each.references is not None for each in self.columns)
+        return any(column.references is not None for column in self.columns)
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the order in its source decides which of two rows of a key wins.
+        """Whether the order in the source decides which of two rows of a key wins.
 
-        The shards of a file are worked in any order, but its last row counts.
+        The shards of a file are imported in any order, but its last row wins.
         """
         return isinstance(self.source, CsvSource)
 
     @property
     def http(self) -> HttpSource:
-        """Its source, where only one kind makes sense."""
+        """Its source, which must be HTTP; raises `TypeError` otherwise."""
         if not isinstance(self.source, HttpSource):
             raise TypeError(f"the source of {self.name!r} is not http")
         return self.source
@@ -200,4 +200,4 @@ class Dataset:
 
     def column(self, name: str) -> int:
         """Return the position of a column in the values of a record."""
-        return [each.name for each in self.columns].index(name)
+        return [column.name for column in self.columns].index(name)

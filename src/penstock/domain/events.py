@@ -1,15 +1,15 @@
-"""Facts worth telling; logs and metrics listen to them."""
+"""Events that the log and the metrics subscribe to."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.domain.job import ImportId, JobId, Mode
-from penstock.domain.page import Counts, Proof
+from penstock.domain.jobs import ImportId, JobId, Mode
+from penstock.domain.pages import Counts, Proof
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that became true."""
+    """Something that happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class FileSurveyed(Event):
     file: str
     size: int
     shards: int
-    remarks: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class JobPostponed(Event):
     message: str
     delay: timedelta
     attempts: int
-    # how often in a row, since its last page, it waited without being to blame
+    # consecutive postponements since its last page that do not count as attempts
     snoozes: int
 
 
@@ -131,7 +131,7 @@ class WorkerFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreWasAway(Event):
-    """A store does not take what it has to; the worker waits as long as it may."""
+    """A store is unavailable; the worker waits as long as its lease allows."""
 
     worker: str
     error: str
@@ -139,7 +139,7 @@ class StoreWasAway(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed(Event):
-    """The API could not answer, for a reason that is ours."""
+    """A request failed with an internal error."""
 
     trace_id: str
     error: str
@@ -148,23 +148,23 @@ class RequestFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStoodOut(Event):
-    """An answer that took long, or was an error of ours; never with its parameters."""
+    """A response that was slow or a server error; never with its parameters."""
 
     trace_id: str
     method: str
-    # the address as it is declared: {key} stands for every key
+    # the route template: {key} stands for every key
     route: str
     status: int
     took: timedelta
     # what went wrong, if something did
     cause: str | None
-    # so many others stood out since the last one that was told
+    # similar requests since the last logged one
     untold: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionsLimited(Event):
-    """A process that serves the API may open few files, and so few connections."""
+    """An API process may open only few files, and so few connections."""
 
     files: int
     connections: int
@@ -172,7 +172,7 @@ class ConnectionsLimited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReplaced(Event):
-    """A process that served the API came to an end, and another took its place."""
+    """An API process exited and was replaced by another."""
 
     process: int
     status: int

@@ -1,25 +1,25 @@
-"""Where a client stands in the history of a dataset: a change, and which one of it.
+"""The position of a client in the change history of a dataset.
 
-Numbers alone are used again after a database was put back to an older state. So each
-transaction that raises one stores a random tag with it, and a position names both.
+After a database was restored to an older state, change numbers are used again. So each
+transaction stores a random tag with its number, and a position names both.
 """
 
 import re
 from dataclasses import dataclass
 
-LARGEST_NUMBER = 2**63 - 1
-# tags have 48 bits: enough that no number ever gets the same one twice
-PATTERN = "[0-9]{1,19}(-[0-9a-f]{1,12})?"
+MAX_CHANGE_SEQ = 2**63 - 1
+# tags have 48 bits: enough that no number gets the same tag twice
+POSITION_PATTERN = "[0-9]{1,19}(-[0-9a-f]{1,12})?"
 
-is_position = re.compile(PATTERN, re.ASCII).fullmatch
+is_position = re.compile(POSITION_PATTERN, re.ASCII).fullmatch
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """A change by its number, and by the tag of the transaction that made it."""
+class HistoryPosition:
+    """A change: its number, and the tag of the transaction that made it."""
 
     seq: int
-    # None where only the number is known, as at the beginning, which all have
+    # None where only the number is known, and at the start
     tag: int | None = None
 
     def __str__(self) -> str:
@@ -28,14 +28,14 @@ class Position:
         return f"{self.seq:d}-{self.tag:x}"
 
 
-START = Position(0)
+HISTORY_START = HistoryPosition(0)
 
 
-def parse_position(text: str) -> Position | None:
-    """Read `NUMBER` or `NUMBER-TAG`; None for anything else."""
+def parse_position(text: str) -> HistoryPosition | None:
+    """Parse `NUMBER` or `NUMBER-TAG`; returns None for anything else."""
     if is_position(text) is None:
         return None
     number, _, tag = text.partition("-")
-    # no store counts further, and nothing changes that often
-    seq = min(int(number), LARGEST_NUMBER)
-    return Position(seq, int(tag, 16) if tag and seq else None)
+    # no store has higher numbers
+    seq = min(int(number), MAX_CHANGE_SEQ)
+    return HistoryPosition(seq, int(tag, 16) if tag and seq else None)

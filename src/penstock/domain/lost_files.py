@@ -1,8 +1,8 @@
-"""Tell rows that are gone from rows whose file is gone.
+"""Distinguish rows that were removed from rows whose file is missing.
 
-A row knows which import has seen it last, and in which of its files. If a full import
-does not bring a row and does not read that file either, nobody knows whether the row
-is gone: perhaps only the file was moved, or rotated away.
+A row stores which import has seen it last, and in which of its files. If a full import
+contains neither the row nor that file, it is unknown whether the row was removed:
+perhaps only the file was moved, or rotated away.
 """
 
 import posixpath
@@ -13,27 +13,27 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.source import is_address
+from penstock.domain.source import is_url
 
-# how the spool calls a fetched file: by its content, which changes, and by its name
+# name of a downloaded file in the spool: a digest of its content, and its own name
 FETCHED = re.compile(r".*/[0-9a-f]{16}-([^/]+)")
 MAX_NAMED = 5
 
 
-class Origin(NamedTuple):
-    """Where rows were seen last: by an import, in the file of a number."""
+class RowOrigin(NamedTuple):
+    """Where rows were seen last: an import, and the number of its file."""
 
     import_id: int
-    # None where the row does not tell, but only the import
+    # None where the row stores only the import
     number: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
-    """Missing rows of which nobody knows whether they are gone."""
+class FilesNotRead:
+    """Missing rows that may still exist, because their files were not read."""
 
     rows: int = 0
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[RowOrigin, ...] = ()
     files: tuple[str, ...] = ()
 
     def note(self, dataset: Dataset) -> str | None:
@@ -49,59 +49,59 @@ class Lost:
         )
 
 
-def find_lost(
-    missing: Mapping[Origin, int],
+def find_lost_rows(
+    missing: Mapping[RowOrigin, int],
     files: Mapping[int, Mapping[int, str] | None],
     *,
     read: Mapping[int, str],
-) -> Lost:
+) -> FilesNotRead:
     """Find the missing rows whose file was not read.
 
-    `files` holds the files that each of their imports has read, by their numbers: none
-    unless it was a full import of files, and None if the ledger has forgotten it. Rows
-    that came in another way are missing, unless some files are lost: they may have
-    stood in these as well.
+    `files` maps each of their imports to the files it has read, by number: empty unless
+    it was a full import of files, and None if the ledger no longer has it. Rows of
+    another origin are missing, unless some files are lost: these may have contained
+    them as well.
     """
-    now = Counter(read.values())
-    gone: set[str] = set()
-    lost: list[Origin] = []
-    elsewhere: list[Origin] = []
+    read_now = Counter(read.values())
+    lost_files: set[str] = set()
+    lost: list[RowOrigin] = []
+    without_file: list[RowOrigin] = []
     for origin in missing:
-        before = files[origin.import_id]
-        names = absent_files(origin, before, now)
-        gone |= names
+        read_before = files[origin.import_id]
+        names = absent_files(origin, read_before, read_now)
+        lost_files |= names
         if names:
             lost.append(origin)
-        elif origin.number not in (before or {}):
-            elsewhere.append(origin)
-    origins = [*lost, *elsewhere] if lost else []
-    return Lost(
+        elif origin.number not in (read_before or {}):
+            without_file.append(origin)
+    origins = [*lost, *without_file] if lost else []
+    return FilesNotRead(
         rows=sum(missing[origin] for origin in origins),
         origins=tuple(origins),
-        files=tuple(sorted(gone)),
+        files=tuple(sorted(lost_files)),
     )
 
 
 def absent_files(
-    origin: Origin, before: Mapping[int, str] | None, now: Counter[str]
+    origin: RowOrigin, read_before: Mapping[int, str] | None, read_now: Counter[str]
 ) -> set[str]:
-    """Name the files that rows may have stood in, and that are not read any more."""
-    if before is None:
-        # rows that no file brought have no number either
-        known = origin.number is not None
-        return {f"a file of import {origin.import_id}"} if known else set()
-    times = Counter(before.values())
-    absent = {name for name in times if times[name] > now[name]}
+    """Return the files that may have contained the rows, and were not read now."""
+    if read_before is None:
+        # rows without a number did not come from a file
+        has_file = origin.number is not None
+        return {f"a file of import {origin.import_id}"} if has_file else set()
+    times = Counter(read_before.values())
+    absent = {name for name in times if times[name] > read_now[name]}
     if origin.number is None:
         return absent
-    return absent & {before.get(origin.number, "")}
+    return absent & {read_before.get(origin.number, "")}
 
 
-def name_file(file: str, dataset: Dataset) -> str:
-    """Return the name by which a file is known from one import to the next."""
+def stable_file_name(file: str, dataset: Dataset) -> str:
+    """Return the name that a file has in every import."""
     source = dataset.csv
     fetched = FETCHED.fullmatch(file)
-    if fetched is not None and any(map(is_address, source.files)):
+    if fetched is not None and any(map(is_url, source.files)):
         return fetched[1]
     path = posixpath.normpath(posixpath.join(source.folder, file))
     return posixpath.relpath(path, source.folder)

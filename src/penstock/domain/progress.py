@@ -1,4 +1,4 @@
-"""How fast an import goes on, and how long it will still take."""
+"""The rate of an import, and its estimated time left."""
 
 import time
 from collections import deque
@@ -7,36 +7,37 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
 
-from penstock.domain.job import Import, Shards
+from penstock.domain.jobs import Import, Shards
 
 Clock: TypeAlias = Callable[[], float]
 
-RATE_OVER = 5.0
-# a burst makes requests seem faster than they may go on, the less the longer one looks
-REQUESTS_OVER = 30.0
-# a packed file is done all at once, so its pace shows only over a longer time
-PACE_OVER = 60.0
+RATE_WINDOW = 5.0
+# a burst is faster than the sustained rate; a longer window evens it out
+REQUESTS_WINDOW = 30.0
+# a compressed file completes all at once, so its pace shows only over a longer time
+PACE_WINDOW = 60.0
 
 
 @dataclass(slots=True)
-class Speed:
-    """How much a second over the last few seconds."""
+class RateMeter:
+    """A rate per second over a sliding window."""
 
-    over: float = RATE_OVER
+    over: float = RATE_WINDOW
     clock: Clock = time.monotonic
     samples: deque[tuple[float, int]] = field(default_factory=deque)
 
     @property
     def span(self) -> float:
-        """The seconds that it is measured over."""
+        """The seconds between the first and the last sample."""
         return self.samples[-1][0] - self.samples[0][0] if self.samples else 0.0
 
     @property
     def is_measured(self) -> bool:
-        """Whether there is more than one look to tell it by."""
+        """Whether there are samples enough for a rate."""
         return len(self.samples) > 1
 
     def after(self, done: int) -> float:
+        """Add a sample of a running total; return the rate."""
         now = self.clock()
         self.samples.append((now, done))
         while now - self.samples[0][0] > self.over:
@@ -45,14 +46,17 @@ class Speed:
         return (done - before) / (now - then) if now > then else 0.0
 
 
-def time_left(known: Import, shards: Shards, speed: float) -> timedelta | None:
-    """Guess from the finished shards what the open ones will take.
+def estimate_time_left(
+    current: Import, shards: Shards, speed: float
+) -> timedelta | None:
+    """Estimate from the finished shards how long the open ones will take.
 
-    Those that failed have cost requests, but alone they tell nothing of the others.
+    Failed shards have cost requests, but there is no estimate from them alone.
     """
-    brought = shards.done + shards.split
-    if not (brought and known.counts.pages and speed):
+    completed = shards.done + shards.split
+    if not (completed and current.counts.pages and speed):
         return None
-    finished = brought + shards.failed
-    requests = known.counts.requests / finished * shards.open
+    finished = completed + shards.failed
+    requests = current.counts.requests / finished * shards.open
+
     return timedelta(seconds=round(requests / speed))

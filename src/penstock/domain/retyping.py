@@ -1,8 +1,8 @@
 """Convert stored values to another type of their field, where nothing is lost.
 
-A value becomes what an import would store now if it brought it in its old form. What a
-number cannot say of a text (leading zeros, a sign, more digits than it holds), and what
-a day cannot say of a time, would be lost.
+A value becomes what an import would store now for its old form. Lossy, and so refused,
+are texts whose leading zeros, sign or digits a number cannot hold, and times whose
+clock a day cannot hold.
 """
 
 import json
@@ -13,13 +13,19 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
-from penstock.domain.casts import CONVERTERS, BadValue, Cast, JsonText, wrong_type
 from penstock.domain.dataset import Dataset, Field, FieldType
-from penstock.domain.mapping import content_digest
-from penstock.domain.page import Key, Reason
-from penstock.domain.text import format_instant, shorten
+from penstock.domain.formats import format_instant, shorten
+from penstock.domain.mapping.converters import (
+    CONVERTERS,
+    BadValue,
+    Cast,
+    JsonText,
+    wrong_type,
+)
+from penstock.domain.mapping.mapper import content_digest
+from penstock.domain.pages import Key, Reason
 
-# of a number as text, what a number does not keep
+# the start of a number as text that a number would lose
 PADDED = re.compile(r"[+]|-?0[0-9]")
 # digits of a second beyond the microseconds that are stored
 NANOSECONDS = re.compile(r"[.,][0-9]{6}0*[1-9]")
@@ -45,7 +51,7 @@ class TypeChange:
 
 
 def changed_types(dataset: Dataset, stored: Mapping[str, str]) -> list[TypeChange]:
-    """Return the fields that are stored under another type than is declared."""
+    """Return the fields whose stored type differs from the declared one."""
     return [
         TypeChange(field.name, FieldType(stored[field.name]), field.type)
         for field in dataset.fields
@@ -54,7 +60,7 @@ def changed_types(dataset: Dataset, stored: Mapping[str, str]) -> list[TypeChang
 
 
 def with_types(dataset: Dataset, stored: Mapping[str, str]) -> Dataset:
-    """Return a dataset as it is stored, for those fields that are."""
+    """Return a dataset with its stored fields and their stored types."""
     fields = tuple(
         replace(field, type=FieldType(stored[field.name]))
         for field in dataset.fields
@@ -64,14 +70,14 @@ def with_types(dataset: Dataset, stored: Mapping[str, str]) -> Dataset:
 
 
 class Conversion:
-    """How the rows of a dataset become those of its declaration."""
+    """Converts stored rows of a dataset to the types that it declares."""
 
     def __init__(self, stored: Dataset, declared: Dataset) -> None:
         fields = {field.name: field for field in declared.fields}
         self._names = [field.name for field in stored.fields]
         self._converters = [
-            (place, field.name, compile_conversion(field.type, fields[field.name]))
-            for place, field in enumerate(stored.fields)
+            (index, field.name, compile_conversion(field.type, fields[field.name]))
+            for index, field in enumerate(stored.fields)
             if field.type is not fields[field.name].type
         ]
         self._key = [self._names.index(name) for name in declared.key]
@@ -83,38 +89,38 @@ class Conversion:
     def __call__(self, values: Sequence[object]) -> tuple[list[object], bytes]:
         """Convert a row; return its values, and their digest as an import has it."""
         converted = list(values)
-        for place, name, convert in self._converters:
-            value = values[place]
+        for index, name, convert in self._converters:
+            value = values[index]
             try:
-                converted[place] = None if value is None else convert(value)
+                converted[index] = None if value is None else convert(value)
             except BadValue as bad:
-                self._note(values, name, value, bad)
-        known = dict(zip(self._names, converted, strict=True))
-        return converted, content_digest([known.get(name) for name in self._columns])
+                self._add_loss(values, name, value, bad)
+        by_name = dict(zip(self._names, converted, strict=True))
+        return converted, content_digest([by_name.get(name) for name in self._columns])
 
-    def _note(
+    def _add_loss(
         self, values: Sequence[object], name: str, value: object, bad: BadValue
     ) -> None:
         self.lost += 1
-        if len(self.losses) < MOST_LOSSES:
-            key = tuple(values[place] for place in self._key)
+        if len(self.losses) < MAX_LOSSES:
+            key = tuple(values[index] for index in self._key)
             self.losses.append(Loss(key, name, shorten(value), bad.detail))
 
 
-# the values that are listed, of those that would be lost
-MOST_LOSSES = 20
+# lossy values that are listed
+MAX_LOSSES = 20
 
 
 def compile_conversion(stored: FieldType, field: Field) -> Cast:
-    """Build the function from stored values to those of another type of a field.
+    """Build the function that converts stored values to the type of a field.
 
-    It raises `BadValue` where something would be lost.
+    The function raises `BadValue` where something would be lost.
     """
     convert = choose_conversion(stored, field)
 
     def convert_whole(value: object) -> object:
         converted = convert(value)
-        # an import takes blank text and the word null for no value at all
+        # an import treats blank text and the word null as no value
         if converted is None:
             raise lost(field, value)
         return converted
@@ -198,7 +204,7 @@ def from_number(field: Field, convert: Cast) -> Cast:
 
     def exact(value: Any) -> object:
         converted: Any = convert(value)
-        # compared as exactly as Python compares the two kinds of numbers
+        # Python compares int and float exactly
         if is_number and converted != value:
             raise lost(field, value)
         return converted
@@ -207,7 +213,7 @@ def from_number(field: Field, convert: Cast) -> Cast:
 
 
 def between_times(field: Field, convert: Cast) -> Cast:
-    del convert  # it reads times only where they are written
+    del convert  # it only parses times that are written as text
     if field.type is FieldType.TIMESTAMP:
         return lambda value: datetime.combine(as_day(value), time(), UTC)
     if field.type is FieldType.DATE:
@@ -244,5 +250,5 @@ def refuse_all(field: Field) -> Callable[[object], object]:
 
 
 def lost(field: Field, value: object) -> BadValue:
-    message = f"{shorten(value)} cannot be told exactly by type {field.type}"
+    message = f"{shorten(value)} cannot be stored exactly as type {field.type}"
     return BadValue(Reason.TYPE, message)

@@ -1,5 +1,6 @@
-"""Where records come from: a provider and its pages, or files of rows."""
+"""The declared source of records: an HTTP provider with pages, or CSV files."""
 
+import base64
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +10,12 @@ from typing import TypeAlias
 
 from penstock.errors import Misconfigured
 
-# the steps from the top of a raw record to a value: ("AddressInfo", "Town")
+# the names from the root of a raw record to a value: ("AddressInfo", "Town")
 Path: TypeAlias = tuple[str, ...]
 
 
-def path_of(text: str) -> Path:
-    """Read `AddressInfo.Town` as steps; the empty text is the top itself."""
+def parse_path(text: str) -> Path:
+    """Parse `AddressInfo.Town`; the empty text is the root itself."""
     return tuple(text.split(".")) if text else ()
 
 
@@ -28,14 +29,14 @@ class Paging(StrEnum):
 
 
 class End(StrEnum):
-    """What proves the end of a shard where the provider names no next page."""
+    """What proves the end of a shard where the provider gives no next page."""
 
     EMPTY = "empty"
     SHORT = "short"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pages:
+class Pagination:
     """How one page follows another."""
 
     by: Paging = Paging.SINGLE
@@ -48,7 +49,7 @@ class Pages:
     size_send: str | None = None
     size: int | None = None
     first: int = 1
-    # cursor and link: where the body names the next token or URL
+    # cursor and link: the path of the next token or URL in the body
     next: Path | None = None
     max: int = 10_000
     end: End = End.EMPTY
@@ -62,7 +63,7 @@ class AuthKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Auth:
-    """How requests are signed; nothing here is ever printed."""
+    """How requests are authenticated; secrets are never printed."""
 
     type: AuthKind
     token: str = dataclasses.field(default="", repr=False)
@@ -74,12 +75,17 @@ class Auth:
     scope: str = ""
 
 
+def basic_token(username: str, password: str) -> str:
+    """Return the credentials of HTTP's basic authentication."""
+    return base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSource:
-    """One HTTP endpoint that yields pages of records."""
+    """One HTTP endpoint that returns pages of records."""
 
     url: str = dataclasses.field(repr=False)
-    pages: Pages = dataclasses.field(default_factory=Pages)
+    pages: Pagination = dataclasses.field(default_factory=Pagination)
     method: str = "GET"
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     query: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
@@ -89,81 +95,80 @@ class HttpSource:
     budget: str | None = None
     timeout: timedelta = timedelta(seconds=30)
     max_bytes: int = 64 * 1024 * 1024
-    # the provider never gives more than this for one query
+    # the provider never returns more records than this for one query
     cap: int | None = None
 
     @property
     def is_budgeted(self) -> bool:
-        """Whether a page costs a token; without a budget it can still be closed."""
+        """Whether a page costs a token of a budget."""
         return True
 
     @property
     def max_empty_lines(self) -> None:
-        """What a transform drops is not counted."""
+        """No limit: this source has no empty lines."""
 
     @property
     def most_pages(self) -> int:
-        """How many pages a shard may have before it is taken for cut off."""
+        """The number of pages after which a shard counts as cut off, and is divided."""
         return self.pages.max
 
     @property
     def order(self) -> Path | None:
-        """Where in a raw record the value stands that pages are ordered by."""
+        """The path of the value that pages are ordered by."""
         return self.pages.field
 
 
 class Unsized(StrEnum):
-    """What to do with a fetched file whose end nothing proves."""
+    """What to do with a downloaded file whose size the server did not state."""
 
     FAIL = "fail"
     ACCEPT = "accept"
 
 
 class UnclosedQuote(StrEnum):
-    """What becomes of a quote that is open at the end of a file."""
+    """What to do with a quote that is still open at the end of a file."""
 
     FAIL = "fail"
-    # all behind it is one bad row
+    # everything after it is one bad row
     ROW = "row"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvSource:
-    """Files of rows, found by their names; None is to be found out for each file."""
+    """CSV files; a setting that may be None is detected for each file."""
 
-    # patterns, below the folder unless they begin with /, and addresses
+    # patterns, relative to the folder unless they start with /, and URLs
     files: tuple[str, ...]
     folder: str = "."
-    # where files are kept that come from elsewhere
+    # where downloaded and uploaded files are stored
     spool: str = "spool"
     max_bytes: int = 16 * 1024**3
-    # how long a file may take to come
+    # timeout of the download of one file
     download: timedelta = timedelta(hours=1)
-    # whether addresses inside of one's own network may be asked
+    # whether URLs in private networks are allowed
     private: bool = False
-    # what a fetched file means whose end only the end of its connection tells
+    # what to do with a download that ends with its connection, without a stated size
     unsized: Unsized = Unsized.FAIL
-    # how many times as large as it is a packed file may become
+    # the largest ratio of decompressed to compressed size
     max_expansion: int = 200
-    # how many empty lines the files may have, if there are more than rows
+    # how many empty lines the files may have, if there are more of them than rows
     max_empty_lines: int = 1_000_000
-    # about how many bytes a shard has
+    # approximate bytes of a shard
     shard: int = 64 * 1024 * 1024
-    # what stands for no value
+    # cells that mean no value
     null: tuple[str, ...] = ("",)
     delimiter: str | None = None
     quote: str | None = '"'
-    # what stands before a quote within quotes, beside doubled ones
+    # the character that escapes a quote within quotes, in addition to doubling
     escape: str | None = None
-    # what becomes of a file with a quote that is never closed
     unclosed_quote: UnclosedQuote = UnclosedQuote.FAIL
     encoding: str | None = None
     header: bool = True
-    # the names of the columns where files have no header
+    # column names of files without a header
     columns: tuple[str, ...] = ()
-    # lines above the header, or above the first row
+    # lines to skip above the header, or above the first row
     skip: int = 0
-    # how long reading a chunk may take
+    # timeout of reading one chunk
     timeout: timedelta = timedelta(seconds=30)
     budget: None = None
     cap: None = None
@@ -172,17 +177,17 @@ class CsvSource:
 
     @property
     def is_budgeted(self) -> bool:
-        """Whether a page costs a token: nobody limits how fast a file is read."""
+        """Whether a page costs a token of a budget."""
         return False
 
 
-def is_address(file: str) -> bool:
-    """Say whether a file of a source is elsewhere, and no pattern of names."""
+def is_url(file: str) -> bool:
+    """Return whether a file of a source is a URL rather than a pattern."""
     return file.startswith(("http://", "https://"))
 
 
-def refuse_odd_name(file: str) -> None:
-    """Refuse a name that neither a configuration nor a ledger could hold."""
+def refuse_undecodable_name(file: str) -> None:
+    """Raise `Misconfigured` for a name that is not UTF-8, so that none is stored."""
     try:
         file.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,8 @@
-"""Write and read instants by a declared format.
+"""Format and parse instants by a declared format.
 
-A format holds the directives of strftime, and two that strptime cannot read: `%s` is
-seconds since 1970 in UTC, `%Q` milliseconds. Both may have a fraction where they are
-read, and may be numbers of JSON where nothing else stands in the format.
+A format has the directives of strftime, and two that strptime does not support: `%s` is
+seconds since 1970 in UTC, `%Q` milliseconds. Both may have a fraction in the input, and
+may be JSON numbers where the format has nothing else.
 """
 
 import math
@@ -12,10 +12,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import TypeAlias
 
-from penstock.domain.text import in_utc, parse_instant
-from penstock.domain.times import EPOCH, MICROSECOND
+from penstock.domain.formats import EPOCH, MICROSECOND, in_utc, parse_instant
 
-# returns None for a value that is no time in the format
+# returns None for a value that does not match the format
 TimeReader: TypeAlias = Callable[[object], datetime | None]
 
 SECONDS, MILLISECONDS = "%s", "%Q"
@@ -28,7 +27,7 @@ SHORTHANDS = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S"}
 DIRECTIVE = re.compile(r"(%.)", re.DOTALL)
 NUMBER = r"([+-]?[0-9]{1,20}(?:\.[0-9]{1,20})?)"
 WHOLE, FRACTION = r"([+-]?[0-9]{1,20})", r"(?P<fraction>[0-9]{1,6})"
-# every part of it differs from every other
+# each component has a different value
 PROBE = datetime(2001, 2, 13, 14, 15, 16, 171819, tzinfo=UTC)
 # a day with or without a time, in numbers
 DAY = re.compile(
@@ -36,7 +35,7 @@ DAY = re.compile(
     r"([ T][0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)?"
 )
 FOUR_DIGITS, MONTHS = 4, 12
-# a number between these is a time since 1970 rather than anything else: 2001 to 2100
+# a number between these is probably a time since 1970: 2001 to 2100
 FIRST_SECOND, LAST_SECOND = 1_000_000_000, 4_102_444_800
 
 
@@ -59,55 +58,56 @@ def round_down(instant: datetime, unit: timedelta) -> datetime:
     return instant - (instant - EPOCH) % unit
 
 
-def write_time(instant: datetime, form: str) -> str:
-    """Write an instant in UTC as a provider wants it.
+def format_time(instant: datetime, form: str) -> str:
+    """Format an instant in UTC.
 
-    The C library would read `%s` in the zone of the host.
+    Epoch directives are replaced here: the C library would interpret `%s` in the zone
+    of the host.
     """
-    moment = instant.astimezone(UTC)
-    written = expand(form)
+    utc = instant.astimezone(UTC)
+    expanded = expand_shorthands(form)
     for directive, unit in EPOCH_UNITS.items():
-        count = str((moment - EPOCH) // unit)
-        written = replace_directive(written, directive, count)
-    return moment.strftime(written)
+        count = str((utc - EPOCH) // unit)
+        expanded = replace_directive(expanded, directive, count)
+    return utc.strftime(expanded)
 
 
-def expand(form: str) -> str:
+def expand_shorthands(form: str) -> str:
     for short, long in SHORTHANDS.items():
         form = replace_directive(form, short, long)
     return form
 
 
 def replace_directive(form: str, directive: str, text: str) -> str:
-    """Replace a directive, but not the end of an escaped percent sign."""
+    """Replace a directive, but not one whose percent sign is escaped."""
     parts = DIRECTIVE.split(form)
     return "".join(text if part == directive else part for part in parts)
 
 
 def is_time_format(form: str) -> bool:
-    """Say whether what a format writes can be read back."""
+    """Return whether what a format writes can be parsed again."""
     try:
-        return "%" in form and time_reader(form)(write_time(PROBE, form)) is not None
+        return "%" in form and time_reader(form)(format_time(PROBE, form)) is not None
     except ValueError:
-        # the C library refuses some
+        # the C library rejects some formats
         return False
 
 
 def time_reader(form: str | None) -> TimeReader:
-    """Return what reads times in one format, as written; without one, in ISO 8601."""
+    """Return a parser of one format that keeps the zone; None is ISO 8601."""
     if form is None:
         return parse_instant
-    parts = DIRECTIVE.split(expand(form))
+    parts = DIRECTIVE.split(expand_shorthands(form))
     for directive in EPOCH_UNITS:
         if directive in parts:
             return epoch_reader(parts, directive)
-    known = "".join(parts)
+    expanded = "".join(parts)
 
     def read(value: object) -> datetime | None:
         if not isinstance(value, str):
             return None
         try:
-            return datetime.strptime(value.strip(), known)  # noqa: DTZ007 (as written)
+            return datetime.strptime(value.strip(), expanded)  # noqa: DTZ007 (as written)
         except (ValueError, re.error):
             return None
 
@@ -115,10 +115,10 @@ def time_reader(form: str | None) -> TimeReader:
 
 
 def epoch_reader(parts: list[str], directive: str) -> TimeReader:
-    """Return what reads a count since 1970, alone or among other characters."""
+    """Return a parser of a count since 1970, alone or among other characters."""
     unit = EPOCH_UNITS[directive]
     patterns = {directive: WHOLE if "%f" in parts else NUMBER, "%f": FRACTION}
-    # a count says all: whatever else is written of the time is not looked at
+    # the count is the whole time, so other directives are ignored
     pattern = "".join(
         patterns.get(part, ".+?" if DIRECTIVE.fullmatch(part) else re.escape(part))
         for part in parts
@@ -133,7 +133,7 @@ def epoch_reader(parts: list[str], directive: str) -> TimeReader:
         try:
             if isinstance(value, str):
                 found = matches(value.strip())
-                return None if found is None else EPOCH + length_of(found, unit)
+                return None if found is None else EPOCH + since_epoch(found, unit)
             if not is_alone or isinstance(value, bool):
                 return None
             if isinstance(value, int):
@@ -141,46 +141,46 @@ def epoch_reader(parts: list[str], directive: str) -> TimeReader:
             if isinstance(value, float) and math.isfinite(value):
                 return EPOCH + timedelta(seconds=value * unit.total_seconds())
         except (OverflowError, ValueError):
-            # beyond the calendar: perhaps milliseconds that are read as seconds
+            # beyond the calendar: perhaps milliseconds that are parsed as seconds
             return None
         return None
 
     return read
 
 
-def length_of(found: re.Match[str], unit: timedelta) -> timedelta:
+def since_epoch(found: re.Match[str], unit: timedelta) -> timedelta:
     count = Decimal(found[1]) * (unit // MICROSECOND)
     fraction = found.groupdict().get("fraction") or ""
     return timedelta(microseconds=round(count) + int(fraction.ljust(6, "0")))
 
 
-def reader_of_any(*forms: str) -> TimeReader:
-    """Return what reads times in the first of these formats that fits, or ISO 8601.
+def any_time_reader(*forms: str) -> TimeReader:
+    """Return a parser that tries these formats in order, then ISO 8601.
 
-    Many providers are sent bounds in one format and write their records in another.
+    Many providers take bounds in one format and write their records in another.
     """
     readers = [parse_instant if is_iso(form) else time_reader(form) for form in forms]
     first, *others = dict.fromkeys((*readers, parse_instant))
 
     def read(value: object) -> datetime | None:
         found = first(value)
-        for other in others:
+        for fallback in others:
             if found is not None:
                 break
-            found = other(value)
+            found = fallback(value)
         return None if found is None else in_utc(found)
 
     return read
 
 
 def is_iso(form: str) -> bool:
-    """Say whether a format writes ISO 8601, which is read at a tenth of the cost."""
+    """Return whether a format writes ISO 8601, which is parsed ten times as fast."""
     probe = round_down(PROBE, format_unit(form))
-    return parse_instant(write_time(probe, form)) == probe
+    return parse_instant(format_time(probe, form)) == probe
 
 
 def recognise_day(text: str) -> tuple[str, ...]:
-    """Return the formats in which a text would be a day, with a time or without."""
+    """Return the formats in which a text would be a date, with or without a time."""
     found = DAY.fullmatch(text.strip())
     if found is None:
         return ()
@@ -197,24 +197,24 @@ def recognise_day(text: str) -> tuple[str, ...]:
     return tuple(sign.join(order) + time for order in orders)
 
 
-def recognise(value: object) -> str | None:
+def recognise_epoch_format(value: object) -> str | None:
     """Return the format of a number that is probably a time since 1970."""
     if isinstance(value, str) and re.fullmatch(r"[0-9]{10,13}(\.[0-9]{1,9})?", value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     for form, unit in EPOCH_UNITS.items():
-        in_a_second = EPOCH_UNITS[SECONDS] // unit
-        if FIRST_SECOND * in_a_second <= value < LAST_SECOND * in_a_second:
+        per_second = EPOCH_UNITS[SECONDS] // unit
+        if FIRST_SECOND * per_second <= value < LAST_SECOND * per_second:
             return form
     return None
 
 
 def hint_of(value: object) -> str:
-    """Say which format a refused time seems to have."""
-    form = recognise(value)
+    """Return a suggestion of the format that a rejected time seems to have."""
+    form = recognise_epoch_format(value)
     if form is None and isinstance(value, str):
-        days = " or ".join(f'"{each}"' for each in recognise_day(value))
+        days = " or ".join(f'"{day}"' for day in recognise_day(value))
         return f"; if it is a day, declare format = {days}" if days else ""
     if form is None:
         return ""

@@ -1,4 +1,4 @@
-"""Decide what an import waits for, if it does not go on."""
+"""Decide what an import is waiting for, if it makes no progress."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,40 +6,40 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from penstock.domain.budget import BudgetState
-from penstock.domain.job import Import, ImportStatus, Job, WorkerId
+from penstock.domain.jobs import Import, ImportStatus, Job, WorkerId
 
-# a token that comes sooner is not worth a word
-SHORTEST_WAIT = timedelta(seconds=5)
+# shorter waits for a token are not reported
+MIN_REPORTED_WAIT = timedelta(seconds=5)
 
 
 class WaitReason(StrEnum):
-    """What an import can wait for; the set is closed."""
+    """What an import can wait for."""
 
     # its shards are being planned and stored
     PLANNING = "planning"
-    # the provider has refused requests until a time
+    # the provider throttles requests until a time
     BUDGET_CLOSED = "budget_closed"
-    # the provider has refused access: an operator has to open the budget
+    # the provider has denied access: an operator has to open the budget
     BUDGET_STOPPED = "budget_stopped"
     # the allowance of a period is used up
     BUDGET_USED_UP = "budget_used_up"
     # the store of the budgets does not respond
     STORE_AWAY = "store_away"
-    # no worker of this dataset is there
+    # no worker of this dataset is running
     NO_WORKER = "no_worker"
-    # there are workers, but none in its region
+    # workers are running, but none in its region
     NO_WORKER_IN_REGION = "no_worker_in_region"
-    # there are workers, but all of them run another declaration of the dataset
+    # workers are running, but all of them have another declaration of the dataset
     OTHER_DECLARATION = "other_declaration"
-    # every open shard has met an error, and is tried again later
+    # every open shard had an error, and is retried later
     RETRYING = "retrying"
-    # the rows are stored; the indexes that make them fast are being built
+    # the rows are stored; indexes are being built
     BUILDING_INDEXES = "building_indexes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """What an import waits for, and between which times as far as they are known."""
+    """What an import waits for, and since and until when, as far as known."""
 
     reason: WaitReason
     detail: str
@@ -51,23 +51,23 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveWorker:
-    """A worker process that is there."""
+    """A running worker process."""
 
     id: WorkerId
     region: str | None
-    # dataset -> digest of the declaration that it works
+    # dataset -> digest of its declaration in this worker
     declarations: Mapping[str, str]
     started_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
-    """The open jobs of an import at one moment of the database's clock."""
+class WaitingFacts:
+    """The open jobs of an import at one time of the database's clock."""
 
     now: datetime
-    # when the last lease ends
+    # when the last lease expires
     leased_until: datetime | None
-    # the pending job whose time comes first
+    # the pending job that is due first
     next_job: Job | None
 
     @property
@@ -75,29 +75,29 @@ class Outlook:
         return self.leased_until is not None and self.leased_until > self.now
 
 
-def explain(
-    known: Import,
-    outlook: Outlook,
+def explain_waiting(
+    current: Import,
+    facts: WaitingFacts,
     *,
     budget: BudgetState | None,
     workers: Sequence[LiveWorker],
     region: str | None,
     attempts: int,
 ) -> Waiting | None:
-    """Say what an import waits for; None if it goes on, or has ended."""
-    if known.status is ImportStatus.PLANNING:
+    """Return what an import waits for; None if it makes progress or has ended."""
+    if current.status is ImportStatus.PLANNING:
         return Waiting(
             reason=WaitReason.PLANNING,
             detail="its shards are being planned",
-            since=known.created_at,
+            since=current.created_at,
         )
-    if known.status is not ImportStatus.RUNNING:
+    if current.status is not ImportStatus.RUNNING:
         return None
-    by_budget = None if budget is None else explain_budget(budget, outlook.now)
-    if by_budget is not None or outlook.is_worked or outlook.next_job is None:
+    by_budget = None if budget is None else explain_budget(budget, facts.now)
+    if by_budget is not None or facts.is_worked or facts.next_job is None:
         return by_budget
-    return explain_workers(known, workers, region) or explain_retries(
-        outlook.next_job, outlook.now, attempts
+    return explain_workers(current, workers, region) or explain_retries(
+        facts.next_job, facts.now, attempts
     )
 
 
@@ -113,46 +113,50 @@ def explain_budget(state: BudgetState, now: datetime) -> Waiting | None:
         return Waiting(
             reason=WaitReason.BUDGET_CLOSED,
             detail=f"{name} is closed: {state.closed_reason}",
-            until=in_whole_seconds(now + state.closed_for),
+            until=next_whole_second(now + state.closed_for),
         )
-    scarce = max(state.limits, key=lambda each: each.wait, default=None)
-    if scarce is None or scarce.wait < SHORTEST_WAIT:
+    scarce = max(state.limits, key=lambda limit: limit.wait, default=None)
+    if scarce is None or scarce.wait < MIN_REPORTED_WAIT:
         return None
     return Waiting(
         reason=WaitReason.BUDGET_USED_UP,
         detail=f"{name} has used up its {scarce.limit}",
-        until=in_whole_seconds(now + scarce.wait),
+        until=next_whole_second(now + scarce.wait),
     )
 
 
-def in_whole_seconds(instant: datetime) -> datetime:
-    """Round up: each look computes the same end a few milliseconds apart."""
+def next_whole_second(instant: datetime) -> datetime:
+    """Round up: polls compute the same end a few milliseconds apart."""
     return instant.replace(microsecond=0) + timedelta(seconds=1)
 
 
 def explain_workers(
-    known: Import, workers: Sequence[LiveWorker], region: str | None
+    current: Import, workers: Sequence[LiveWorker], region: str | None
 ) -> Waiting | None:
-    """Say why nobody would claim a job of an import that is due."""
-    of_dataset = [each for each in workers if known.dataset in each.declarations]
+    """Return why no worker would claim a due job of an import, or None."""
+    of_dataset = [
+        worker for worker in workers if current.dataset in worker.declarations
+    ]
     if not of_dataset:
         return Waiting(
             reason=WaitReason.NO_WORKER,
-            detail=f"no worker of dataset {known.dataset!r} is running",
+            detail=f"no worker of dataset {current.dataset!r} is running",
         )
-    alike = [
-        each
-        for each in of_dataset
-        if each.declarations[known.dataset] == known.declaration
+    matching = [
+        worker
+        for worker in of_dataset
+        if worker.declarations[current.dataset] == current.declaration
     ]
-    if not alike:
+    if not matching:
         return Waiting(
             reason=WaitReason.OTHER_DECLARATION,
-            detail=f"import {known.id} was planned under another declaration of "
-            f"{known.dataset!r} than the running workers have",
-            subject=str(known.id),
+            detail=f"import {current.id} was planned under another declaration of "
+            f"{current.dataset!r} than the running workers have",
+            subject=str(current.id),
         )
-    if region is not None and all(each.region not in {None, region} for each in alike):
+    if region is not None and all(
+        worker.region not in {None, region} for worker in matching
+    ):
         return Waiting(
             reason=WaitReason.NO_WORKER_IN_REGION,
             detail=f"no worker of region {region!r} is running",

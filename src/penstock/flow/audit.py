@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from penstock.domain.axes import Axis, ListAxis, ValuesFrom
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import (
+from penstock.domain.jobs import (
     Import,
     ImportId,
     ImportStatus,
@@ -14,19 +13,25 @@ from penstock.domain.job import (
     JobId,
     JobStatus,
     PageEntry,
-    cursor_mark,
+    cursor_fingerprint,
 )
-from penstock.domain.page import Proof
-from penstock.domain.parts import Choice, Slice
-from penstock.domain.shard import Shard, divide_along, parse_key, split
+from penstock.domain.pages import Proof
+from penstock.domain.sharding.axes import Axis, ListAxis, ValuesFrom
+from penstock.domain.sharding.coverage import find_coverage_errors
+from penstock.domain.sharding.parts import Choice, Slice
+from penstock.domain.sharding.shard import (
+    Shard,
+    divide_along,
+    parse_shard_key,
+    plan_shards,
+)
 from penstock.domain.source import CsvSource
-from penstock.domain.tiling import untiled
 from penstock.errors import NotFound
-from penstock.flow.plan import bounds_of
+from penstock.flow.plan import import_bounds
 from penstock.ports import Imports, Jobs
 
 
-class Flaw(StrEnum):
+class CoverageFlaw(StrEnum):
     """What can be wrong with the coverage of an import."""
 
     GAP = "gap"
@@ -40,13 +45,13 @@ class Flaw(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    flaw: Flaw
+    flaw: CoverageFlaw
     shard: str
     detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
+class AuditReport:
     audited: Import
     shards: int
     pages: int
@@ -59,7 +64,7 @@ class Audited:
 
 @dataclass(slots=True)
 class Coverage:
-    """What the walk over the jobs has to remember: splits and roots, not pages."""
+    """State of the scan over the jobs: splits and roots, not pages."""
 
     roots: set[str] = field(default_factory=set)
     children: dict[JobId, set[str]] = field(default_factory=dict)
@@ -76,7 +81,7 @@ class Audit:
 
     def __call__(
         self, dataset: Dataset, *, declaration: str, wanted: ImportId | None = None
-    ) -> Audited:
+    ) -> AuditReport:
         """Check one import, or the newest that was not cancelled."""
         if wanted is not None:
             chosen = self._imports.peek(wanted)
@@ -91,37 +96,37 @@ class Audit:
             )
         return self.check(dataset, newest, declaration)
 
-    def check(self, dataset: Dataset, known: Import, declaration: str) -> Audited:
+    def check(self, dataset: Dataset, import_: Import, declaration: str) -> AuditReport:
         coverage = Coverage()
-        findings = list(self._walk(known, coverage))
+        findings = list(self._scan_jobs(import_, coverage))
         if not coverage.roots:
             detail = "no shard was planned"
-            findings.append(Finding(flaw=Flaw.GAP, shard="all", detail=detail))
+            findings.append(Finding(flaw=CoverageFlaw.GAP, shard="all", detail=detail))
         if isinstance(dataset.source, CsvSource):
-            # its shards are told by the files, which may have changed since
-            findings += gaps_in_files(dataset, coverage)
-        elif known.declaration == declaration:
-            findings += missing_roots(dataset, known, coverage)
-            findings += uncovered_splits(dataset, coverage)
+            # its shards come from the files, which may have changed since
+            findings += check_files(dataset, coverage)
+        elif import_.declaration == declaration:
+            findings += check_roots(dataset, import_, coverage)
+            findings += check_splits(dataset, coverage)
         else:
             findings.append(
                 Finding(
-                    flaw=Flaw.REDECLARED,
+                    flaw=CoverageFlaw.REDECLARED,
                     shard="all",
                     detail="the declaration has changed since the import was planned, "
                     "so its shards cannot be compared; run a new one",
                 )
             )
-        findings += miscounts(known, coverage)
-        return Audited(
-            audited=known,
+        findings += check_counts(import_, coverage)
+        return AuditReport(
+            audited=import_,
             shards=coverage.jobs,
             pages=coverage.pages,
             findings=tuple(findings),
         )
 
-    def _walk(self, known: Import, coverage: Coverage) -> Iterator[Finding]:
-        for job, pages in self._every_job(known):
+    def _scan_jobs(self, import_: Import, coverage: Coverage) -> Iterator[Finding]:
+        for job, pages in self._jobs_with_pages(import_):
             coverage.jobs += 1
             coverage.seen += job.counts.seen
             if job.parent is None:
@@ -131,19 +136,21 @@ class Audit:
             if job.status is JobStatus.SPLIT:
                 coverage.split[job.id] = job.shard_key
             else:
-                yield from unproven(job)
-            yield from broken_chain(job, pages, coverage)
+                yield from check_proof(job)
+            yield from check_pages(job, pages, coverage)
 
-    def _every_job(self, known: Import) -> Iterator[tuple[Job, Iterator[PageEntry]]]:
+    def _jobs_with_pages(
+        self, import_: Import
+    ) -> Iterator[tuple[Job, Iterator[PageEntry]]]:
         """Yield each job with its pages, which are read for many jobs at once."""
-        for some in self._jobs.of_import(known.id):
-            pages = Pages(self._jobs.pages([job.id for job in some]))
-            for job in some:
+        for batch in self._jobs.of_import(import_.id):
+            pages = PageCoverage(self._jobs.pages([job.id for job in batch]))
+            for job in batch:
                 yield job, pages.of(job.id)
 
 
-class Pages:
-    """Hands out a stream of pages job by job, in the order of their ids."""
+class PageCoverage:
+    """Splits a stream of pages, ordered by job id, into one iterator per job."""
 
     def __init__(self, pages: Iterator[tuple[JobId, PageEntry]]) -> None:
         self._pages = pages
@@ -151,73 +158,77 @@ class Pages:
 
     def of(self, job: JobId) -> Iterator[PageEntry]:
         while self._next is not None and self._next[0] <= job:
-            found, page = self._next
+            owner, page = self._next
             self._next = next(self._pages, None)
-            if found == job:
+            if owner == job:
                 yield page
 
 
-def broken_chain(
+def check_pages(
     job: Job, pages: Iterator[PageEntry], coverage: Coverage
 ) -> Iterator[Finding]:
-    """Check that each page begins where the one before it ended."""
+    """Check that each page starts where the previous one ended."""
     expected, mark, seen, fence = 1, None, 0, 0
     for page in pages:
         if page.page_seq != expected:
             detail = f"page {expected} is missing before page {page.page_seq}"
-            yield Finding(flaw=Flaw.GAP, shard=job.shard_key, detail=detail)
+            yield Finding(flaw=CoverageFlaw.GAP, shard=job.shard_key, detail=detail)
         elif page.cursor_before != mark:
             detail = f"page {page.page_seq} does not begin where the last one ended"
-            yield Finding(flaw=Flaw.BROKEN_CHAIN, shard=job.shard_key, detail=detail)
+            yield Finding(
+                flaw=CoverageFlaw.BROKEN_CHAIN, shard=job.shard_key, detail=detail
+            )
         if page.fence < fence:
             detail = f"page {page.page_seq} has a smaller fence than one before it"
-            yield Finding(flaw=Flaw.OVERLAP, shard=job.shard_key, detail=detail)
+            yield Finding(flaw=CoverageFlaw.OVERLAP, shard=job.shard_key, detail=detail)
         expected, mark = page.page_seq + 1, page.cursor_after
         seen, fence = seen + page.seen, page.fence
     coverage.pages += expected - 1
-    if expected - 1 != job.page_seq or mark != cursor_mark(job.cursor):
+    if expected - 1 != job.page_seq or mark != cursor_fingerprint(job.cursor):
         detail = f"the job counts {job.page_seq} pages, the ledger holds {expected - 1}"
-        yield Finding(flaw=Flaw.BROKEN_CHAIN, shard=job.shard_key, detail=detail)
+        yield Finding(
+            flaw=CoverageFlaw.BROKEN_CHAIN, shard=job.shard_key, detail=detail
+        )
     if seen != job.counts.seen and job.proof is not Proof.UNCHANGED:
         detail = f"the job counts {job.counts.seen} records, its pages hold {seen}"
-        yield Finding(flaw=Flaw.MISCOUNT, shard=job.shard_key, detail=detail)
+        yield Finding(flaw=CoverageFlaw.MISCOUNT, shard=job.shard_key, detail=detail)
 
 
-def gaps_in_files(dataset: Dataset, coverage: Coverage) -> Iterator[Finding]:
-    shards = {key: parse_key(dataset.axes, key) for key in sorted(coverage.roots)}
+def check_files(dataset: Dataset, coverage: Coverage) -> Iterator[Finding]:
+    shards = {key: parse_shard_key(dataset.axes, key) for key in sorted(coverage.roots)}
     keys = {shard.parts[0]: key for key, shard in shards.items()}
     slices = [part for part in keys if isinstance(part, Slice)]
-    for part, detail in untiled(slices):
-        yield Finding(flaw=Flaw.GAP, shard=keys[part], detail=detail)
+    for part, detail in find_coverage_errors(slices):
+        yield Finding(flaw=CoverageFlaw.GAP, shard=keys[part], detail=detail)
 
 
-def missing_roots(
-    dataset: Dataset, known: Import, coverage: Coverage
+def check_roots(
+    dataset: Dataset, import_: Import, coverage: Coverage
 ) -> Iterator[Finding]:
-    """Cut the dataset anew, and compare with what was planned."""
+    """Shard the dataset again and compare with the planned shards."""
     unexpected = set(coverage.roots)
     axes = axes_as_planned(dataset, coverage)
-    for shard in split(axes, bounds_of(dataset, known)):
+    for shard in plan_shards(axes, import_bounds(dataset, import_)):
         if shard.key in unexpected:
             unexpected.remove(shard.key)
         else:
             yield Finding(
-                flaw=Flaw.GAP,
+                flaw=CoverageFlaw.GAP,
                 shard=shard.key,
                 detail="the declaration has this shard, the ledger does not",
             )
     for key in sorted(unexpected):
         yield Finding(
-            flaw=Flaw.OVERLAP,
+            flaw=CoverageFlaw.OVERLAP,
             shard=key,
             detail="the ledger has this shard, the declaration does not",
         )
 
 
 def axes_as_planned(dataset: Dataset, coverage: Coverage) -> tuple[Axis, ...]:
-    """Return the axes with the values that another dataset held at the time.
+    """Return the axes with the values another dataset had at planning time.
 
-    What it holds now may differ, and is not what this import had to cover.
+    Its current values may differ, and are not what this import had to cover.
     """
     return tuple(
         replace(axis, values=planned_values(dataset, coverage, index))
@@ -228,63 +239,67 @@ def axes_as_planned(dataset: Dataset, coverage: Coverage) -> tuple[Axis, ...]:
 
 
 def planned_values(dataset: Dataset, coverage: Coverage, index: int) -> tuple[str, ...]:
-    found = (parse_key(dataset.axes, key).parts[index] for key in coverage.roots)
+    found = (parse_shard_key(dataset.axes, key).parts[index] for key in coverage.roots)
     return tuple(sorted({part.value for part in found if isinstance(part, Choice)}))
 
 
-def unproven(job: Job) -> Iterator[Finding]:
+def check_proof(job: Job) -> Iterator[Finding]:
     if job.status is not JobStatus.DONE:
         last = f": {job.errors[-1].message}" if job.errors else ""
         yield Finding(
-            flaw=Flaw.UNFINISHED,
+            flaw=CoverageFlaw.UNFINISHED,
             shard=job.shard_key,
             detail=f"job {job.id} is {job.status}{last}",
         )
     elif job.proof is None:
         yield Finding(
-            flaw=Flaw.UNPROVEN,
+            flaw=CoverageFlaw.UNPROVEN,
             shard=job.shard_key,
             detail=f"job {job.id} is done without proof of its end",
         )
 
 
-def uncovered_splits(dataset: Dataset, coverage: Coverage) -> Iterator[Finding]:
+def check_splits(dataset: Dataset, coverage: Coverage) -> Iterator[Finding]:
     """Check that the children of every split shard cover it exactly."""
     for job, key in coverage.split.items():
         found = coverage.children.get(job, set())
-        expected = nearest_division(parse_key(dataset.axes, key), found)
+        expected = closest_division(parse_shard_key(dataset.axes, key), found)
         for lost in sorted(expected - found):
             yield Finding(
-                flaw=Flaw.GAP, shard=lost, detail=f"lost in the split of {key}"
+                flaw=CoverageFlaw.GAP, shard=lost, detail=f"lost in the split of {key}"
             )
         for extra in sorted(found - expected):
-            yield Finding(flaw=Flaw.OVERLAP, shard=extra, detail=f"not a part of {key}")
+            yield Finding(
+                flaw=CoverageFlaw.OVERLAP, shard=extra, detail=f"not a part of {key}"
+            )
 
 
-def nearest_division(shard: Shard, found: set[str]) -> set[str]:
-    """Return the division that was made, along whichever axis, as it should be.
+def closest_division(shard: Shard, found: set[str]) -> set[str]:
+    """Return the complete division, along any axis, that is closest to the one found.
 
-    How small pieces may be can have changed since.
+    The smallest allowed size may have changed since the split.
     """
     divisions = [
-        {each.key for each in divide_along(shard, index)}
+        {child.key for child in divide_along(shard, index)}
         for index in range(len(shard.axes))
     ]
     return max(divisions, key=lambda keys: len(keys & found), default=set())
 
 
-def miscounts(known: Import, coverage: Coverage) -> Iterator[Finding]:
-    for name, told, found in (
-        ("pages", known.counts.pages, coverage.pages),
-        ("records", known.counts.seen, coverage.seen),
+def check_counts(import_: Import, coverage: Coverage) -> Iterator[Finding]:
+    for name, counted, found in (
+        ("pages", import_.counts.pages, coverage.pages),
+        ("records", import_.counts.seen, coverage.seen),
     ):
-        if told != found:
+        if counted != found:
             yield Finding(
-                flaw=Flaw.MISCOUNT,
+                flaw=CoverageFlaw.MISCOUNT,
                 shard="all",
-                detail=f"the import counts {told} {name}, its jobs hold {found}",
+                detail=f"the import counts {counted} {name}, its jobs hold {found}",
             )
-    if known.status is ImportStatus.DONE and not known.proven:
+    if import_.status is ImportStatus.DONE and not import_.proven:
         yield Finding(
-            flaw=Flaw.UNPROVEN, shard="all", detail="the import is done without proof"
+            flaw=CoverageFlaw.UNPROVEN,
+            shard="all",
+            detail="the import is done without proof",
         )

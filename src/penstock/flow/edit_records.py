@@ -1,153 +1,158 @@
-"""Do what clients change: the rules of the dataset, and of the version they mean."""
+"""Apply the edits of clients, under the dataset's rules and their preconditions."""
 
 from collections.abc import Mapping, Sequence
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.editing import (
-    MOST_FLAWS,
-    Drafted,
-    Editor,
+from penstock.domain.pages import Key, Reason
+from penstock.domain.record_validation import (
+    MAX_FIELD_ERRORS,
     Precondition,
-    found,
+    RecordDraft,
+    RecordValidator,
+    require_record,
 )
-from penstock.domain.page import Key, Reason
-from penstock.errors import BadRequest, Flaw, RowsRefused
+from penstock.errors import BadRequest, FieldError, RowsRefused
 from penstock.ports import Records
-from penstock.ports.serving import (
-    Current,
+from penstock.ports.record_access import (
     Decide,
-    Edits,
+    LockedRow,
+    RecordWriter,
     Removal,
     Write,
-    Written,
+    WriteResult,
 )
 
-MOST_AT_ONCE = 1_000
+MAX_RECORDS_PER_REQUEST = 1_000
 
 
 class EditRecords:
-    def __init__(self, edits: Edits, records: Records) -> None:
+    def __init__(self, edits: RecordWriter, records: Records) -> None:
         self._edits = edits
         self._records = records
-        self._editors: dict[str, Editor] = {}
+        self._validators: dict[str, RecordValidator] = {}
 
-    def editor(self, dataset: Dataset) -> Editor:
-        if dataset.name not in self._editors:
-            self._editors[dataset.name] = Editor(dataset)
-        return self._editors[dataset.name]
+    def validator(self, dataset: Dataset) -> RecordValidator:
+        if dataset.name not in self._validators:
+            self._validators[dataset.name] = RecordValidator(dataset)
+        return self._validators[dataset.name]
 
     def put(
         self, dataset: Dataset, key: Key, document: object, terms: Precondition
-    ) -> Written:
-        """Store a record whatever there was."""
-        drafted = self.editor(dataset).whole(document, key=key)
-        placed = {"": drafted}
-        self._hold_references(dataset, placed)
+    ) -> WriteResult:
+        """Store a whole record, new or replaced."""
+        draft = self.validator(dataset).validate_full(document, key=key)
+        by_pointer = {"": draft}
+        self._check_references(dataset, by_pointer)
 
-        def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
-            meant(terms, current.get(key))
-            return [Write(drafted.record, drafted.local)]
+        def decide(current: Mapping[Key, LockedRow]) -> Sequence[Write]:
+            check_precondition(terms, current.get(key))
+            return [Write(draft.record, draft.local)]
 
-        return self._change(dataset, [key], decide, placed)
+        return self._change(dataset, [key], decide, by_pointer)
 
     def patch(
         self, dataset: Dataset, key: Key, document: object, terms: Precondition
-    ) -> Written:
+    ) -> WriteResult:
         """Change some fields of a record."""
-        editor = self.editor(dataset)
-        placed: dict[str, Drafted] = {}
+        validator = self.validator(dataset)
+        by_pointer: dict[str, RecordDraft] = {}
 
-        def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
-            known = found(meant(terms, current.get(key)))
-            drafted = placed[""] = editor.changed(known.values, document)
-            self._hold_references(dataset, placed)
-            return [Write(drafted.record, drafted.local)]
+        def decide(current: Mapping[Key, LockedRow]) -> Sequence[Write]:
+            row = require_record(check_precondition(terms, current.get(key)))
+            draft = by_pointer[""] = validator.validate_patch(row.values, document)
+            self._check_references(dataset, by_pointer)
+            return [Write(draft.record, draft.local)]
 
-        return self._change(dataset, [key], decide, placed)
+        return self._change(dataset, [key], decide, by_pointer)
 
-    def delete(self, dataset: Dataset, key: Key, terms: Precondition) -> Written:
-        def decide(current: Mapping[Key, Current]) -> Sequence[Removal]:
-            found(meant(terms, current.get(key)))
+    def delete(self, dataset: Dataset, key: Key, terms: Precondition) -> WriteResult:
+        def decide(current: Mapping[Key, LockedRow]) -> Sequence[Removal]:
+            require_record(check_precondition(terms, current.get(key)))
             return [Removal(key)]
 
         return self._edits.change(dataset, [key], decide)
 
-    def upsert(self, dataset: Dataset, documents: object) -> Written:
+    def upsert(self, dataset: Dataset, documents: object) -> WriteResult:
         """Store many records, all or none; the last of a key wins."""
-        drafted = self._drafted(dataset, documents)
-        placed = {f"/{at}": each for at, each in enumerate(drafted)}
-        self._hold_references(dataset, placed)
-        by_key = {each.record.key: each for each in drafted}
+        drafts = self._parse_drafts(dataset, documents)
+        by_pointer = {f"/{index}": draft for index, draft in enumerate(drafts)}
+        self._check_references(dataset, by_pointer)
+        by_key = {draft.record.key: draft for draft in drafts}
 
-        def decide(current: Mapping[Key, Current]) -> Sequence[Write]:
+        def decide(current: Mapping[Key, LockedRow]) -> Sequence[Write]:
             del current
-            return [Write(each.record, each.local) for each in by_key.values()]
+            return [Write(draft.record, draft.local) for draft in by_key.values()]
 
-        return self._change(dataset, [*by_key], decide, placed)
+        return self._change(dataset, [*by_key], decide, by_pointer)
 
     def _change(
         self,
         dataset: Dataset,
         keys: Sequence[Key],
         decide: Decide,
-        placed: Mapping[str, Drafted],
-    ) -> Written:
-        """Change rows; say which of those in the body the database cannot hold."""
+        by_pointer: Mapping[str, RecordDraft],
+    ) -> WriteResult:
+        """Change rows; raise `BadRequest` for those that the database cannot store."""
         try:
             return self._edits.change(dataset, keys, decide)
         except RowsRefused as error:
             flaws = [
-                Flaw(
-                    pointer=f"{at}/{why.field or ''}",
+                FieldError(
+                    pointer=f"{pointer}/{reason.field or ''}",
                     code=Reason.UNSTORABLE,
-                    detail=why.detail,
+                    detail=reason.detail,
                 )
-                for at, each in placed.items()
-                if (why := error.refused.get(each.record.digest)) is not None
+                for pointer, draft in by_pointer.items()
+                if (reason := error.refused.get(draft.record.digest)) is not None
             ]
-            raise BadRequest(*flaws[:MOST_FLAWS]) from error
+            raise BadRequest(*flaws[:MAX_FIELD_ERRORS]) from error
 
-    def _drafted(self, dataset: Dataset, documents: object) -> list[Drafted]:
-        if not isinstance(documents, list) or not 1 <= len(documents) <= MOST_AT_ONCE:
-            told = f"must be a JSON list of 1 to {MOST_AT_ONCE} records"
-            raise BadRequest(Flaw(pointer="/", code="type", detail=told))
-        editor = self.editor(dataset)
-        drafted: list[Drafted] = []
-        flaws: list[Flaw] = []
-        for at, document in enumerate(documents):
+    def _parse_drafts(self, dataset: Dataset, documents: object) -> list[RecordDraft]:
+        if (
+            not isinstance(documents, list)
+            or not 1 <= len(documents) <= MAX_RECORDS_PER_REQUEST
+        ):
+            detail = f"must be a JSON list of 1 to {MAX_RECORDS_PER_REQUEST} records"
+            raise BadRequest(FieldError(pointer="/", code="type", detail=detail))
+        validator = self.validator(dataset)
+        drafts: list[RecordDraft] = []
+        flaws: list[FieldError] = []
+        for index, document in enumerate(documents):
             try:
-                drafted.append(editor.whole(document, key=None, at=f"/{at}"))
+                drafts.append(
+                    validator.validate_full(document, key=None, at=f"/{index}")
+                )
             except BadRequest as bad:
                 flaws.extend(bad.flaws)
-            if len(flaws) >= MOST_FLAWS:
+            if len(flaws) >= MAX_FIELD_ERRORS:
                 break
         if flaws:
-            raise BadRequest(*flaws[:MOST_FLAWS])
-        return drafted
+            raise BadRequest(*flaws[:MAX_FIELD_ERRORS])
+        return drafts
 
-    def _hold_references(
-        self, dataset: Dataset, drafted: Mapping[str, Drafted]
+    def _check_references(
+        self, dataset: Dataset, drafts: Mapping[str, RecordDraft]
     ) -> None:
-        """Refuse values that the dataset does not have which a field refers to."""
-        flaws: list[Flaw] = []
-        for name, reference in self.editor(dataset).references.items():
+        """Reject values that the referenced dataset does not have."""
+        flaws: list[FieldError] = []
+        for name, reference in self.validator(dataset).references.items():
             column = dataset.column(name)
-            values = {each.record.values[column] for each in drafted.values()} - {None}
+            values = {draft.record.values[column] for draft in drafts.values()} - {None}
             unknown = set(self._records.unknown(reference, values)) if values else set()
             flaws.extend(
-                Flaw(
-                    pointer=f"{at}/{name}",
+                FieldError(
+                    pointer=f"{pointer}/{name}",
                     code="reference",
-                    detail=f"{each.record.values[column]!s} is not in {reference}",
+                    detail=f"{draft.record.values[column]!s} is not in {reference}",
                 )
-                for at, each in drafted.items()
-                if each.record.values[column] in unknown
+                for pointer, draft in drafts.items()
+                if draft.record.values[column] in unknown
             )
         if flaws:
-            raise BadRequest(*flaws[:MOST_FLAWS])
+            raise BadRequest(*flaws[:MAX_FIELD_ERRORS])
 
 
-def meant(terms: Precondition, known: Current | None) -> Current | None:
-    """Return a row as it is; refuse one that is not as the client thinks."""
-    terms.hold(None if known is None else known.version)
-    return known
+def check_precondition(terms: Precondition, row: LockedRow | None) -> LockedRow | None:
+    """Return the row if the precondition of the client holds, else raise."""
+    terms.check(None if row is None else row.version)
+    return row

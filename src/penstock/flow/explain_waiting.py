@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from penstock.domain.budget import Budget, BudgetState
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Import, ImportStatus
-from penstock.domain.waiting import Waiting, WaitReason, explain
+from penstock.domain.jobs import Import, ImportStatus
+from penstock.domain.waiting import Waiting, WaitReason, explain_waiting
 from penstock.errors import StoreUnavailable
 from penstock.ports import Stores
 
@@ -24,30 +24,30 @@ class ExplainWaiting:
         self._budget = budget
         self._attempts = attempts
 
-    def __call__(self, known: Import) -> Waiting | None:
-        """Say what an import waits for; None if it goes on, or has ended."""
-        # perhaps it was declared only when it was imported
-        dataset = self._datasets.get(known.dataset)
-        if known.status is ImportStatus.DONE and dataset is not None:
-            return self._explain_indexes(known, dataset)
-        if known.status not in {ImportStatus.PLANNING, ImportStatus.RUNNING}:
+    def __call__(self, import_: Import) -> Waiting | None:
+        """Return what an import waits for; None if it makes progress, or has ended."""
+        # None if the dataset is no longer declared
+        dataset = self._datasets.get(import_.dataset)
+        if import_.status is ImportStatus.DONE and dataset is not None:
+            return self._explain_indexes(import_, dataset)
+        if import_.status not in {ImportStatus.PLANNING, ImportStatus.RUNNING}:
             return None
         try:
-            budget = None if dataset is None else self._state(dataset)
+            budget = None if dataset is None else self._budget_state(dataset)
         except StoreUnavailable as error:
             return Waiting(reason=WaitReason.STORE_AWAY, detail=str(error))
-        return explain(
-            known,
-            self._stores.jobs.outlook(known.id),
+        return explain_waiting(
+            import_,
+            self._stores.jobs.waiting_facts(import_.id),
             budget=budget,
             workers=self._stores.workers.live(),
             region=None if dataset is None else dataset.region,
             attempts=self._attempts,
         )
 
-    def _explain_indexes(self, known: Import, dataset: Dataset) -> Waiting | None:
+    def _explain_indexes(self, import_: Import, dataset: Dataset) -> Waiting | None:
         newest = self._stores.imports.newest(dataset.name)
-        if newest is None or newest.id != known.id:
+        if newest is None or newest.id != import_.id:
             return None
         if not self._stores.schema.lacks_indexes(dataset):
             return None
@@ -55,10 +55,10 @@ class ExplainWaiting:
             reason=WaitReason.BUILDING_INDEXES,
             detail=f"the indexes of {dataset.name!r} are being built; "
             "until then lists and searches are slow",
-            since=known.finished_at,
+            since=import_.finished_at,
         )
 
-    def _state(self, dataset: Dataset) -> BudgetState | None:
+    def _budget_state(self, dataset: Dataset) -> BudgetState | None:
         if not dataset.source.is_budgeted:
             return None
         return self._stores.budgets.state(self._budget(dataset))

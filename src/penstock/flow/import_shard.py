@@ -1,29 +1,35 @@
-"""The page loop: take a token, fetch, map, commit; the whole product in one place."""
+"""The page loop: take a token, fetch, map, commit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from penstock.domain.budget import LATEST_USE, Budget, Grant
+from penstock.domain.budget import MAX_SEND_DELAY, Budget, Grant
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import JobDone, JobSplit, PageCommitted
-from penstock.domain.job import Lease
-from penstock.domain.map_page import Mapped, map_page
-from penstock.domain.mapping import Mapper
-from penstock.domain.page import (
+from penstock.domain.import_scope import request_lower_bound
+from penstock.domain.jobs import Lease
+from penstock.domain.mapping.mapper import Mapper
+from penstock.domain.mapping.page_mapper import Mapped, map_page
+from penstock.domain.page_reuse import can_reuse_pages, page_fingerprint, summarize_page
+from penstock.domain.pages import (
     Batch,
     Counts,
     Cursor,
-    Moved,
+    LazyPage,
+    LoopDetector,
     Page,
     Proof,
-    Trail,
-    Unread,
+    Redirect,
 )
-from penstock.domain.repeat import imprint_of, is_recallable, memo_of
-from penstock.domain.scope import told_since
-from penstock.domain.shard import Outside, Shard, divide, parse_key, predicate
+from penstock.domain.sharding.shard import (
+    OutsideCheck,
+    Shard,
+    build_outside_check,
+    divide_shard,
+    parse_shard_key,
+)
 from penstock.errors import (
     BudgetClosed,
     BudgetStopped,
@@ -36,15 +42,15 @@ from penstock.errors import (
     TooManyBadRows,
     TooManyEmptyLines,
 )
-from penstock.ports import Emit, Host, Source, Stores
+from penstock.ports import Emit, Runtime, Source, Stores
 
-MOST_HOPS = 5
-MOST_TOKENS = 20
+MAX_REDIRECTS = 5
+MAX_TOKENS_PER_REQUEST = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long things may take while a lease is held."""
+class Timeouts:
+    """Time limits of the work under a lease."""
 
     lease: timedelta
     longest_wait: timedelta
@@ -53,23 +59,23 @@ class Patience:
 
     @property
     def page(self) -> timedelta:
-        """The longest that one page can take."""
+        """The longest time that one page can take."""
         return self.longest_wait + self.request + self.commit
 
 
 @dataclass(slots=True)
-class Held:
-    """The lease as it stands now, and until when we may trust it by our own clock.
+class ActiveLease:
+    """The current lease, and until when to trust it by the local clock.
 
-    The clock is read before the ledger is asked, so we stop trusting a lease before
-    the ledger does.
+    The clock is read before each call of the ledger, so this worker stops trusting a
+    lease before the ledger does.
     """
 
     lease: Lease
     trusted_until: float
-    # what the last page has shown of the end
+    # set by the last page if it proved the end of the shard
     proof: Proof | None = None
-    # it brought nothing but new records, so the next will not be known
+    # the last page had only new records, so the next one cannot be a reused page
     is_growing: bool = False
 
 
@@ -83,8 +89,8 @@ class ImportShard:
         source: Source,
         budget: Budget,
         stores: Stores,
-        patience: Patience,
-        host: Host,
+        patience: Timeouts,
+        host: Runtime,
         emit: Emit,
     ) -> None:
         self._dataset = dataset
@@ -94,154 +100,168 @@ class ImportShard:
         self._ledger = stores.ledger
         self._imports = stores.imports
         self._records = stores.records
-        self._patience = patience
+        self._timeouts = patience
         self._halt = host.halt
         self._monotonic = host.monotonic
         self._emit = emit
-        self._map = Mapper(dataset)
+        self._mapper = Mapper(dataset)
 
-    def __call__(self, held: Held) -> None:
-        """Go on until the end is proven; stop on `LeaseLost` without a trace."""
-        first = held.lease
-        shard = parse_key(self._dataset.axes, first.shard_key)
-        since = told_since(self._dataset, first.mode, first.since)
-        outside = predicate(self._dataset, shard, since)
+    def __call__(self, active: ActiveLease) -> None:
+        """Import pages until the end is proven; `LeaseLost` ends it without a write."""
+        first = active.lease
+        shard = parse_shard_key(self._dataset.axes, first.shard_key)
+        since = request_lower_bound(self._dataset, first.mode, first.since)
+        outside = build_outside_check(self._dataset, shard, since)
         cursor = None if first.cursor is None else Cursor.decode(first.cursor)
         while True:
-            answer = self._fetch(held, shard, cursor, since)
-            if not self._repeat(held, answer):
-                page = answer.read() if isinstance(answer, Unread) else answer
-                imprint = self._imprint(held.lease, answer)
-                if not self._store(held, page, imprint, cursor, outside):
-                    self._split(held.lease, shard)
+            response = self._fetch(active, shard, cursor, since)
+            if not self._reuse_page(active, response):
+                page = response.read() if isinstance(response, LazyPage) else response
+                fingerprint = self._fingerprint(active.lease, response)
+                if not self._store(active, page, fingerprint, cursor, outside):
+                    self._split(active.lease, shard)
                     return
-            if held.proof is not None:
-                self._tell_end(held.lease, held.proof)
+            if active.proof is not None:
+                self._emit_done(active.lease, active.proof)
                 return
-            after = held.lease.cursor
+            after = active.lease.cursor
             cursor = None if after is None else Cursor.decode(after)
 
     def _fetch(
-        self, held: Held, shard: Shard, cursor: Cursor | None, since: datetime | None
-    ) -> Page | Unread:
+        self,
+        active: ActiveLease,
+        shard: Shard,
+        cursor: Cursor | None,
+        since: datetime | None,
+    ) -> Page | LazyPage:
         position = None if cursor is None else cursor.position
-        moved: Moved | None = None
-        for _ in range(MOST_HOPS + 1):
-            self._source.get_ready(shard, position, partial(self._still_here, held))
+        moved: Redirect | None = None
+        for _ in range(MAX_REDIRECTS + 1):
+            self._source.get_ready(shard, position, partial(self._keep_alive, active))
             if self._dataset.source.is_budgeted:
-                self._take_token(held)
+                self._take_token(active)
             else:
-                self._still_here(held)
-            held.lease = replace(held.lease, sent=held.lease.sent + 1)
-            answer = self._source.fetch(shard, position, since=since, moved=moved)
-            if not isinstance(answer, Moved):
-                return answer
-            moved = answer
-        raise RequestRefused(f"the provider redirected more than {MOST_HOPS} times")
+                self._keep_alive(active)
+            active.lease = replace(active.lease, sent=active.lease.sent + 1)
+            response = self._source.fetch(shard, position, since=since, moved=moved)
+            if not isinstance(response, Redirect):
+                return response
+            moved = response
+        raise RequestRefused(f"the provider redirected more than {MAX_REDIRECTS} times")
 
-    def _imprint(self, lease: Lease, answer: Page | Unread) -> bytes | None:
-        """Return by what an answer is known if it came before, if it may be."""
+    def _fingerprint(self, lease: Lease, response: Page | LazyPage) -> bytes | None:
+        """Return the key by which a page may be recognised, if it is eligible."""
         is_last = lease.page_seq + 1 >= self._dataset.source.most_pages
-        may_be_known = not is_last and is_recallable(self._dataset, lease)
-        if not may_be_known or not isinstance(answer, Unread):
+        is_eligible = not is_last and can_reuse_pages(self._dataset, lease)
+        if not is_eligible or not isinstance(response, LazyPage):
             return None
-        return imprint_of(lease, answer.digest())
+        return page_fingerprint(lease, response.digest())
 
-    def _repeat(self, held: Held, answer: Page | Unread) -> bool:
-        """Commit an answer that is known without reading it; say whether it was."""
-        imprint = self._imprint(held.lease, answer)
-        if held.is_growing or imprint is None:
+    def _reuse_page(self, active: ActiveLease, response: Page | LazyPage) -> bool:
+        """Commit a page that was committed before without parsing it, if it was."""
+        fingerprint = self._fingerprint(active.lease, response)
+        if active.is_growing or fingerprint is None:
             return False
-        asked = self._monotonic()
+        requested_at = self._monotonic()
         repeated = self._ledger.repeat_page(
-            self._dataset, held.lease, imprint, provider_time=answer.provider_time
+            self._dataset,
+            active.lease,
+            fingerprint,
+            provider_time=response.provider_time,
         )
         if repeated is None:
             return False
         lease, counts, proof = repeated
-        self._go_on(held, lease, counts, proof=proof, asked=asked)
+        self._update_lease(
+            active, lease, counts, proof=proof, requested_at=requested_at
+        )
         return True
 
     def _store(
         self,
-        held: Held,
+        active: ActiveLease,
         page: Page,
-        imprint: bytes | None,
+        fingerprint: bytes | None,
         cursor: Cursor | None,
-        outside: Outside,
+        outside: OutsideCheck,
     ) -> bool:
-        """Commit a page; False, and nothing is done, if the provider has cut it off.
+        """Commit a page; False, and nothing is written, if the provider truncated it.
 
-        Rows that the database refuses are bad, and the page is committed without them.
-        Each time there are fewer of the others.
+        Rows that the database refuses are rejected, and the page is committed without
+        them. The loop ends because each round has fewer rows left.
         """
         refused: dict[bytes, Refused] = {}
         while True:
-            batch = self._read(held.lease, page, imprint, cursor, outside, refused)
+            batch = self._build_batch(
+                active.lease, page, fingerprint, cursor, outside, refused
+            )
             if batch is None:
                 return False
             try:
-                self._commit(held, batch)
+                self._commit(active, batch)
             except RowsRefused as error:
                 refused.update(error.refused)
-                self._keep_lease(held)
+                self._renew_if_due(active)
             else:
                 return True
 
-    def _read(
+    def _build_batch(
         self,
         lease: Lease,
         page: Page,
-        imprint: bytes | None,
+        fingerprint: bytes | None,
         cursor: Cursor | None,
-        outside: Outside,
+        outside: OutsideCheck,
         refused: Mapping[bytes, Refused],
     ) -> Batch | None:
-        """Say what a page changes; None if the provider has cut it off."""
-        # first of all: an ignored filter would look cut off in every smaller shard
+        """Return what a page changes; None if the provider truncated it."""
+        # before the check below: with an ignored filter, every smaller shard would
+        # look truncated
         mapped = map_page(
-            self._map,
+            self._mapper,
             page,
             outside,
             self._records.unknown,
             shard=lease.shard_key,
             refused=refused,
         )
-        if self._is_cut_off(lease, page, cursor):
+        if self._is_truncated(lease, page, cursor):
             return None
-        batch = batch_of(page, self._following(lease, page, cursor), mapped)
-        memo = None if imprint is None else memo_of(page, batch)
-        return batch if memo is None else replace(batch, imprint=imprint, memo=memo)
+        batch = build_batch(page, self._next_cursor(lease, page, cursor), mapped)
+        summary = None if fingerprint is None else summarize_page(page, batch)
+        if summary is None:
+            return batch
+        return replace(batch, imprint=fingerprint, memo=summary)
 
-    def _take_token(self, held: Held) -> None:
-        """Wait for a token of this very moment, under a lease that outlives its use."""
-        for _ in range(MOST_TOKENS):
+    def _take_token(self, active: ActiveLease) -> None:
+        """Wait for a token that is valid now, under a lease that outlives its use."""
+        for _ in range(MAX_TOKENS_PER_REQUEST):
             if self._halt.is_set():
-                raise Interrupted("asked to stop")
-            self._keep_lease(held)
-            asked = self._monotonic()
+                raise Interrupted("stopped")
+            self._renew_if_due(active)
+            requested_at = self._monotonic()
             grant = self._budgets.take(
-                self._budget, longest=self._patience.longest_wait
+                self._budget, longest=self._timeouts.longest_wait
             )
             if grant.wait and self._halt.wait(grant.wait.total_seconds()):
                 self._budgets.give_back(self._budget, grant)
-                raise Interrupted("asked to stop")
-            if self._is_timely(grant, asked):
+                raise Interrupted("stopped")
+            if self._is_usable(grant, requested_at):
                 return
-        # it is nobody's fault: the job must not become a dead letter by it
+        # not an error of the job: it must not cost an attempt
         raise StoreUnavailable(
-            f"none of {MOST_TOKENS} tokens could be used in time: "
+            f"none of {MAX_TOKENS_PER_REQUEST} tokens could be used in time: "
             "this host or the budget's store is too slow"
         )
 
-    def _is_timely(self, grant: Grant, asked: float) -> bool:
-        """Say whether a token is neither late nor revoked.
+    def _is_usable(self, grant: Grant, requested_at: float) -> bool:
+        """Return whether a token is neither late nor revoked.
 
-        Whoever was held up, in a call or between two, may have lost the job as well;
-        the next look at the lease tells.
+        A worker that was delayed may have lost its lease as well; the next renewal
+        finds out.
         """
-        late = LATEST_USE.total_seconds()
-        if not grant.wait and self._monotonic() - asked <= late:
+        late = MAX_SEND_DELAY.total_seconds()
+        if not grant.wait and self._monotonic() - requested_at <= late:
             return True
         checked = self._monotonic()
         try:
@@ -251,32 +271,32 @@ class ImportShard:
             raise
         return is_timely and self._monotonic() - checked <= late
 
-    def _still_here(self, held: Held) -> None:
-        """Keep the lease of a page that takes long, unless we are to stop."""
+    def _keep_alive(self, active: ActiveLease) -> None:
+        """Renew the lease during a long page; raise `Interrupted` when stopping."""
         if self._halt.is_set():
-            raise Interrupted("asked to stop")
-        self._keep_lease(held)
+            raise Interrupted("stopped")
+        self._renew_if_due(active)
 
-    def _keep_lease(self, held: Held) -> None:
+    def _renew_if_due(self, active: ActiveLease) -> None:
         now = self._monotonic()
-        if now + self._patience.page.total_seconds() > held.trusted_until:
-            self._ledger.renew(held.lease)
-            held.trusted_until = now + self._patience.lease.total_seconds()
+        if now + self._timeouts.page.total_seconds() > active.trusted_until:
+            self._ledger.renew(active.lease)
+            active.trusted_until = now + self._timeouts.lease.total_seconds()
 
-    def _is_cut_off(self, lease: Lease, page: Page, cursor: Cursor | None) -> bool:
+    def _is_truncated(self, lease: Lease, page: Page, cursor: Cursor | None) -> bool:
         cap = self._dataset.source.cap
-        if cap is not None and rows_after(page, cursor) >= cap:
+        if cap is not None and rows_so_far(page, cursor) >= cap:
             return True
-        most = self._dataset.source.most_pages
-        return page.proof is None and lease.page_seq + 1 >= most
+        max_pages = self._dataset.source.most_pages
+        return page.proof is None and lease.page_seq + 1 >= max_pages
 
     def _split(self, lease: Lease, shard: Shard) -> None:
-        children = [child.key for child in divide(shard)]
+        children = [child.key for child in divide_shard(shard)]
         if not children:
             raise CannotSplit(
-                f"shard {lease.shard_key!r} is cut off by the provider (source.cap or "
-                "source.pages.max) and cannot be divided further; add a shard axis, or "
-                "make its smallest smaller"
+                f"shard {lease.shard_key!r} is truncated by the provider (source.cap "
+                "or source.pages.max) and cannot be divided further; add a shard axis, "
+                "or lower its 'smallest'"
             )
         self._ledger.split(lease, children)
         self._emit(
@@ -288,7 +308,7 @@ class ImportShard:
             )
         )
 
-    def _tell_end(self, lease: Lease, proof: Proof) -> None:
+    def _emit_done(self, lease: Lease, proof: Proof) -> None:
         self._emit(
             JobDone(
                 job=lease.job,
@@ -298,82 +318,86 @@ class ImportShard:
             )
         )
 
-    def _following(
+    def _next_cursor(
         self, lease: Lease, page: Page, cursor: Cursor | None
     ) -> Cursor | None:
         if page.next is None:
             return None
-        trail = Trail() if cursor is None else cursor.trail
+        trail = LoopDetector() if cursor is None else cursor.loop_detector
         if not page.rises:
-            keys = [self._map.key_of(row) or row.raw for row in page.rows]
-            # without records, only the position can tell that we were here before
+            keys = [self._mapper.key_of(row) or row.raw for row in page.rows]
+            # without records, only the position shows a loop
             trail = trail.after(keys or [page.next], page=lease.page_seq + 1)
-        return Cursor(position=page.next, rows=rows_after(page, cursor), trail=trail)
+        return Cursor(
+            position=page.next, rows=rows_so_far(page, cursor), loop_detector=trail
+        )
 
-    def _commit(self, held: Held, batch: Batch) -> None:
-        asked = self._monotonic()
-        lease, counts = self._ledger.commit_page(self._dataset, held.lease, batch)
-        self._go_on(held, lease, counts, proof=batch.proof, asked=asked)
-        held.is_growing = counts.inserted == len(batch.records) > 0
+    def _commit(self, active: ActiveLease, batch: Batch) -> None:
+        requested_at = self._monotonic()
+        lease, counts = self._ledger.commit_page(self._dataset, active.lease, batch)
+        self._update_lease(
+            active, lease, counts, proof=batch.proof, requested_at=requested_at
+        )
+        active.is_growing = counts.inserted == len(batch.records) > 0
         if batch.rejections:
-            total = self._imports.peek(held.lease.import_id).counts
+            total = self._imports.peek(active.lease.import_id).counts
             too_many = self._dataset.bad.exceeded(
                 bad=total.quarantined, seen=total.seen, at_end=False
             )
             if too_many is not None:
                 raise TooManyBadRows(too_many)
         if batch.dropped > batch.seen - batch.dropped:
-            self._refuse_empty_lines(held.lease)
+            self._refuse_empty_lines(active.lease)
 
     def _refuse_empty_lines(self, lease: Lease) -> None:
-        """Fail an import that reads next to nothing but empty lines."""
+        """Fail an import that reads almost only empty lines."""
         limit = self._dataset.source.max_empty_lines
         counts = self._imports.peek(lease.import_id).counts
         rows = counts.seen - counts.dropped
         if limit is not None and counts.dropped > max(limit, rows):
             raise TooManyEmptyLines(
                 f"{counts.dropped:,} of {counts.seen:,} lines were empty: more than "
-                f"the rows, and than source.max_empty_lines = {limit}; look at the "
-                "file, or raise it"
+                f"the rows, and than source.max_empty_lines = {limit}; check the "
+                "file, or raise the limit"
             )
 
-    def _go_on(
+    def _update_lease(
         self,
-        held: Held,
+        active: ActiveLease,
         lease: Lease,
         counts: Counts,
         *,
         proof: Proof | None,
-        asked: float,
+        requested_at: float,
     ) -> None:
-        """Hold the lease that a page has renewed, by the clock before it was asked."""
-        held.lease, held.proof, held.is_growing = lease, proof, False
-        held.trusted_until = asked + self._patience.lease.total_seconds()
+        """Take over the lease that a commit has renewed, and report the page."""
+        active.lease, active.proof, active.is_growing = lease, proof, False
+        active.trusted_until = requested_at + self._timeouts.lease.total_seconds()
         self._emit(
             PageCommitted(
-                job=held.lease.job,
+                job=active.lease.job,
                 dataset=self._dataset.name,
-                page=held.lease.page_seq,
+                page=active.lease.page_seq,
                 counts=counts,
             )
         )
 
 
-def rows_after(page: Page, cursor: Cursor | None) -> int:
+def rows_so_far(page: Page, cursor: Cursor | None) -> int:
     before = 0 if cursor is None else cursor.rows
-    return before + seen_in(page)
+    return before + rows_in(page)
 
 
-def seen_in(page: Page) -> int:
-    return len(page.rows) + len(page.flawed) + page.dropped
+def rows_in(page: Page) -> int:
+    return len(page.rows) + len(page.bad_rows) + page.dropped
 
 
-def batch_of(page: Page, cursor: Cursor | None, mapped: Mapped) -> Batch:
+def build_batch(page: Page, cursor: Cursor | None, mapped: Mapped) -> Batch:
     records, rejections = mapped
     return Batch(
         records=records,
         rejections=rejections,
-        seen=seen_in(page),
+        seen=rows_in(page),
         dropped=page.dropped,
         cursor=None if cursor is None else cursor.encode(),
         proof=page.proof,

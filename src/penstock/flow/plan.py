@@ -6,18 +6,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from penstock.domain.axes import Axis, Bounds, FileAxis, ListAxis, ValuesFrom
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import ImportPlanned
-from penstock.domain.job import Import, ImportStatus, Mode
-from penstock.domain.parts import Slice
-from penstock.domain.scope import Scope, axis_bounds, decide_scope, told_since
-from penstock.domain.shard import split
+from penstock.domain.formats import format_instant
+from penstock.domain.import_scope import (
+    ImportScope,
+    axis_bounds,
+    decide_scope,
+    request_lower_bound,
+)
+from penstock.domain.jobs import Import, ImportStatus, Mode
+from penstock.domain.sharding.axes import Axis, Bounds, FileAxis, ListAxis, ValuesFrom
+from penstock.domain.sharding.parts import Slice
+from penstock.domain.sharding.shard import plan_shards
 from penstock.domain.source import CsvSource, Paging
-from penstock.domain.text import format_instant
 from penstock.errors import Interrupted, Misconfigured
-from penstock.ports import Emit, Halt, Imports, Records, Source, StillHere, Survey
+from penstock.ports import Emit, Imports, KeepAlive, Records, Source, StopSignal, Survey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,19 +51,19 @@ class Plan:
     def __call__(
         self,
         dataset: Dataset,
-        asked: Scope,
+        requested: ImportScope,
         *,
         declaration: str,
-        halt: Halt | None = None,
+        halt: StopSignal | None = None,
     ) -> Planned:
-        """Store an import's jobs, or go on with the unfinished one of the same kind.
+        """Store an import's jobs, or resume the unfinished import of the same kind.
 
-        Asked to stop, it raises `Interrupted`; the next call goes on where it was.
+        Raises `Interrupted` when stopped; the next call resumes.
         """
-        scope, still_here = self.scope(dataset, asked), until_halted(halt)
-        # what may be refused is asked before anything is stored
+        scope, still_here = self.scope(dataset, requested), stop_check(halt)
+        # this may raise, so it comes before anything is stored
         axes = self.axes(dataset, files=scope.files, still_here=still_here)
-        known, resumed = self._imports.begin(
+        import_, resumed = self._imports.begin(
             dataset,
             scope.mode,
             declaration=declaration,
@@ -67,93 +72,101 @@ class Plan:
             accept_lost_files=scope.accept_lost_files,
         )
         if resumed:
-            refuse_other(known, asked, scope, declaration)
+            refuse_different_import(import_, requested, scope, declaration)
             if isinstance(dataset.source, CsvSource):
-                planned = self._imports.shard_keys(known.id)
-                refuse_other_files(known, axes, planned, exactly=bool(scope.files))
-        return self.fill(dataset, known, axes, resumed=resumed, still_here=still_here)
+                shard_keys = self._imports.shard_keys(import_.id)
+                refuse_different_files(
+                    import_, axes, shard_keys, exactly=bool(scope.files)
+                )
+        return self.fill(dataset, import_, axes, resumed=resumed, still_here=still_here)
 
     def fill(
         self,
         dataset: Dataset,
-        known: Import,
+        import_: Import,
         axes: tuple[Axis, ...],
         *,
         resumed: bool,
-        still_here: StillHere,
+        still_here: KeepAlive,
     ) -> Planned:
-        """Store the jobs of an import that has begun, and open it to workers.
+        """Store the jobs of an import in planning, and open it to workers.
 
-        Nothing happens to one that is open already.
+        Does nothing if it is open already.
         """
-        if known.status is ImportStatus.PLANNING and not self._repeat(
-            dataset, known, axes
+        if import_.status is ImportStatus.PLANNING and not self._reuse_last(
+            dataset, import_, axes
         ):
-            shards = split(axes, bounds_of(dataset, known))
+            shards = plan_shards(axes, import_bounds(dataset, import_))
             keys = (shard.key for shard in shards)
-            self._store_jobs(dataset, known, attended(keys, still_here))
-        planned, counted = self._imports.get(known.id)
-        self.tell(known, shards=counted.total, resumed=resumed)
-        return Planned(planned=planned, resumed=resumed, shards=counted.total)
+            self._store_jobs(dataset, import_, with_keep_alive(keys, still_here))
+        planned, jobs = self._imports.get(import_.id)
+        self.emit_planned(import_, shards=jobs.total, resumed=resumed)
+        return Planned(planned=planned, resumed=resumed, shards=jobs.total)
 
-    def tell(self, known: Import, *, shards: int, resumed: bool) -> None:
+    def emit_planned(self, import_: Import, *, shards: int, resumed: bool) -> None:
         self._emit(
             ImportPlanned(
-                import_id=known.id,
-                dataset=known.dataset,
-                mode=known.mode,
+                import_id=import_.id,
+                dataset=import_.dataset,
+                mode=import_.mode,
                 shards=shards,
                 resumed=resumed,
             )
         )
 
-    def _repeat(self, dataset: Dataset, known: Import, axes: tuple[Axis, ...]) -> bool:
-        """End an import of files that have not changed, if no row has either.
+    def _reuse_last(
+        self, dataset: Dataset, import_: Import, axes: tuple[Axis, ...]
+    ) -> bool:
+        """End an import of unchanged files at once if no stored row has changed either.
 
-        Not where fields refer to other datasets, whose rows may have.
+        Not where fields reference other datasets, whose rows may have changed.
         """
         if not dataset.is_ranked or dataset.has_references:
             return False
-        last = self._imports.still_true(dataset, known.mode)
-        if last is None or last.declaration != known.declaration:
+        last = self._imports.last_reusable(dataset, import_.mode)
+        if last is None or last.declaration != import_.declaration:
             return False
-        keys = {shard.key for shard in split(axes, bounds_of(dataset, known))}
+        keys = {
+            shard.key for shard in plan_shards(axes, import_bounds(dataset, import_))
+        }
         if keys != set(self._imports.shard_keys(last.id)):
             return False
-        return self._imports.repeat(dataset, known.id, of=last.id)
+        return self._imports.repeat(dataset, import_.id, of=last.id)
 
-    def _store_jobs(self, dataset: Dataset, known: Import, keys: Iterable[str]) -> None:
-        self._imports.add_jobs(known.id, keys)
-        now, stored = self._imports.get(known.id)
-        if now.status is ImportStatus.CANCELLED:
+    def _store_jobs(
+        self, dataset: Dataset, import_: Import, keys: Iterable[str]
+    ) -> None:
+        self._imports.add_jobs(import_.id, keys)
+        current, jobs = self._imports.get(import_.id)
+        if current.status is ImportStatus.CANCELLED:
             raise Misconfigured(
-                f"import {known.id} was cancelled while it was being planned"
+                f"import {import_.id} was cancelled while it was being planned"
             )
-        if not stored.total:
-            # an import of nothing would prove that there is nothing
+        if not jobs.total:
+            # an import without jobs would prove that there are no records
             reason = "there was nothing to import"
-            self._imports.cancel(known.id, reason=reason, only=ImportStatus.PLANNING)
+            self._imports.cancel(import_.id, reason=reason, only=ImportStatus.PLANNING)
             raise Misconfigured(
                 f"there is no shard of {dataset.name!r} to import up to "
-                f"{format_instant(known.until)}; check the bounds of its axes"
+                f"{format_instant(import_.until)}; check the bounds of its axes"
             )
-        self._imports.start(known.id)
+        self._imports.start(import_.id)
 
-    def scope(self, dataset: Dataset, asked: Scope) -> Scope:
+    def scope(self, dataset: Dataset, requested: ImportScope) -> ImportScope:
         watermark = self._records.watermark(dataset)
-        return decide_scope(dataset, asked, watermark=watermark)
+        return decide_scope(dataset, requested, watermark=watermark)
 
     def axes(
         self,
         dataset: Dataset,
         *,
         files: tuple[str, ...] = (),
-        still_here: StillHere = lambda: None,
+        still_here: KeepAlive = lambda: None,
     ) -> tuple[Axis, ...]:
-        """Return the axes with what files and other datasets hold read in.
+        """Return the axes with the values read from files and other datasets.
 
-        With `files`, as if the dataset declared just these. Reading files takes long,
-        and ends with what `still_here` raises.
+        With `files`, as if the dataset declared only these. Scanning files may take
+        long; whatever `still_here` raises ends it.
         """
         if isinstance(dataset.source, CsvSource):
             chosen = with_files(dataset, files) if files else dataset
@@ -174,65 +187,70 @@ class Plan:
 
 
 def with_files(dataset: Dataset, files: Iterable[str]) -> Dataset:
-    """Return a dataset as if it were declared with these files alone."""
+    """Return the dataset as if only these files were declared."""
     source = dataclasses.replace(dataset.csv, files=tuple(map(glob.escape, files)))
     return dataclasses.replace(dataset, source=source)
 
 
-def until_halted(halt: Halt | None) -> StillHere:
+def stop_check(halt: StopSignal | None) -> KeepAlive:
     def still_here() -> None:
         if halt is not None and halt.is_set():
-            raise Interrupted("stopped while planning; the same command goes on")
+            raise Interrupted("stopped while planning; the same command resumes it")
 
     return still_here
 
 
-def attended(keys: Iterable[str], still_here: StillHere) -> Iterator[str]:
+def with_keep_alive(keys: Iterable[str], still_here: KeepAlive) -> Iterator[str]:
     for key in keys:
         still_here()
         yield key
 
 
-def bounds_of(dataset: Dataset, known: Import) -> Bounds:
-    return axis_bounds(dataset, known.mode, since=known.since, until=known.until)
+def import_bounds(dataset: Dataset, import_: Import) -> Bounds:
+    return axis_bounds(dataset, import_.mode, since=import_.since, until=import_.until)
 
 
-def refuse_other(known: Import, asked: Scope, scope: Scope, declaration: str) -> None:
-    """Refuse to go on with an import that was planned for something else."""
-    remedy = f"let it finish, or: penstock imports cancel {known.id}"
-    if known.declaration != declaration:
-        raise Misconfigured(
-            f"import {known.id} is unfinished and was planned under another "
-            f"declaration of {known.dataset!r}; {remedy}"
-        )
-    # only what was asked for in words can differ; the rest follows from the clock
-    other_end = asked.until is not None and scope.until != known.until
-    if other_end or (asked.since is not None and scope.since != known.since):
-        since = "the start" if known.since is None else format_instant(known.since)
-        raise Misconfigured(
-            f"import {known.id} is unfinished and covers {since} to "
-            f"{format_instant(known.until)}; {remedy}"
-        )
-
-
-def refuse_other_files(
-    known: Import, axes: tuple[Axis, ...], planned: Iterable[str], *, exactly: bool
+def refuse_different_import(
+    import_: Import, requested: ImportScope, scope: ImportScope, declaration: str
 ) -> None:
-    """Refuse to go on with an import of quite other files, such as an upload.
-
-    Files that were named must be the same ones, exactly. Files that have changed since
-    are not refused here: reading them tells.
-    """
-    ours = {part.file for axis in axes for part in slices_of(axis)}
-    theirs = {Slice.of_key(key).file for key in planned}
-    if theirs and (theirs != ours if exactly else theirs.isdisjoint(ours)):
+    """Refuse to resume an import that was planned for another scope or declaration."""
+    remedy = f"let it finish, or: penstock imports cancel {import_.id}"
+    if import_.declaration != declaration:
         raise Misconfigured(
-            f"import {known.id} is unfinished and reads {', '.join(sorted(theirs))}; "
-            f"let it finish, or: penstock imports cancel {known.id}"
+            f"import {import_.id} is unfinished and was planned under another "
+            f"declaration of {import_.dataset!r}; {remedy}"
+        )
+    # only explicit bounds can differ; the others follow from the clock
+    other_end = requested.until is not None and scope.until != import_.until
+    if other_end or (requested.since is not None and scope.since != import_.since):
+        since = "the start" if import_.since is None else format_instant(import_.since)
+        raise Misconfigured(
+            f"import {import_.id} is unfinished and covers {since} to "
+            f"{format_instant(import_.until)}; {remedy}"
         )
 
 
-def slices_of(axis: Axis) -> tuple[Slice, ...]:
+def refuse_different_files(
+    import_: Import, axes: tuple[Axis, ...], planned: Iterable[str], *, exactly: bool
+) -> None:
+    """Refuse to resume an import of different files, such as an upload.
+
+    Files that were named must match exactly. Files whose content has changed are not
+    detected here, but when they are read.
+    """
+    requested = {part.file for axis in axes for part in file_slices(axis)}
+    existing = {Slice.of_key(key).file for key in planned}
+    if existing and (
+        existing != requested if exactly else existing.isdisjoint(requested)
+    ):
+        raise Misconfigured(
+            f"import {import_.id} is unfinished and reads "
+            f"{', '.join(sorted(existing))}; "
+            f"let it finish, or: penstock imports cancel {import_.id}"
+        )
+
+
+def file_slices(axis: Axis) -> tuple[Slice, ...]:
     return axis.slices if isinstance(axis, FileAxis) else ()
 
 
@@ -242,7 +260,7 @@ class Estimate:
 
     shards: int
     requests: int
-    # true where the records are not known yet, so that there may be many more pages
+    # true if nothing is stored yet, so that there may be many more pages
     at_least: bool
     duration: timedelta
 
@@ -254,18 +272,20 @@ class PlannedShard:
 
 
 class DryRun:
-    """Foresee what a plan would store and send, without storing or sending."""
+    """Preview what a plan would store and send."""
 
     def __init__(self, plan: Plan, records: Records) -> None:
         self._plan = plan
         self._records = records
 
-    def __call__(self, dataset: Dataset, asked: Scope, now: datetime) -> "Foreseen":
-        """Look once at what there is: files may be large, or have to be fetched."""
-        scope = self._plan.scope(dataset, asked)
-        # how much has changed is not known before it is asked for
+    def __call__(
+        self, dataset: Dataset, requested: ImportScope, now: datetime
+    ) -> "PlanPreview":
+        """Scan the source once: files may be large, or must be downloaded."""
+        scope = self._plan.scope(dataset, requested)
+        # how many records have changed is not known in advance
         is_full = scope.mode is Mode.FULL
-        return Foreseen(
+        return PlanPreview(
             dataset=dataset,
             scope=scope,
             axes=self._plan.axes(dataset, files=scope.files),
@@ -277,37 +297,37 @@ class DryRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreseen:
+class PlanPreview:
     """An import as it would be planned now."""
 
     dataset: Dataset
-    scope: Scope
+    scope: ImportScope
     axes: tuple[Axis, ...]
     bounds: Bounds
-    # records that are there, and would come again
+    # stored records, which a full import would fetch again
     stored: int
 
     def shards(self, source: Source) -> Iterator[PlannedShard]:
-        since = told_since(self.dataset, self.scope.mode, self.scope.since)
-        for shard in split(self.axes, self.bounds):
+        since = request_lower_bound(self.dataset, self.scope.mode, self.scope.since)
+        for shard in plan_shards(self.axes, self.bounds):
             yield PlannedShard(
                 key=shard.key, first_request=source.preview(shard, since=since)
             )
 
     def estimate(self, budget: Budget) -> Estimate:
         """Count the shards, and the pages that the stored records would fill."""
-        shards = sum(1 for _ in split(self.axes, self.bounds))
+        shards = sum(1 for _ in plan_shards(self.axes, self.bounds))
         source = self.dataset.source
         if isinstance(source, CsvSource):
             return Estimate(
                 shards=shards, requests=0, at_least=False, duration=timedelta()
             )
         pages = source.pages
-        # each shard ends with a request that only proves its end, unless a next link
-        # or a single answer does so for free
-        proving = pages.by in {Paging.KEYSET, Paging.OFFSET, Paging.PAGE}
+        # each shard needs a last request to prove its end, unless a next link or a
+        # single response proves it
+        has_final_request = pages.by in {Paging.KEYSET, Paging.OFFSET, Paging.PAGE}
         full_pages = -(-self.stored // pages.size) if pages.size else 0
-        requests = max(full_pages, shards) + (shards if proving else 0)
+        requests = max(full_pages, shards) + (shards if has_final_request else 0)
         return Estimate(
             shards=shards,
             requests=requests,

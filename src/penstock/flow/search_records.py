@@ -1,24 +1,29 @@
-"""Find records for clients, page by page among the best candidates."""
+"""Search records for clients, page by page among the best candidates."""
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import NamedTuple
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.queries.cursor import Seal, plain_all, refusal
-from penstock.domain.queries.search import MOST_CANDIDATES, SearchQuery
-from penstock.domain.queries.search_parameters import (
-    read_facets,
-    read_search,
-    read_suggest,
-)
-from penstock.ports.searching import Facets, Matches, Search, Suggestion
+from penstock.domain.search.list_cursor import CursorSigner, cursor_error, plain_all
+from penstock.domain.search.search_params import read_search
+from penstock.domain.search.search_query import MAX_CANDIDATES, SearchQuery
+from penstock.flow.list_records import ListRecords
+from penstock.ports.search import Matches, Search
+
+
+class RequestedSearch(NamedTuple):
+    """A search, and its cursor if that is not verified yet."""
+
+    query: SearchQuery
+    cursor: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageOfMatches:
-    """One page of what was found, and the cursor of the next."""
+    """One page of matches, and the cursor of the next."""
 
     query: SearchQuery
     matches: Matches
@@ -26,51 +31,61 @@ class PageOfMatches:
 
 
 class SearchRecords:
-    def __init__(self, search: Search, seal: Callable[[], Seal]) -> None:
+    def __init__(self, search: Search, records: ListRecords) -> None:
         self._search = search
-        self._seal = seal
+        # its cursors are signed alike
+        self._records = records
 
-    def page(self, dataset: Dataset, given: Iterable[tuple[str, str]]) -> PageOfMatches:
+    def parse(
+        self, dataset: Dataset, given: Iterable[tuple[str, str]]
+    ) -> RequestedSearch:
+        """Parse a search without reading from the database.
+
+        The cursor is left as text if the signer that verifies it is not loaded yet.
+        """
         query, cursor = read_search(dataset, given)
+        signer = self._records.loaded_signer
+        if cursor is None or signer is None:
+            return RequestedSearch(query, cursor)
+        return RequestedSearch(continue_search(query, cursor, signer))
+
+    def page(self, requested: RequestedSearch) -> PageOfMatches:
+        query, cursor = requested
+        signer = self._records.cursor_signer
         if cursor is not None:
-            query = replace(query, offset=self._offset(query, cursor))
+            query = continue_search(query, cursor, signer)
         matches = self._search.search(query)
         offset = query.offset + len(matches.rows)
-        goes_on = matches.has_more and offset < MOST_CANDIDATES
+        has_next = matches.has_more and offset < MAX_CANDIDATES
         return PageOfMatches(
             query=query,
             matches=matches,
-            next=self._seal().write_number(digest(query), offset) if goes_on else None,
+            next=signer.write_number(query_digest(query), offset) if has_next else None,
         )
 
-    def suggest(
-        self, dataset: Dataset, given: Iterable[tuple[str, str]]
-    ) -> Sequence[Suggestion]:
-        words, limit = read_suggest(dataset, given)
-        return self._search.suggest(dataset, words, limit=limit)
 
-    def facets(self, dataset: Dataset, given: Iterable[tuple[str, str]]) -> Facets:
-        return self._search.facets(read_facets(dataset, given))
-
-    def _offset(self, query: SearchQuery, cursor: str) -> int:
-        offset = self._seal().read_number(digest(query), cursor)
-        if offset is None:
-            told = "belongs to another search; keep q and filters, or begin anew"
-            raise refusal("cursor-mismatch", told)
-        return offset
+def continue_search(
+    query: SearchQuery, cursor: str, signer: CursorSigner
+) -> SearchQuery:
+    """Return the search continued at a cursor; rejects cursors of other searches."""
+    offset = signer.read_number(query_digest(query), cursor)
+    if offset is None:
+        detail = "belongs to another search; keep q and filters, or start again"
+        raise cursor_error("cursor-mismatch", detail)
+    return replace(query, offset=offset)
 
 
-def digest(query: SearchQuery) -> str:
-    """Return what the cursor of a search is bound to."""
+def query_digest(query: SearchQuery) -> str:
+    """Return the digest that binds a cursor to its search."""
     near = query.near
-    told = [
+    identity = [
         query.dataset.name,
         None if query.words is None else query.words.folded,
         None if near is None else [near.lat, near.lon],
         query.within,
         sorted(
-            [each.field.name, each.op, json.dumps(plain_all(each.value))]
-            for each in query.conditions
+            [condition.field.name, condition.op, json.dumps(plain_all(condition.value))]
+            for condition in query.conditions
         ),
     ]
-    return blake2b(json.dumps(told).encode(), digest_size=12).hexdigest()
+    return blake2b(json.dumps(identity).encode(), digest_size=12).hexdigest()

@@ -1,18 +1,18 @@
-"""Begin an import that a client asks for: once, however often it asks."""
+"""Start an import on request of a client, exactly once per idempotency key."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from penstock.domain.axes import Bounds
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Import, ImportId, ImportStatus, Mode
-from penstock.domain.parts import Slice
-from penstock.domain.scope import Scope
-from penstock.domain.shard import split
+from penstock.domain.formats import EPOCH
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode
+from penstock.domain.sharding.axes import Bounds
+from penstock.domain.sharding.parts import Slice
+from penstock.domain.sharding.shard import plan_shards
 from penstock.domain.source import CsvSource
-from penstock.domain.times import EPOCH
 from penstock.errors import (
     Conflict,
     Interrupted,
@@ -21,23 +21,28 @@ from penstock.errors import (
     PenstockError,
     StoreUnavailable,
 )
-from penstock.flow.plan import Plan, refuse_other, until_halted
-from penstock.flow.planning import Planning
-from penstock.ports import Halt, Redact, StillHere, Stores, Uploads
-from penstock.ports.idempotency import Ask, Begun, Claim, Wanted
+from penstock.flow.plan import Plan, refuse_different_import, stop_check
+from penstock.flow.planning_lease import PlanningLease
+from penstock.ports import KeepAlive, Redact, StopSignal, Stores, Uploads
+from penstock.ports.idempotency import (
+    IdempotentRequest,
+    ImportSpec,
+    RequestClaim,
+    StartedImport,
+)
 
-# how long planning waits for a store that is away, in seconds
-REST = 5.0
+# seconds until planning is retried after a store was unavailable
+RETRY_INTERVAL = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """The import that a client gets."""
+    """The import that a request has started, or found."""
 
-    begun: Import
-    # it was there already, and unfinished
+    import_: Import
+    # an unfinished import was found
     resumed: bool
-    # the same request was answered before
+    # the result of an earlier request with the same key
     replayed: bool
 
 
@@ -51,84 +56,97 @@ class StartImport:
     redact: Redact
     # raises `Misconfigured` where a file of a dataset is missing
     find_files: Callable[[Dataset], object]
-    # names whoever plans an import, so that no two do
+    # returns a unique name for the holder of a planning lease
     new_planner: Callable[[], str]
     monotonic: Callable[[], float] = time.monotonic
 
-    def of_source(self, dataset: Dataset, asked: Scope, ask: Ask) -> Started:
-        """Begin an import of what a dataset declares; it has to be planned after.
+    def of_source(
+        self, dataset: Dataset, requested: ImportScope, request: IdempotentRequest
+    ) -> Started:
+        """Start an import of the declared source; it has to be planned afterwards.
 
-        Raises `Conflict` where there can be none now.
+        Raises `Conflict` if it cannot start now.
         """
-        claim = self.stores.requests.claim(ask)
-        if isinstance(claim, Begun):
-            return started(claim, replayed=True)
-        with self._given_up_unless_begun(claim), as_conflict(self.redact):
-            scope = self.plan.scope(dataset, asked)
+        claim = self.stores.requests.claim(request)
+        if isinstance(claim, StartedImport):
+            return build_started(claim, replayed=True)
+        with self._release_on_error(claim), as_conflict(self.redact):
+            scope = self.plan.scope(dataset, requested)
             if isinstance(dataset.source, CsvSource):
-                # whether they are there is quickly seen; reading may take an hour
+                # only checks that they exist: scanning them may take an hour
                 self.find_files(dataset)
             else:
                 self.plan.axes(dataset)
             declaration = self.declaration(dataset)
 
-            wanted = Wanted(
+            spec = ImportSpec(
                 scope=scope,
                 declaration=declaration,
-                approve=lambda known, _: refuse_other(known, asked, scope, declaration),
+                approve=lambda import_, _: refuse_different_import(
+                    import_, requested, scope, declaration
+                ),
             )
-            return started(self.stores.requests.begin(claim, dataset, wanted))
+            return build_started(self.stores.requests.begin(claim, dataset, spec))
 
     def of_file(
-        self, dataset: Dataset, file: str, ask: Ask, halt: Halt | None = None
+        self,
+        dataset: Dataset,
+        file: str,
+        request: IdempotentRequest,
+        halt: StopSignal | None = None,
     ) -> Started:
-        """Begin an import of one file that was uploaded; workers may begin at once.
+        """Start an import of one uploaded file; workers may start at once.
 
-        It adds to what is stored: what it lacks is not missing. Raises `Misconfigured`
-        for a file that does not fit the dataset. A file that no import reads is
-        removed.
+        It only adds rows: rows that it lacks are not treated as missing. Raises
+        `Misconfigured` for a file that does not fit the dataset. A file that no import
+        reads is removed.
         """
         try:
-            begun = self._of_file(dataset, file, ask, until_halted(halt))
+            started = self._of_file(dataset, file, request, stop_check(halt))
         except StoreUnavailable:
-            # perhaps it was stored all the same; if not, the spool is tidied some day
+            # the import may be stored nevertheless; if not, the spool cleanup removes
+            # the file later
             raise
         except BaseException:
             self.uploads.remove(dataset, file)
             raise
-        if begun.resumed or begun.replayed:
+        if started.resumed or started.replayed:
             self.uploads.remove(dataset, file)
-        return begun
+        return started
 
     def _of_file(
-        self, dataset: Dataset, file: str, ask: Ask, still_here: StillHere
+        self,
+        dataset: Dataset,
+        file: str,
+        request: IdempotentRequest,
+        still_here: KeepAlive,
     ) -> Started:
-        claim = self.stores.requests.claim(ask)
-        if isinstance(claim, Begun):
-            return started(claim, replayed=True)
-        with self._given_up_unless_begun(claim):
+        claim = self.stores.requests.claim(request)
+        if isinstance(claim, StartedImport):
+            return build_started(claim, replayed=True)
+        with self._release_on_error(claim):
             axes = self.plan.axes(dataset, files=(file,), still_here=still_here)
-            shards = split(axes, Bounds(until=EPOCH))
-            wanted = Wanted(
-                scope=Scope(mode=Mode.BACKFILL),
+            shards = plan_shards(axes, Bounds(until=EPOCH))
+            spec = ImportSpec(
+                scope=ImportScope(mode=Mode.BACKFILL),
                 declaration=self.declaration(dataset),
                 shard_keys=[shard.key for shard in shards],
-                approve=lambda known, planned: refuse_other_content(
-                    known, planned(), wanted
+                approve=lambda import_, planned: refuse_different_content(
+                    import_, planned(), spec
                 ),
             )
-            done = self.stores.requests.begin(claim, dataset, wanted)
-        count = len(wanted.shard_keys)
-        self.plan.tell(done.begun, shards=count, resumed=done.resumed)
-        return started(done)
+            stored = self.stores.requests.begin(claim, dataset, spec)
+        count = len(spec.shard_keys)
+        self.plan.emit_planned(stored.import_, shards=count, resumed=stored.resumed)
+        return build_started(stored)
 
-    def go_on(self, import_id: ImportId, halt: Halt) -> None:
-        """Plan an import that has begun; what cannot be planned is cancelled.
+    def plan_import(self, import_id: ImportId, halt: StopSignal) -> None:
+        """Plan a stored import; cancel it if that is impossible.
 
-        Nothing happens while somebody else plans it. Asked to stop, it leaves the rest
-        to whoever finds it in `unplanned`.
+        Does nothing while another process plans it. When stopped, it leaves the rest to
+        the next process that finds the import in `unplanned`.
         """
-        planning = Planning(
+        planning = PlanningLease(
             import_id,
             self.new_planner(),
             requests=self.stores.requests,
@@ -137,52 +155,53 @@ class StartImport:
         )
         while not halt.is_set():
             try:
-                self._plan_alone(import_id, planning)
+                self._plan_under_lease(import_id, planning)
             except StoreUnavailable:
-                halt.wait(REST)
+                halt.wait(RETRY_INTERVAL)
             except Interrupted:
                 return
             else:
                 return
 
-    def _plan_alone(self, import_id: ImportId, planning: Planning) -> None:
+    def _plan_under_lease(self, import_id: ImportId, planning: PlanningLease) -> None:
         if not planning.take():
             return
         try:
             self._fill_or_cancel(import_id, planning)
         finally:
             with suppress(StoreUnavailable):
-                planning.end()
+                planning.release()
 
-    def _fill_or_cancel(self, import_id: ImportId, planning: Planning) -> None:
+    def _fill_or_cancel(self, import_id: ImportId, planning: PlanningLease) -> None:
         try:
             self._fill(import_id, planning.still_here)
         except (Interrupted, StoreUnavailable):
             raise
         except PenstockError as error:
-            # perhaps it went well elsewhere meanwhile
-            planning.insist()
+            # another process may have planned it meanwhile
+            planning.renew()
             reason = self.redact(f"it could not be planned: {error}")
             self._cancel(import_id, reason)
         except Exception:
-            # others would come upon it as well, again and again
+            # other processes would fail on it in the same way, again and again
             self._cancel(import_id, "it could not be planned: see the log for why")
             raise
 
     def _cancel(self, import_id: ImportId, reason: str) -> None:
         self.stores.imports.cancel(import_id, reason=reason, only=ImportStatus.PLANNING)
 
-    def _fill(self, import_id: ImportId, still_here: StillHere) -> None:
-        known = self.stores.imports.peek(import_id)
-        dataset = self.datasets.get(known.dataset)
-        is_ours = dataset and known.declaration == self.declaration(dataset)
-        if not dataset or not is_ours or known.status is not ImportStatus.PLANNING:
+    def _fill(self, import_id: ImportId, still_here: KeepAlive) -> None:
+        import_ = self.stores.imports.peek(import_id)
+        dataset = self.datasets.get(import_.dataset)
+        is_declared = dataset and import_.declaration == self.declaration(dataset)
+        is_planning = import_.status is ImportStatus.PLANNING
+        if not dataset or not is_declared or not is_planning:
             return
         axes = self.plan.axes(dataset, still_here=still_here)
-        self.plan.fill(dataset, known, axes, resumed=False, still_here=still_here)
+        self.plan.fill(dataset, import_, axes, resumed=False, still_here=still_here)
 
     @contextmanager
-    def _given_up_unless_begun(self, claim: Claim) -> Iterator[None]:
+    def _release_on_error(self, claim: RequestClaim) -> Iterator[None]:
         try:
             yield
         except BaseException:
@@ -191,13 +210,13 @@ class StartImport:
             raise
 
 
-def started(begun: Begun, *, replayed: bool = False) -> Started:
-    return Started(begun=begun.begun, resumed=begun.resumed, replayed=replayed)
+def build_started(stored: StartedImport, *, replayed: bool = False) -> Started:
+    return Started(import_=stored.import_, resumed=stored.resumed, replayed=replayed)
 
 
 @contextmanager
 def as_conflict(redact: Redact) -> Iterator[None]:
-    """Tell a client what an operator would be told."""
+    """Raise `Misconfigured` as a `Conflict`, with secrets redacted."""
     try:
         yield
     except NotFound:
@@ -206,17 +225,19 @@ def as_conflict(redact: Redact) -> Iterator[None]:
         raise Conflict(redact(str(error))) from error
 
 
-def refuse_other_content(known: Import, planned: Iterable[str], ours: Wanted) -> None:
-    """Refuse to take up an import unless it reads just what came, by another name."""
-    is_same = contents(planned) == contents(ours.shard_keys)
-    is_alike = is_same and known.declaration == ours.declaration
-    if not is_alike or known.status is not ImportStatus.RUNNING:
+def refuse_different_content(
+    import_: Import, planned: Iterable[str], spec: ImportSpec
+) -> None:
+    """Refuse to resume an import unless its files have exactly this content."""
+    same_content = file_contents(planned) == file_contents(spec.shard_keys)
+    can_resume = same_content and import_.declaration == spec.declaration
+    if not can_resume or import_.status is not ImportStatus.RUNNING:
         raise Conflict(
-            f"import {known.id} of {known.dataset!r} ({known.mode}) is unfinished; "
-            "let it finish, or cancel it, then send the file again"
+            f"import {import_.id} of {import_.dataset!r} ({import_.mode}) is "
+            "unfinished; let it finish, or cancel it, then send the file again"
         )
 
 
-def contents(shard_keys: Iterable[str]) -> set[tuple[object, ...]]:
+def file_contents(shard_keys: Iterable[str]) -> set[tuple[object, ...]]:
     parts = map(Slice.of_key, shard_keys)
-    return {(each.fingerprint, each.size, each.start, each.end) for each in parts}
+    return {(part.fingerprint, part.size, part.start, part.end) for part in parts}

@@ -1,4 +1,4 @@
-"""Tidy up behind workers: dead letters, imports nobody closed, indexes to build."""
+"""Periodic cleanup: dead letters, imports left open, table maintenance, the spool."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import WorkerFailed
 from penstock.errors import StoreRefused, StoreUnavailable
-from penstock.flow.finish import Finish
+from penstock.flow.finish_import import FinishImport
 from penstock.ports import Declarations, Emit, Stores
 
-# after so many seconds
-TEND_AGAIN = 60.0
-TIDY_AGAIN = 3600.0
+# in seconds
+MAINTENANCE_RETRY_INTERVAL = 60.0
+SPOOL_INTERVAL = 3600.0
 
 
 class Sweep:
@@ -21,7 +21,7 @@ class Sweep:
         datasets: Mapping[str, Dataset],
         declarations: Declarations,
         stores: Stores,
-        finish: Finish,
+        finish: FinishImport,
         emit: Emit,
         tidy_spool: Callable[[], None] = lambda: None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -32,37 +32,37 @@ class Sweep:
         self._jobs = stores.jobs
         self._imports = stores.imports
         self._finish = finish
-        self._tidy_spool = tidy_spool
+        self._clean_spool = tidy_spool
         self._emit = emit
         self._monotonic = monotonic
-        # datasets whose tables could not be tended, and when to try again
-        self._tend_at: dict[str, float] = {}
-        self._tidy_at = monotonic()
+        # dataset -> when to retry its failed maintenance
+        self._maintain_at: dict[str, float] = {}
+        self._clean_at = monotonic()
 
     def __call__(self) -> None:
-        """Fail jobs that kill their workers, close what only lacks its closing, keep
-        the tables fast and the spool empty.
+        """Fail jobs that kill their workers, close finished imports, maintain tables,
+        clean the spool.
         """  # noqa: D205 (one sentence that needs two lines)
         for import_id in self._jobs.sweep():
-            known = self._imports.peek(import_id)
-            # how it ends is for those to say who know what it was planned under
-            if self._declarations.get(known.dataset) == known.declaration:
-                self._finish(self._datasets[known.dataset], import_id)
+            import_ = self._imports.peek(import_id)
+            # only a process with the same declaration may close it
+            if self._declarations.get(import_.dataset) == import_.declaration:
+                self._finish(self._datasets[import_.dataset], import_id)
         for dataset in self._datasets.values():
-            self._tend(dataset)
+            self._maintain(dataset)
         now = self._monotonic()
-        if now >= self._tidy_at:
-            self._tidy_at = now + TIDY_AGAIN
-            self._tidy_spool()
+        if now >= self._clean_at:
+            self._clean_at = now + SPOOL_INTERVAL
+            self._clean_spool()
 
-    def _tend(self, dataset: Dataset) -> None:
-        """Keep a table fast; where that fails it is slow, and tried again later."""
+    def _maintain(self, dataset: Dataset) -> None:
+        """Maintain a table; after an error it stays slow until a later retry."""
         now = self._monotonic()
-        if now < self._tend_at.get(dataset.name, now):
+        if now < self._maintain_at.get(dataset.name, now):
             return
         try:
-            self._schema.tend(dataset)
+            self._schema.maintain(dataset)
         except (StoreRefused, StoreUnavailable) as error:
-            self._tend_at[dataset.name] = now + TEND_AGAIN
-            told = f"the table of {dataset.name} could not be tended: {error}"
-            self._emit(WorkerFailed(worker="sweep", error=told))
+            self._maintain_at[dataset.name] = now + MAINTENANCE_RETRY_INTERVAL
+            error_text = f"the table of {dataset.name} could not be maintained: {error}"
+            self._emit(WorkerFailed(worker="sweep", error=error_text))

@@ -1,10 +1,10 @@
-"""Claim a job, import its shard, settle it by its error's kind."""
+"""Claim a job, import its shard, and settle it by the kind of its error."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from penstock.domain.budget import LONGEST_CLOSURE, LONGEST_REST, closure
+from penstock.domain.budget import BUDGET_POLL_INTERVAL, MAX_CLOSURE, closure_duration
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import (
     BudgetWasClosed,
@@ -17,9 +17,9 @@ from penstock.domain.events import (
     StoreWasAway,
     WorkerFailed,
 )
-from penstock.domain.job import Fault, Lease, backoff
+from penstock.domain.jobs import ImportId, JobError, Lease, backoff
 from penstock.errors import (
-    AccessStopped,
+    AccessRefused,
     BudgetClosed,
     BudgetStopped,
     Interrupted,
@@ -31,20 +31,20 @@ from penstock.errors import (
     Throttled,
     TooManyBadRows,
 )
-from penstock.flow.claims import Claims
-from penstock.flow.finish import Finish
-from penstock.flow.import_shard import Held, ImportShard
-from penstock.ports import Declarations, Emit, Host, Redact, Stores
+from penstock.flow.finish_import import FinishImport
+from penstock.flow.import_shard import ActiveLease, ImportShard
+from penstock.flow.job_claimer import JobClaimer
+from penstock.ports import Declarations, Emit, Redact, Runtime, Stores
 
-# a job that has waited so often without a page gets no more patience
-MOST_SNOOZES = 10_000
-# how long work rests about after a store did not answer
-STORE_REST = timedelta(seconds=1)
+# a job that was postponed so often without a page costs an attempt each time
+MAX_SNOOZES = 10_000
+# the average pause after a store was unavailable
+STORE_RETRY_INTERVAL = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
-    """A dataset with all that is needed to work it."""
+class DatasetRuntime:
+    """A dataset with everything a worker needs to import it."""
 
     dataset: Dataset
     declaration: str
@@ -53,47 +53,50 @@ class Desk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What every job is worked under."""
+class WorkPolicy:
+    """The settings that hold for every job."""
 
     lease: timedelta
-    # errors in a row before a job is a dead letter
+    # consecutive errors before a job becomes a dead letter
     attempts: int
     redact: Redact
 
 
 class Work:
-    """One thread's work; everything it shares with others is in the stores."""
+    """The work of one thread; all shared state is in the stores."""
 
     def __init__(
         self,
-        claims: Claims,
+        claims: JobClaimer,
         *,
-        desks: Mapping[str, Desk],
+        runtimes: Mapping[str, DatasetRuntime],
         stores: Stores,
-        terms: Terms,
-        finish: Finish,
-        host: Host,
+        policy: WorkPolicy,
+        finish: FinishImport,
+        host: Runtime,
         emit: Emit,
     ) -> None:
-        self._claims = claims
+        self._claimer = claims
         self._worker = claims.worker
-        self._desks = desks
+        self._runtimes = runtimes
         self._ledger = stores.ledger
         self._budgets = stores.budgets
-        self._terms = terms
+        self._policy = policy
         self._finish = finish
         self._halt = host.halt
         self._jitter = host.jitter
         self._monotonic = host.monotonic
         self._emit = emit
-        # budgets known to be closed, until when by our own clock: no use claiming
-        self._closed: dict[str, float] = {}
+        # budget -> until when it is closed by the local clock: its jobs are not claimed
+        self._closed_until: dict[str, float] = {}
+        # imports of worked jobs that may have ended
+        self._worked: dict[ImportId, Dataset] = {}
 
     def __call__(self) -> bool:
-        """Work one job as far as it goes; False if none was due."""
-        claim = self._claims.take(self._workable())
+        """Work one job as far as possible; False if none was due."""
+        claim = self._claimer.take(self._open_declarations())
         if claim is None:
+            self._finish_worked()
             return False
         lease = claim.lease
         self._emit(
@@ -105,12 +108,12 @@ class Work:
                 rescued=lease.rescues > 0,
             )
         )
-        desk = self._desks[lease.dataset]
-        held = Held(
-            lease, trusted_until=claim.asked + self._terms.lease.total_seconds()
+        runtime = self._runtimes[lease.dataset]
+        active = ActiveLease(
+            lease, trusted_until=claim.requested_at + self._policy.lease.total_seconds()
         )
         try:
-            self._import(desk, held)
+            self._import(runtime, active)
         except LeaseLost:
             self._emit(
                 LeaseWasLost(
@@ -120,131 +123,166 @@ class Work:
                     fence=lease.fence,
                 )
             )
-        self._finish(desk.dataset, lease.import_id)
+        self._worked[lease.import_id] = runtime.dataset
+        # a worker that stops does not come back
+        self._finish_worked(besides=None if self._halt.is_set() else lease.import_id)
         return True
 
-    def rest(self, longest: timedelta) -> timedelta:
-        """Say how long it is no use asking for a job, as far as is known now."""
-        now = self._monotonic()
-        reopened = [at - now for at in self._closed.values() if at > now]
-        due = self._ledger.next_due(
-            declarations=self._workable(), region=self._worker.region
-        )
-        known = [timedelta(seconds=each) for each in reopened]
-        return min([longest, *known, *([] if due is None else [due])])
+    def _finish_worked(self, *, besides: ImportId | None = None) -> None:
+        """End the imports of earlier jobs if none of their jobs is open.
 
-    def _workable(self) -> Declarations:
+        Not after every job: as long as the next one is of the same import, it is open.
+        No job is claimed meanwhile, which an error or a long end would hold up.
+        """
+        for import_id, dataset in [*self._worked.items()]:
+            if import_id != besides:
+                self._finish(dataset, import_id)
+                del self._worked[import_id]
+
+    def rest(self, longest: timedelta) -> timedelta:
+        """Return how long no job can be due, as far as is known now."""
+        now = self._monotonic()
+        reopened = [at - now for at in self._closed_until.values() if at > now]
+        due = self._ledger.next_due(
+            declarations=self._open_declarations(), region=self._worker.region
+        )
+        waits = [timedelta(seconds=seconds) for seconds in reopened]
+        return min([longest, *waits, *([] if due is None else [due])])
+
+    def _open_declarations(self) -> Declarations:
         now = self._monotonic()
         return {
-            name: desk.declaration
-            for name, desk in self._desks.items()
-            if self._closed.get(desk.budget, 0.0) <= now
+            name: runtime.declaration
+            for name, runtime in self._runtimes.items()
+            if self._closed_until.get(runtime.budget, 0.0) <= now
         }
 
-    def _import(self, desk: Desk, held: Held) -> None:  # noqa: C901 (a line a kind)
-        """Import the shard; whatever happens, the job is put where it belongs."""
+    def _import(self, runtime: DatasetRuntime, active: ActiveLease) -> None:  # noqa: C901 (a line a kind)
+        """Import the shard; whatever happens, the job is settled."""
         try:
-            desk.import_shard(held)
+            runtime.import_shard(active)
         except LeaseLost:
             raise
         except Interrupted:
-            self._ledger.release(held.lease)
+            self._ledger.release(active.lease)
             self._emit(
                 JobReleased(
-                    job=held.lease.job,
-                    dataset=held.lease.dataset,
-                    shard=held.lease.shard_key,
+                    job=active.lease.job,
+                    dataset=active.lease.dataset,
+                    shard=active.lease.shard_key,
                 )
             )
         except Throttled as error:
-            self._throttle(desk, held, error)
-        except AccessStopped as error:
-            self._stop(desk, held, error)
+            self._close_budget(runtime, active, error)
+        except AccessRefused as error:
+            self._stop_budget(runtime, active, error)
         except (BudgetClosed, BudgetStopped) as error:
-            self._rest(error.budget, held.lease, None, wait=error.wait)
+            self._pause_budget(error.budget, active.lease, None, wait=error.wait)
         except StoreUnavailable as error:
-            self._outlast(desk, held, error)
+            self._postpone_for_store(runtime, active, error)
         except RetryLater as error:
-            self._retry(held.lease, error, error.retry_after)
+            self._retry(active.lease, error, error.retry_after)
         except TooManyBadRows as error:
-            self._finish.fail(desk.dataset, held.lease.import_id, reason=str(error))
+            self._finish.fail(
+                runtime.dataset, active.lease.import_id, reason=str(error)
+            )
         except Rejected as error:
-            self._fail(held.lease, self._fault(error))
+            self._fail(active.lease, self._job_error(error))
         except Exception as error:  # noqa: BLE001 (the one place that catches all)
-            self._emit(WorkerFailed(worker=self._worker.owner, error=self._told(error)))
-            self._retry(held.lease, error, None)
+            self._emit(
+                WorkerFailed(worker=self._worker.owner, error=self._describe(error))
+            )
+            self._retry(active.lease, error, None)
 
-    def _throttle(self, desk: Desk, held: Held, error: Throttled) -> None:
-        lease, wait = held.lease, closure(error.retry_after)
+    def _close_budget(
+        self, runtime: DatasetRuntime, active: ActiveLease, error: Throttled
+    ) -> None:
+        lease, wait = active.lease, closure_duration(error.retry_after)
         if error.retry_after is None:
             wait += backoff(lease.snoozes, jitter=self._jitter())
-        reason = self._told(error)
-        self._insist(
-            held, lambda: self._budgets.close(desk.budget, wait=wait, reason=reason)
+        reason = self._describe(error)
+        self._retry_while_leased(
+            active,
+            lambda: self._budgets.close(runtime.budget, wait=wait, reason=reason),
         )
-        self._emit(BudgetWasClosed(budget=desk.budget, wait=wait, reason=reason))
-        blame = lease.snoozes >= MOST_SNOOZES
-        if blame and lease.attempts + 1 >= self._terms.attempts:
-            self._fail(lease, self._fault(error))
+        self._emit(BudgetWasClosed(budget=runtime.budget, wait=wait, reason=reason))
+        blame = lease.snoozes >= MAX_SNOOZES
+        if blame and lease.attempts + 1 >= self._policy.attempts:
+            self._fail(lease, self._job_error(error))
         else:
-            self._rest(desk.budget, lease, self._fault(error), wait=wait, blame=blame)
+            self._pause_budget(
+                runtime.budget, lease, self._job_error(error), wait=wait, blame=blame
+            )
 
-    def _stop(self, desk: Desk, held: Held, error: AccessStopped) -> None:
-        reason = self._told(error)
-        self._insist(held, lambda: self._budgets.stop(desk.budget, reason=reason))
-        self._emit(BudgetWasStopped(budget=desk.budget, reason=reason))
-        self._rest(desk.budget, held.lease, self._fault(error), wait=LONGEST_REST)
+    def _stop_budget(
+        self, runtime: DatasetRuntime, active: ActiveLease, error: AccessRefused
+    ) -> None:
+        reason = self._describe(error)
+        self._retry_while_leased(
+            active, lambda: self._budgets.stop(runtime.budget, reason=reason)
+        )
+        self._emit(BudgetWasStopped(budget=runtime.budget, reason=reason))
+        self._pause_budget(
+            runtime.budget,
+            active.lease,
+            self._job_error(error),
+            wait=BUDGET_POLL_INTERVAL,
+        )
 
-    def _rest(
+    def _pause_budget(
         self,
         budget: str,
         lease: Lease,
-        fault: Fault | None,
+        job_error: JobError | None,
         *,
         wait: timedelta,
         blame: bool = False,
     ) -> None:
-        """Put a job back because of its budget, and leave that budget alone a while.
+        """Put a job back because of its budget, and do not use that budget for a while.
 
-        It is the budget that waits, not the job: once an operator opens it, work goes
-        on within the longest rest, however long the closure was to be.
+        The budget waits, not the job: after an operator opens it, work continues within
+        `LONGEST_REST`, however long the closure was meant to last.
         """
-        rest = min(wait, LONGEST_REST)
-        self._closed[budget] = self._monotonic() + rest.total_seconds()
-        self._postpone(lease, fault, delay=timedelta(), blame=blame)
+        rest = min(wait, BUDGET_POLL_INTERVAL)
+        self._closed_until[budget] = self._monotonic() + rest.total_seconds()
+        self._postpone(lease, job_error, delay=timedelta(), blame=blame)
 
-    def _outlast(self, desk: Desk, held: Held, error: StoreUnavailable) -> None:
-        """Give a job back while a store is away, without blame.
+    def _postpone_for_store(
+        self, runtime: DatasetRuntime, active: ActiveLease, error: StoreUnavailable
+    ) -> None:
+        """Put a job back while a store is unavailable; costs no attempt.
 
-        If it is the ledger that is away, that has to wait too, as long as the lease
-        lasts: a lease that ends without a word would look like a dead worker.
+        If that store is the ledger, this is retried until the lease ends: a lease that
+        only expires would look like a dead worker.
         """
-        rest = STORE_REST * (0.5 + self._jitter())
-        self._closed[desk.budget] = self._monotonic() + rest.total_seconds()
-        self._insist(
-            held,
+        rest = STORE_RETRY_INTERVAL * (0.5 + self._jitter())
+        self._closed_until[runtime.budget] = self._monotonic() + rest.total_seconds()
+        self._retry_while_leased(
+            active,
             lambda: self._postpone(
-                held.lease, self._fault(error), delay=timedelta(), blame=False
+                active.lease, self._job_error(error), delay=timedelta(), blame=False
             ),
         )
 
-    def _insist(self, held: Held, action: Callable[[], None]) -> None:
-        """Do what others have to know of, as soon as the store is back.
+    def _retry_while_leased(
+        self, active: ActiveLease, action: Callable[[], None]
+    ) -> None:
+        """Retry an action that other workers depend on until the store is back.
 
-        As long as the lease lasts: then somebody else has the job, and finds out alone.
+        Only as long as the lease lasts: after that another worker has the job.
         """
-        is_told = False
+        is_reported = False
         while True:
             try:
                 action()
             except StoreUnavailable as error:
-                if not is_told:
-                    told = self._told(error)
-                    self._emit(StoreWasAway(worker=self._worker.owner, error=told))
-                is_told = True
+                if not is_reported:
+                    reason = self._describe(error)
+                    self._emit(StoreWasAway(worker=self._worker.owner, error=reason))
+                is_reported = True
                 now = self._monotonic()
-                rest = STORE_REST * (0.5 + self._jitter())
-                if now >= held.trusted_until or self._halt.wait(rest.total_seconds()):
+                rest = STORE_RETRY_INTERVAL * (0.5 + self._jitter())
+                if now >= active.trusted_until or self._halt.wait(rest.total_seconds()):
                     raise
             else:
                 return
@@ -252,51 +290,54 @@ class Work:
     def _retry(
         self, lease: Lease, error: Exception, retry_after: timedelta | None
     ) -> None:
-        fault = self._fault(error)
-        if lease.attempts + 1 >= self._terms.attempts:
-            self._fail(lease, fault)
+        job_error = self._job_error(error)
+        if lease.attempts + 1 >= self._policy.attempts:
+            self._fail(lease, job_error)
             return
         delay = backoff(lease.attempts, jitter=self._jitter())
         if retry_after is not None:
-            delay = max(delay, min(retry_after, LONGEST_CLOSURE))
-        self._postpone(lease, fault, delay=delay, blame=True)
+            delay = max(delay, min(retry_after, MAX_CLOSURE))
+        self._postpone(lease, job_error, delay=delay, blame=True)
 
     def _postpone(
-        self, lease: Lease, fault: Fault | None, *, delay: timedelta, blame: bool
+        self, lease: Lease, job_error: JobError | None, *, delay: timedelta, blame: bool
     ) -> None:
-        self._ledger.postpone(lease, fault, delay=delay, blame=blame)
+        self._ledger.postpone(lease, job_error, delay=delay, blame=blame)
         self._emit(
             JobPostponed(
                 job=lease.job,
                 dataset=lease.dataset,
                 shard=lease.shard_key,
-                code="budget" if fault is None else fault.code,
-                message="waiting for the budget" if fault is None else fault.message,
+                code="budget" if job_error is None else job_error.code,
+                message="waiting for the budget"
+                if job_error is None
+                else job_error.message,
                 delay=delay,
                 attempts=lease.attempts + blame,
                 snoozes=lease.snoozes + (not blame),
             )
         )
 
-    def _fail(self, lease: Lease, fault: Fault) -> None:
-        self._ledger.fail(lease, fault)
+    def _fail(self, lease: Lease, job_error: JobError) -> None:
+        self._ledger.fail(lease, job_error)
         self._emit(
             JobFailed(
                 job=lease.job,
                 dataset=lease.dataset,
                 shard=lease.shard_key,
-                code=fault.code,
-                message=fault.message,
+                code=job_error.code,
+                message=job_error.message,
             )
         )
 
-    def _fault(self, error: Exception) -> Fault:
+    def _job_error(self, error: Exception) -> JobError:
         code = error.code if isinstance(error, PenstockError) else "internal"
-        return Fault(code=code, message=self._told(error))
+        return JobError(code=code, message=self._describe(error))
 
-    def _told(self, error: Exception) -> str:
+    def _describe(self, error: Exception) -> str:
         """Describe an error in one short line without secrets."""
-        told = str(error)
+        text = str(error)
         if not isinstance(error, PenstockError):
-            told = f"{type(error).__name__}: {told}"
-        return self._terms.redact(" ".join(told.split())[:500])
+            text = f"{type(error).__name__}: {text}"
+        # shortened before, a part of a secret would stay
+        return " ".join(self._policy.redact(text).split())[:500]

@@ -1,54 +1,55 @@
-"""Everything the inside needs from the outside.
+"""The interfaces between the core and its adapters.
 
-What only an API needs, `serving` and `access`, is loaded by those who have one.
+`record_access` and `auth`, which only the API needs, are imported directly.
 """
 
-from penstock.ports.budgets import Budgets, LastingBudgets, Remembered
-from penstock.ports.host import Emit, Halt, Host, Redact, StillHere
-from penstock.ports.idempotency import Requests
+from penstock.ports.budgets import Budgets, BudgetSnapshot, DurableBudgets
+from penstock.ports.idempotency import IdempotencyStore
 from penstock.ports.ledger import (
-    Bell,
     Declarations,
     Imports,
     JobFilter,
     Jobs,
     Ledger,
-    Repeated,
+    RepeatResult,
+    WorkNotifier,
 )
-from penstock.ports.records import Quarantined, ReasonCount, Records, Replay
-from penstock.ports.schema import Fact, Facts, Schema
-from penstock.ports.sources import Source, Survey
+from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
+from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
+from penstock.ports.schema import Diagnostic, Schema, ServerDiagnostics, SqlStatement
+from penstock.ports.source import Source, Survey
 from penstock.ports.stores import Stores
 from penstock.ports.uploads import Uploads
 from penstock.ports.workers import Workers
 
 __all__ = [
-    "Bell",
+    "BudgetSnapshot",
     "Budgets",
     "Declarations",
+    "Diagnostic",
+    "DurableBudgets",
     "Emit",
-    "Fact",
-    "Facts",
-    "Halt",
-    "Host",
+    "IdempotencyStore",
     "Imports",
     "JobFilter",
     "Jobs",
-    "LastingBudgets",
+    "KeepAlive",
     "Ledger",
-    "Quarantined",
+    "QuarantinedRow",
     "ReasonCount",
     "Records",
     "Redact",
-    "Remembered",
-    "Repeated",
+    "RepeatResult",
     "Replay",
-    "Requests",
+    "Runtime",
     "Schema",
+    "ServerDiagnostics",
     "Source",
-    "StillHere",
+    "SqlStatement",
+    "StopSignal",
     "Stores",
     "Survey",
     "Uploads",
+    "WorkNotifier",
     "Workers",
 ]

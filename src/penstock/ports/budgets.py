@@ -1,4 +1,4 @@
-"""The shared allowances of requests."""
+"""Request budgets that all processes share."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ from penstock.domain.budget import Budget, BudgetState, Grant, Usage
 
 
 class Budgets(Protocol):
-    """One request allowance for all processes, by the store's own clock.
+    """Request budgets for all processes together, by the store's own clock.
 
-    If the store is down, every method raises `StoreUnavailable`: nobody sends.
+    If the store is down, every method raises `StoreUnavailable`: no request is sent.
     """
 
     @abstractmethod
     def take(self, budget: Budget, *, longest: timedelta) -> Grant:
         """Reserve one token; send only after `grant.wait`.
 
-        Raises `BudgetClosed`, with nothing reserved, if the wait would be longer than
+        Raises `BudgetClosed`, and reserves nothing, if the wait would be longer than
         `longest`, and `BudgetStopped` if an operator has to open it.
         """
         ...
 
     @abstractmethod
     def confirm(self, grant: Grant) -> bool:
-        """Say whether the token's time is now, by the store's clock.
+        """Return whether the token is valid now, by the store's clock.
 
-        False if it passed too long ago: sent now, the request would bunch with those
-        behind it. Raises as `take` does if the budget was closed or stopped since.
+        False if its time passed too long ago: the request would form a burst with the
+        next ones. Raises as `take` does if the budget was closed or stopped since.
         """
         ...
 
@@ -39,7 +39,7 @@ class Budgets(Protocol):
 
     @abstractmethod
     def close(self, budget: str, *, wait: timedelta, reason: str) -> None:
-        """Close a budget for everyone; a longer closure is not made shorter."""
+        """Close a budget for all processes; never shortens a longer closure."""
         ...
 
     @abstractmethod
@@ -57,8 +57,8 @@ class Budgets(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
-    """What is known of a budget whose fast store has lost its memory."""
+class BudgetSnapshot:
+    """The durable state of a budget, to restore a volatile store from."""
 
     usage: Usage
     # the clock by which the usage was counted
@@ -68,18 +68,18 @@ class Remembered:
     stopped: str | None = None
 
 
-class LastingBudgets(Budgets, Protocol):
-    """Budgets in a store that forgets nothing, and can keep notes for one that may."""
+class DurableBudgets(Budgets, Protocol):
+    """Budgets in a durable store, which can also back up those of a volatile store."""
 
     @abstractmethod
-    def recall(self, budget: Budget) -> Remembered | None:
-        """Return what is known of a budget, or None if nothing is."""
+    def recall(self, budget: Budget) -> BudgetSnapshot | None:
+        """Return the stored state of a budget, or None."""
         ...
 
     @abstractmethod
     def remember(self, budget: Budget, usage: Usage, *, ahead: int) -> None:
-        """Note what another store has counted, by a clock so many microseconds ahead.
+        """Store the usage counted by another store, whose clock is `ahead` us ahead.
 
-        A count never falls by it: of two notes the higher one holds, bucket by bucket.
+        Counts never decrease: of two values the higher one is stored, per bucket.
         """
         ...

@@ -1,4 +1,4 @@
-"""Datasets as a whole: what is stored of them, removed and converted."""
+"""Datasets as a whole: list, drop, convert."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Import
+from penstock.domain.jobs import Import
 from penstock.domain.retyping import Loss, TypeChange
 
 
@@ -16,22 +16,22 @@ class StoredDataset:
     """What is stored of a dataset, whether it is declared or not."""
 
     name: str
-    # live rows; None where there is no table any more
+    # live rows; None if the table does not exist any more
     rows: int | None
     deleted: int
     bad_rows: int
     last_import: Import | None
-    # when the last import ended that succeeded
+    # when the last successful import ended
     imported_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retyped:
-    """What became of a dataset whose types were to be changed."""
+class RetypeResult:
+    """The result of a type change."""
 
     changes: Sequence[TypeChange]
     rows: int
-    # values that would be lost, so that nothing was changed, and the first of them
+    # values that cannot be converted, if any: then nothing was changed
     lost: int = 0
     losses: Sequence[Loss] = ()
 
@@ -39,9 +39,8 @@ class Retyped:
 class Datasets(Protocol):
     """The datasets of a database.
 
-    What is removed or converted breaks the history of the dataset: positions in its
-    change feed, cached responses and versions from before do not hold any more, also
-    if it is declared again.
+    Dropping or converting a dataset starts a new history: earlier change positions,
+    cached responses and versions are invalid, also if it is declared again.
     """
 
     @abstractmethod
@@ -51,24 +50,24 @@ class Datasets(Protocol):
 
     @abstractmethod
     def drop(self, name: str) -> Iterator[int]:
-        """Remove all that is stored of a dataset; yield entries removed, in batches.
+        """Remove everything stored of a dataset; yield the entries removed per batch.
 
-        First its rows, at once, then what the ledger has of it. One that was
-        interrupted goes on when it is called again. Raises `Conflict` while an import
-        is unfinished, and `NotFound` if there is nothing.
+        First its table, then its entries in the ledger. After an interruption, the next
+        call continues. Raises `Conflict` while an import is unfinished, and `NotFound`
+        if nothing is stored.
         """
         ...
 
     @abstractmethod
     def type_changes(self, dataset: Dataset) -> Sequence[TypeChange]:
-        """Return the fields that are stored under another type than is declared."""
+        """Return the fields whose stored type differs from the declared one."""
         ...
 
     @abstractmethod
-    def retype(self, dataset: Dataset) -> Retyped:
+    def retype(self, dataset: Dataset) -> RetypeResult:
         """Convert the stored values to their declared types, all or none.
 
-        Raises `Conflict` while an import is unfinished, and `Misconfigured` for a
-        change that is none of types.
+        Raises `Conflict` while an import is unfinished, and `Misconfigured` if more
+        than types has changed.
         """
         ...

@@ -1,4 +1,4 @@
-"""Requests that are known again: what was done once is not done twice."""
+"""Idempotent requests: a repeated request returns the first result."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -7,36 +7,36 @@ from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Import, ImportId
-from penstock.domain.scope import Scope
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import Import, ImportId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What a client asks for, and how it is known again."""
+class IdempotentRequest:
+    """A client's request and its idempotency key."""
 
-    # who asks for what; the same key elsewhere is another request
+    # client and route; the same key in another scope is another request
     scope: str
     key: str
-    # of all that was asked
+    # of the whole request
     digest: bytes
-    # what came with it, and has to be kept as long as it is needed
+    # the uploaded file, which is retained while it is needed
     file: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to do what was asked, as long as nobody takes it over."""
+class RequestClaim:
+    """The exclusive right to process a request, until another process takes it over."""
 
-    ask: Ask
+    ask: IdempotentRequest
     fence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """What was done: an import begun, or an unfinished one taken up."""
+class StartedImport:
+    """The import that was created, or the unfinished one that was resumed."""
 
-    begun: Import
+    import_: Import
     resumed: bool
 
 
@@ -45,67 +45,69 @@ Approve: TypeAlias = Callable[[Import, Callable[[], Iterable[str]]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """An import as it shall be stored."""
+class ImportSpec:
+    """An import to be stored."""
 
-    scope: Scope
+    scope: ImportScope
     declaration: str
-    # raises where an unfinished import is not what was asked for
+    # raises if an unfinished import does not match the request
     approve: Approve = field(repr=False)
-    # all of its shards; without any they are stored later, by whoever plans it
+    # all of its shards; empty if they are planned later
     shard_keys: Sequence[str] = ()
 
 
-class Requests(Protocol):
-    """The requests of clients, each known by its scope and key."""
+class IdempotencyStore(Protocol):
+    """The requests of clients, identified by scope and key."""
 
     @abstractmethod
-    def claim(self, ask: Ask) -> Claim | Begun:
-        """Take a request up, or return what came of it when it was asked before.
+    def claim(self, request: IdempotentRequest) -> RequestClaim | StartedImport:
+        """Claim a request, or return the result of its first execution.
 
-        Raises `KeyReused` if its key was used for something else, and `StillAtWork`
-        while somebody else has it. One that was taken up long ago and never answered
+        Raises `IdempotencyKeyReused` if its key was used for another request, and
+        `RequestInProgress` while another process has it. An old claim without a result
         is taken over.
         """
         ...
 
     @abstractmethod
-    def begin(self, claim: Claim, dataset: Dataset, wanted: Wanted) -> Begun:
-        """Store an import and the answer to its request in one transaction.
+    def begin(
+        self, claim: RequestClaim, dataset: Dataset, spec: ImportSpec
+    ) -> StartedImport:
+        """Store an import and the result of its request in one transaction.
 
-        Or take up the unfinished import of the same kind, if `approve` lets it. With
-        shards they are stored as well, and workers may begin. Raises `StillAtWork`, and
-        stores nothing, if somebody has taken the request over.
+        Or resume the unfinished import of the same kind, if `approve` does not raise.
+        Shards are stored as well if there are any, and workers may start. Raises
+        `RequestInProgress`, and stores nothing, if the request was taken over.
         """
         ...
 
     @abstractmethod
-    def give_up(self, claim: Claim) -> None:
-        """Forget a request that came to nothing, so that it can be made again."""
+    def give_up(self, claim: RequestClaim) -> None:
+        """Delete a claim without a result, so that the request can be repeated."""
         ...
 
     @abstractmethod
     def unplanned(self) -> Sequence[ImportId]:
-        """Return the imports of requests that are not planned to the end.
+        """Return the imports of requests whose planning is unfinished.
 
-        Without those that somebody is planning right now.
+        Without those that another process is planning now.
         """
         ...
 
     @abstractmethod
-    def hold_planning(
+    def lease_planning(
         self, import_id: ImportId, planner: str, *, longest: timedelta
     ) -> bool:
-        """Take the planning of an import, or keep it, for so long; or end it with none.
+        """Take or renew the planning lease of an import; release it with a zero time.
 
-        False while somebody else has it.
+        False while another process has it.
         """
         ...
 
     @abstractmethod
     def forget(self, *, most: int) -> int:
-        """Forget so many requests that nobody asks for again; return how many were.
+        """Delete up to `most` expired requests; return how many were deleted.
 
-        These are answers of a day ago, and what was never answered.
+        Expired are results older than a day, and old claims without a result.
         """
         ...

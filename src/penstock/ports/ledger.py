@@ -1,4 +1,4 @@
-"""The ledger as its planners, workers and operators see it."""
+"""The ledger of imports, jobs and pages: for planners, workers and operators."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import (
-    Fault,
+from penstock.domain.jobs import (
     Import,
     ImportId,
     ImportStatus,
     Job,
+    JobError,
     JobId,
     JobStatus,
     Lease,
@@ -21,29 +21,25 @@ from penstock.domain.job import (
     Shards,
     WorkerId,
 )
-from penstock.domain.page import (
-    Batch,
-    Counts,
-    Proof,
-)
-from penstock.domain.waiting import Outlook
+from penstock.domain.pages import Batch, Counts, Proof
+from penstock.domain.waiting import WaitingFacts
 
-# dataset -> digest of its declaration: what a worker knows how to work
+# dataset -> digest of its declaration: the imports that a worker can work on
 Declarations: TypeAlias = Mapping[str, str]
 
 
-class Repeated(NamedTuple):
-    """What committing a known page gives."""
+class RepeatResult(NamedTuple):
+    """The result of committing a reused page."""
 
-    # the one that goes on
+    # the renewed one
     lease: Lease
     counts: Counts
-    # what the page shows of the end
+    # set if the page proves the end of the shard
     proof: Proof | None
 
 
 class Imports(Protocol):
-    """The ledger as planners and finishers see it."""
+    """The ledger's imports: planning and completion."""
 
     @abstractmethod
     def begin(
@@ -59,8 +55,8 @@ class Imports(Protocol):
         """Store a new import, or return the unfinished one of the same kind.
 
         The flag says whether it was resumed. `until` defaults to the database's own
-        time. Two planners at once get the same import. Lost files that are accepted
-        once stay so, whoever ends the import.
+        time. Two concurrent planners get the same import. `accept_lost_files` is stored
+        with the import.
         """
         ...
 
@@ -68,21 +64,21 @@ class Imports(Protocol):
     def add_jobs(self, import_id: ImportId, shard_keys: Iterable[str]) -> int:
         """Store the jobs of an import being planned, in order; return how many are new.
 
-        A key that is already stored is left as it is, so an interrupted plan goes on.
+        Existing keys are left unchanged, so an interrupted plan can be repeated.
         """
         ...
 
     @abstractmethod
     def start(self, import_id: ImportId) -> None:
-        """Open a planned import to workers; nothing happens if it already is."""
+        """Open a planned import to workers; does nothing if it is open."""
         ...
 
     @abstractmethod
-    def still_true(self, dataset: Dataset, mode: Mode) -> Import | None:
-        """Return the last done import of this kind, if it still tells what is stored.
+    def last_reusable(self, dataset: Dataset, mode: Mode) -> Import | None:
+        """Return the last done import of this kind, if the stored rows still match it.
 
-        So it does if it was proven without reserve and under the same terms, and no row
-        of the dataset has changed or gone since.
+        They do if it was fully proven under the same settings, and no row of the
+        dataset was changed or removed since.
         """
         ...
 
@@ -93,9 +89,9 @@ class Imports(Protocol):
 
     @abstractmethod
     def repeat(self, dataset: Dataset, import_id: ImportId, *, of: ImportId) -> bool:
-        """End an import being planned as another one did, all of its rows unchanged.
+        """End an import in planning with the result of another one, all rows unchanged.
 
-        False if it has jobs already, or is not being planned any more.
+        False if it has jobs already, or is not in planning any more.
         """
         ...
 
@@ -103,13 +99,13 @@ class Imports(Protocol):
     def close(
         self, dataset: Dataset, import_id: ImportId, *, failed: str | None
     ) -> Import | None:
-        """End a running import none of whose jobs is open; None if we did not end it.
+        """End a running import without open jobs; None if this call did not end it.
 
         In one transaction: `done` if every job is done or split and the bad rows are
         within tolerance, else `failed`; and when done, the watermark, the rows missing
         from a full import (unless the drop is too large, or a bad row without a key
-        makes it a guess), and the generation. `failed` gives a reason to fail it, and
-        to cancel its jobs, whatever they say.
+        makes it uncertain), and the generation. `failed` gives a reason to fail it and
+        to cancel its jobs, in whatever state they are.
         """
         ...
 
@@ -119,7 +115,7 @@ class Imports(Protocol):
     ) -> Import:
         """End an import and all of its open jobs; a worker's next write is refused.
 
-        With `only`, nothing happens to one in another state.
+        With `only`, does nothing if it is in another state.
         """
         ...
 
@@ -130,7 +126,7 @@ class Imports(Protocol):
 
     @abstractmethod
     def peek(self, import_id: ImportId) -> Import:
-        """Return an import alone, without counting its jobs; raise `NotFound`."""
+        """Return an import without counting its jobs; raise `NotFound`."""
         ...
 
     @abstractmethod
@@ -142,7 +138,7 @@ class Imports(Protocol):
         before: ImportId | None = None,
         limit: int,
     ) -> Sequence[tuple[Import, Shards]]:
-        """Return the newest imports first, beginning before one."""
+        """Return the newest imports first, starting before one."""
         ...
 
     @abstractmethod
@@ -152,7 +148,7 @@ class Imports(Protocol):
 
 
 class Ledger(Protocol):
-    """The ledger as a worker sees it.
+    """The ledger's leases: what a worker may do with a job.
 
     Every method that takes a lease changes nothing and raises `LeaseLost` unless the
     job is still leased under exactly that fence. Time is the database's.
@@ -172,8 +168,8 @@ class Ledger(Protocol):
         Due is a pending job whose time has come, or a leased one whose lease has ended
         (a rescue). Higher priority first, then the import that was served longest ago,
         then the oldest job. Only jobs of imports that were planned under one of these
-        declarations of their dataset, and of this region or of none;
-        no region takes any. A job whose third lease in a row ends is failed instead.
+        declarations of their dataset, and of this region or of none; a worker without
+        a region takes any. A job whose third lease in a row ends is failed instead.
         """
         ...
 
@@ -181,15 +177,12 @@ class Ledger(Protocol):
     def next_due(
         self, *, declarations: Declarations, region: str | None
     ) -> timedelta | None:
-        """Say how long until the first of the jobs that `claim` looks at is due.
-
-        None if there is none, now or later.
-        """
+        """Return the time until `claim` has a job; None if there is none at all."""
         ...
 
     @abstractmethod
     def renew(self, lease: Lease) -> None:
-        """Begin the lease anew without other change."""
+        """Restart the time of the lease without other changes."""
         ...
 
     @abstractmethod
@@ -209,34 +202,34 @@ class Ledger(Protocol):
         self,
         dataset: Dataset,
         lease: Lease,
-        imprint: bytes,
+        fingerprint: bytes,
         *,
         provider_time: datetime | None,
-    ) -> Repeated | None:
-        """Commit a page that was committed under this imprint before, without its rows.
+    ) -> RepeatResult | None:
+        """Commit a page that was committed under this fingerprint before, without rows.
 
-        None, and nothing is written, if there was none, if any row between its keys is
-        not stored as it was brought, or if a row of the dataset waits in quarantine:
-        then the page has to be read and compared. Raises `LeaseLost`, and writes
-        nothing, if the page is known but the fence has moved on.
+        None, and nothing is written, if there was none, if any row in its key range
+        has changed since, or if the dataset has open rows in quarantine: then the page
+        has to be parsed and compared. Raises `LeaseLost`, and writes nothing, if the
+        page exists but the fence has moved on.
         """
         ...
 
     @abstractmethod
     def postpone(
-        self, lease: Lease, fault: Fault | None, *, delay: timedelta, blame: bool
+        self, lease: Lease, error: JobError | None, *, delay: timedelta, blame: bool
     ) -> None:
-        """Put the job back until `delay` has passed; with blame it costs an attempt."""
+        """Put the job back for `delay`; with `blame` it costs an attempt."""
         ...
 
     @abstractmethod
     def release(self, lease: Lease) -> None:
-        """Put the job back at once, without blame."""
+        """Put the job back at once; costs no attempt."""
         ...
 
     @abstractmethod
-    def fail(self, lease: Lease, fault: Fault) -> None:
-        """Move the job to the dead letters, with its cursor kept."""
+    def fail(self, lease: Lease, error: JobError) -> None:
+        """Make the job a dead letter; its cursor is retained."""
         ...
 
     @abstractmethod
@@ -247,7 +240,7 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs are meant; an empty filter means all."""
+    """Selects jobs; an empty filter selects all."""
 
     status: JobStatus | None = None
     import_id: ImportId | None = None
@@ -255,31 +248,28 @@ class JobFilter:
 
 
 class Jobs(Protocol):
-    """The ledger as an operator sees it."""
+    """The ledger's jobs, for operators."""
 
     @abstractmethod
     def now(self) -> datetime:
-        """Return the database's time, which judges leases."""
+        """Return the database's time, by which leases expire."""
         ...
 
     @abstractmethod
     def find(
-        self, wanted: JobFilter, *, after: JobId | None, limit: int
+        self, job_filter: JobFilter, *, after: JobId | None, limit: int
     ) -> Sequence[Job]:
-        """Return jobs in the order of their ids, beginning after one."""
+        """Return jobs in the order of their ids, starting after one."""
         ...
 
     @abstractmethod
     def of_import(self, import_id: ImportId) -> Iterator[Sequence[Job]]:
-        """Yield all jobs of an import, some at a time, in the order of their ids.
-
-        Each is read once, however many jobs other imports have.
-        """
+        """Yield all jobs of an import, in batches, in the order of their ids."""
         ...
 
     @abstractmethod
-    def outlook(self, import_id: ImportId) -> Outlook:
-        """Return what becomes of the open jobs of an import next."""
+    def waiting_facts(self, import_id: ImportId) -> WaitingFacts:
+        """Return what the open jobs of an import wait for."""
         ...
 
     @abstractmethod
@@ -291,7 +281,7 @@ class Jobs(Protocol):
     def retry(self, job: JobId) -> bool:
         """Make a failed job pending again, from its cursor; False if it is not failed.
 
-        Its import runs again if it had failed.
+        A failed import runs again.
         """
         ...
 
@@ -299,9 +289,10 @@ class Jobs(Protocol):
     def retry_failed(
         self, import_id: ImportId, *, after: JobId | None, most: int
     ) -> Sequence[JobId]:
-        """Make failed jobs of an import pending again at once, as `retry` does.
+        """Make failed jobs of an import pending again in one call, as `retry` does.
 
-        In the order of their ids, beginning after one; none if it has ended otherwise.
+        In the order of their ids, starting after one; none if the import was cancelled
+        or is done.
         """
         ...
 
@@ -312,28 +303,28 @@ class Jobs(Protocol):
 
     @abstractmethod
     def outstanding(self, *, declarations: Declarations, region: str | None) -> int:
-        """Count the jobs that a worker would have to wait for: pending or leased."""
+        """Count the unfinished jobs that a worker could take: pending or leased."""
         ...
 
     @abstractmethod
     def sweep(self) -> Sequence[ImportId]:
         """Fail jobs whose third lease in a row has ended; return running imports
-        without open jobs, which somebody has to close, the oldest first.
+        without open jobs, which have to be closed, the oldest first.
         """  # noqa: D205 (one sentence that needs two lines)
         ...
 
 
-class Bell(Protocol):
-    """Rings when there may be new work, and when an import has ended."""
+class WorkNotifier(Protocol):
+    """Notifies when there may be new work, and when an import has ended."""
 
     @property
     @abstractmethod
-    def patience(self) -> timedelta:
-        """How long an idle worker may go without asking."""
+    def poll_interval(self) -> timedelta:
+        """The interval at which an idle worker polls nevertheless."""
         ...
 
     @property
     @abstractmethod
-    def rings(self) -> int:
-        """How often it has rung; who remembers the number hears the next ring."""
+    def notification_count(self) -> int:
+        """The number of notifications so far; a change means a new one."""
         ...

@@ -1,4 +1,4 @@
-"""The stored records, and the bad rows beside them."""
+"""The stored records, and the rejected rows in quarantine."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Sequence
@@ -7,19 +7,12 @@ from datetime import datetime
 from typing import Protocol
 
 from penstock.domain.dataset import Dataset, Reference
-from penstock.domain.job import (
-    ImportId,
-    JobId,
-)
-from penstock.domain.page import (
-    Reason,
-    Record,
-    Rejection,
-)
+from penstock.domain.jobs import ImportId, JobId
+from penstock.domain.pages import Reason, Record, Rejection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quarantined:
+class QuarantinedRow:
     """One stored bad row."""
 
     id: int
@@ -33,7 +26,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What became of quarantined rows that were tried again."""
+    """The result of replaying quarantined rows."""
 
     accepted: int = 0
     superseded: int = 0
@@ -42,7 +35,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonCount:
-    """How many rows of an import were bad in the same way."""
+    """How many rows of an import were rejected for one reason."""
 
     reason: Reason
     field: str | None
@@ -54,7 +47,7 @@ class Records(Protocol):
 
     @abstractmethod
     def rows(self, dataset: Dataset) -> Iterator[tuple[object, ...]]:
-        """Yield live rows, all fields in declared order, ordered by key, streamed."""
+        """Stream live rows, all fields in declared order, ordered by key."""
         ...
 
     @abstractmethod
@@ -64,14 +57,14 @@ class Records(Protocol):
 
     @abstractmethod
     def distinct(self, dataset: Dataset, field: str) -> Iterator[str]:
-        """Yield the values of a field of the live rows, each once, in order."""
+        """Yield the distinct values of a field of the live rows, in order."""
         ...
 
     @abstractmethod
     def unknown(
         self, reference: Reference, values: Collection[object]
     ) -> Collection[object]:
-        """Return which of these values no live row of the other dataset has."""
+        """Return the values that no live row of the referenced dataset has."""
         ...
 
     @abstractmethod
@@ -82,53 +75,49 @@ class Records(Protocol):
     @abstractmethod
     def quarantine(
         self, dataset: Dataset, *, after: int, limit: int
-    ) -> Sequence[Quarantined]:
-        """Return open bad rows in the order of their ids, beginning after one."""
+    ) -> Sequence[QuarantinedRow]:
+        """Return open rejected rows in the order of their ids, starting after one."""
         ...
 
     @abstractmethod
     def latest_quarantine(
         self, dataset: Dataset, *, at_once: int
-    ) -> Iterator[Sequence[Quarantined]]:
-        """Yield open bad rows, up to so many at once, the latest first.
+    ) -> Iterator[Sequence[QuarantinedRow]]:
+        """Yield open rejected rows, in batches, the latest first.
 
-        Of rows of files that is the one that stands last in them, in whatever order
-        they came. Those that are settled meanwhile may be left out.
+        Rows of files are ordered by their position in the files, not by time. Rows that
+        are settled meanwhile may be left out.
         """
         ...
 
     @abstractmethod
     def rejected(
         self, import_id: ImportId, *, after: int, limit: int
-    ) -> Sequence[Quarantined]:
-        """Return the bad rows of an import, also those that are settled since.
+    ) -> Sequence[QuarantinedRow]:
+        """Return the rejected rows of an import, including those settled since.
 
-        They come in the order of their ids, beginning after one; fewer than the limit
-        where they are large, but one at least if there is any. Those of an import that
-        repeats another are the other's.
+        In the order of their ids, starting after one; fewer than the limit if they are
+        large, but at least one if there are any. For an import that repeats another,
+        those of the other.
         """
         ...
 
     @abstractmethod
     def rejections_by_reason(self, import_id: ImportId) -> Sequence[ReasonCount]:
-        """Count the bad rows of an import by reason and field, the most first.
-
-        They are those that `rejected` returns.
-        """
+        """Count the rows of `rejected` by reason and field, the most frequent first."""
         ...
 
     @abstractmethod
     def replay(
         self,
         dataset: Dataset,
-        tried: Sequence[tuple[Quarantined, Record | Rejection]],
+        outcomes: Sequence[tuple[QuarantinedRow, Record | Rejection]],
     ) -> Replay:
-        """Store the rows that are good now, in one transaction with their events.
+        """Store the rows that are valid now, in one transaction with their events.
 
-        They are tried in the order given, so the latest of a key must come first. A row
-        whose key was written since it was quarantined is superseded: what came later is
-        not overwritten. Between rows that one import brought of files, it is not the
-        time that decides but where they stand. A row that is still bad keeps its new
-        reason.
+        In the given order, so the latest row of a key must come first. A row whose key
+        was written since it was quarantined is superseded: newer data is not
+        overwritten. Among rows of files of one import, the position decides, not the
+        time. A row that is still invalid gets its new reason.
         """
         ...

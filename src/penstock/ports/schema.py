@@ -1,13 +1,25 @@
-"""The tables, and the servers that hold them."""
+"""The tables, and diagnostics of their servers."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 from penstock.domain.dataset import Dataset
 from penstock.ports.datasets import Datasets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlStatement:
+    """A statement that is composed for a dataset, for people to read and to explain."""
+
+    name: str
+    # when it is used
+    use: str
+    sql: str
+    # the names of its parameters by placeholder, if placeholders are numbers
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 class Schema(Protocol):
@@ -16,18 +28,18 @@ class Schema(Protocol):
     @property
     @abstractmethod
     def is_shared(self) -> bool:
-        """Whether others depend on them, so that an operator says when they change."""
+        """Whether several hosts may use them, so that an operator runs migrations."""
         ...
 
     @property
     @abstractmethod
     def datasets(self) -> Datasets:
-        """What is stored of datasets as a whole."""
+        """Operations on whole datasets."""
         ...
 
     @abstractmethod
-    def is_there(self) -> bool:
-        """Say whether the ledger has any tables yet."""
+    def exists(self) -> bool:
+        """Return whether the ledger has any tables yet."""
         ...
 
     @abstractmethod
@@ -43,9 +55,9 @@ class Schema(Protocol):
         ...
 
     @abstractmethod
-    def prepare(self, dataset: Dataset) -> Sequence[str]:
-        """Create a dataset's table, or add what its declaration gained; return what
-        was done.
+    def ensure_table(self, dataset: Dataset) -> Sequence[str]:
+        """Create a dataset's table, or add what its declaration gained; return the
+        changes made.
 
         Raises `Misconfigured`, and changes nothing, if a declared type or key differs
         from the stored one.
@@ -53,55 +65,57 @@ class Schema(Protocol):
         ...
 
     @abstractmethod
-    def unprepared(self, dataset: Dataset) -> Sequence[str]:
+    def pending_table_changes(self, dataset: Dataset) -> Sequence[str]:
         """Return what `prepare` would do; raises as it does."""
         ...
 
     @abstractmethod
-    def tend(self, dataset: Dataset) -> Sequence[str]:
-        """Do what keeps a dataset's table fast, if it is due: asked often, by all.
+    def maintain(self, dataset: Dataset) -> Sequence[str]:
+        """Run due maintenance of a dataset's table, such as index builds.
 
-        Returns what was done.
+        Cheap if nothing is due; called often, by all processes. Returns what was done.
         """
         ...
 
     @abstractmethod
     def lacks_indexes(self, dataset: Dataset) -> bool:
-        """Say whether the indexes of a dataset's rows are still to be built."""
+        """Return whether indexes of a dataset's table are still to be built."""
         ...
 
     @abstractmethod
-    def untended(self, dataset: Dataset) -> Sequence[str]:
+    def pending_maintenance(self, dataset: Dataset) -> Sequence[str]:
         """Return what `tend` would do now."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """One thing that an operator should know of a server, and whether it is well."""
+class Diagnostic:
+    """One finding about a server."""
 
     what: str
-    is_well: bool
-    # a sentence; where it is not well, with the place and the remedy
-    told: str
+    is_ok: bool
+    # a sentence; if it is not ok, with the location and the remedy
+    message: str
 
 
-class Facts(Protocol):
-    """What an operator should know of a server before workers rely on it.
+class ServerDiagnostics(Protocol):
+    """Checks of a server before workers rely on it.
 
-    Nothing is changed by asking. A server that cannot be asked raises
-    `StoreUnavailable`, or `Misconfigured` if an operator has to act.
+    Reads only. Raises `StoreUnavailable` if the server is unreachable, or
+    `Misconfigured` if an operator has to act.
     """
 
     @property
     @abstractmethod
     def server(self) -> str:
-        """What it is to the settings: `database`, `redis`."""
+        """Its key in the settings: `database`, `redis`."""
         ...
 
     @abstractmethod
-    def about(self, datasets: Iterable[Dataset], *, threads: int) -> Iterator[Fact]:
-        """Yield what matters to a worker of these datasets with so many threads."""
+    def about(
+        self, datasets: Iterable[Dataset], *, threads: int
+    ) -> Iterator[Diagnostic]:
+        """Yield the findings for a worker with these datasets and threads."""
         ...
 
     @abstractmethod

@@ -1,10 +1,10 @@
-"""Everything that is kept."""
+"""All stores of a worker."""
 
 from dataclasses import dataclass
 
 from penstock.ports.budgets import Budgets
-from penstock.ports.idempotency import Requests
-from penstock.ports.ledger import Bell, Imports, Jobs, Ledger
+from penstock.ports.idempotency import IdempotencyStore
+from penstock.ports.ledger import Imports, Jobs, Ledger, WorkNotifier
 from penstock.ports.records import Records
 from penstock.ports.schema import Schema
 from penstock.ports.workers import Workers
@@ -12,7 +12,7 @@ from penstock.ports.workers import Workers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stores:
-    """Everything that is kept, behind its ports."""
+    """All stores of a worker, by port."""
 
     schema: Schema
     imports: Imports
@@ -20,6 +20,6 @@ class Stores:
     jobs: Jobs
     budgets: Budgets
     records: Records
-    bell: Bell
-    requests: Requests
+    notifier: WorkNotifier
+    requests: IdempotencyStore
     workers: Workers

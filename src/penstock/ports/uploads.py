@@ -1,4 +1,4 @@
-"""Files that clients send."""
+"""Files that clients upload."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
@@ -9,26 +9,26 @@ from penstock.domain.dataset import Dataset
 
 
 class Uploads(Protocol):
-    """Where files that clients send are kept, until nobody needs them any more."""
+    """The spool of uploaded and downloaded files."""
 
     @abstractmethod
-    def save(self, dataset: Dataset, pieces: Iterable[bytes], *, label: str) -> str:
-        """Store a file that comes piece by piece, whole or not at all.
+    def save(self, dataset: Dataset, chunks: Iterable[bytes], *, label: str) -> str:
+        """Store a file from its chunks, whole or not at all.
 
-        Returns the name by which a source of the dataset finds it; no two files have
-        the same. Nothing of the label can lead out of the folder. Raises `Rejected` for
-        more bytes than the dataset allows, and what `pieces` raises.
+        Returns the unique name by which a source of the dataset finds it. The label
+        cannot lead out of the folder. Raises `Rejected` for more bytes than the dataset
+        allows, and what `chunks` raises.
         """
         ...
 
     @abstractmethod
     def remove(self, dataset: Dataset, file: str) -> None:
-        """Remove a file that was saved; nothing happens if it is not there."""
+        """Remove a saved file; does nothing if it does not exist."""
         ...
 
     @abstractmethod
     def remove_all(self, dataset: str, *, spool: str) -> int:
-        """Remove all files of a dataset that came from elsewhere; return how many."""
+        """Remove all spooled files of a dataset; return how many."""
         ...
 
     @abstractmethod
@@ -39,10 +39,9 @@ class Uploads(Protocol):
         age: timedelta,
         needed: Callable[[], Iterable[str]],
     ) -> None:
-        """Remove files that came from elsewhere, are as old, and are not needed.
+        """Remove spooled files that are older than `age` and not needed.
 
-        Also those that were fetched, and what is left of those that never came to
-        their end. The files that are needed are asked for only if there are others
-        as old.
+        Also leftovers of interrupted transfers. `needed` is called only if there are
+        files of that age.
         """
         ...

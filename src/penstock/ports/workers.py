@@ -1,17 +1,17 @@
-"""The worker processes that are there."""
+"""The registry of live worker processes."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from penstock.domain.job import WorkerId
+from penstock.domain.jobs import WorkerId
 from penstock.domain.waiting import LiveWorker
 from penstock.ports.ledger import Declarations
 
 
 class Workers(Protocol):
-    """Who works, or waits for work; it says nothing about leases."""
+    """The live workers, busy or idle; independent of leases."""
 
     @abstractmethod
     def announce(
@@ -22,15 +22,15 @@ class Workers(Protocol):
         declarations: Declarations,
         lasting: timedelta,
     ) -> None:
-        """Say that a worker is there, and believed to be for so long."""
+        """Register a worker as live for the time `lasting`."""
         ...
 
     @abstractmethod
     def remove(self, worker: WorkerId) -> None:
-        """Say that a worker has ended; nothing happens if that is known."""
+        """Remove a worker that exits; does nothing if it is not registered."""
         ...
 
     @abstractmethod
     def live(self) -> Sequence[LiveWorker]:
-        """Return those that are there, by the database's clock."""
+        """Return the live workers, by the database's clock."""
         ...

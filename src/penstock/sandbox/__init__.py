@@ -1,13 +1,13 @@
-"""A practice provider: a real HTTP server in Open Charge Map's shape."""
+"""A sandbox provider: an HTTP server with the API of Open Charge Map."""
 
-from penstock.sandbox.faults import Fault, parse_faults
-from penstock.sandbox.journal import Request, peak_over
+from penstock.sandbox.faults import InjectedFault, parse_faults
 from penstock.sandbox.options import SandboxOptions
+from penstock.sandbox.request_log import LoggedRequest, peak_over
 from penstock.sandbox.server import Sandbox
 
 __all__ = [
-    "Fault",
-    "Request",
+    "InjectedFault",
+    "LoggedRequest",
     "Sandbox",
     "SandboxOptions",
     "parse_faults",

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: faults by name, each with its probability."""
+"""Injected faults by name, each with its probability."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -6,7 +6,7 @@ from random import Random
 from threading import Lock
 
 
-class Fault(StrEnum):
+class InjectedFault(StrEnum):
     ERROR = "500"
     UNAVAILABLE = "503"
     RESET = "reset"
@@ -19,23 +19,23 @@ class Fault(StrEnum):
     REMOVE = "remove"
 
 
-# After these the client has no usable answer and is right to ask again.
+# After these the client has no usable response, and has to retry.
 SPOILING = frozenset(
     {
-        Fault.ERROR,
-        Fault.UNAVAILABLE,
-        Fault.RESET,
-        Fault.TRUNCATED,
-        Fault.HTML,
-        Fault.EMPTY,
+        InjectedFault.ERROR,
+        InjectedFault.UNAVAILABLE,
+        InjectedFault.RESET,
+        InjectedFault.TRUNCATED,
+        InjectedFault.HTML,
+        InjectedFault.EMPTY,
     }
 )
 
 
 def parse_faults(text: str) -> dict[str, float]:
-    """Read a list such as `500:0.02,reset:0.01`.
+    """Parse a list such as `500:0.02,reset:0.01`.
 
-    Raises `ValueError` with a sentence that names the faults there are.
+    Raises `ValueError` with a message that lists the valid names.
     """
     faults: dict[str, float] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -52,9 +52,9 @@ def parse_faults(text: str) -> dict[str, float]:
 
 
 def check_faults(faults: Mapping[str, float]) -> None:
-    """Refuse unknown names and probabilities that cannot be."""
+    """Raise `ValueError` for unknown names and invalid probabilities."""
     for name, probability in faults.items():
-        if name not in set(Fault):
+        if name not in set(InjectedFault):
             raise ValueError(f"unknown fault {name!r}; {_valid_names()}")
         if not 0 <= probability <= 1:
             raise ValueError(
@@ -67,20 +67,21 @@ def check_faults(faults: Mapping[str, float]) -> None:
 
 
 def _valid_names() -> str:
-    return f"valid names are {', '.join(Fault)}"
+    return f"valid names are {', '.join(InjectedFault)}"
 
 
-class Faults:
-    """Draw at most one fault per request, in the same order for the same seed."""
+class InjectedFaults:
+    """Draws at most one fault per request, in the same order for the same seed."""
 
     def __init__(self, probabilities: Mapping[str, float], seed: int) -> None:
         self._probabilities = {
-            Fault(name): probability for name, probability in probabilities.items()
+            InjectedFault(name): probability
+            for name, probability in probabilities.items()
         }
         self._random = Random(f"faults:{seed}")  # noqa: S311 - repeatable on purpose
         self._lock = Lock()
 
-    def draw(self) -> Fault | None:
+    def draw(self) -> InjectedFault | None:
         if not self._probabilities:
             return None
         rest = self.number()

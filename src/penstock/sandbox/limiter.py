@@ -12,16 +12,16 @@ class Limiter:
         self._lock = Lock()
 
     def take(self, at: float) -> float:
-        """Take a token at this time: 0 if there was one, else the seconds until one."""
+        """Take a token; return 0, or the seconds until there is one."""
         if self._rate is None:
             return 0.0
         with self._lock:
-            # Threads may come in a little out of order: time never runs backwards.
-            passed = (
+            # Threads may call slightly out of order: the time must not decrease.
+            elapsed = (
                 max(0.0, at - self._filled_at) if self._filled_at is not None else 0.0
             )
             self._filled_at = max(at, self._filled_at or at)
-            self._tokens = min(self._burst, self._tokens + passed * self._rate)
+            self._tokens = min(self._burst, self._tokens + elapsed * self._rate)
             if self._tokens < 1:
                 return (1 - self._tokens) / self._rate
             self._tokens -= 1

@@ -1,4 +1,4 @@
-"""How a practice provider behaves: every choice in one value."""
+"""The options of a sandbox provider."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,19 +9,19 @@ from penstock.sandbox.faults import check_faults
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxOptions:
-    # How many points there are, and the number they are made from.
+    # How many points there are, and the seed they are generated from.
     records: int = 1000
     seed: int = 1
-    # Requests per second that the provider allows; none: no limit.
+    # Allowed requests per second; None is no limit.
     rate: float | None = None
     burst: int = 10
-    # The API key that is asked for; none: no key needed.
+    # The required API key; None if no key is needed.
     key: str | None = None
-    # Waited before every answer.
+    # Delay of every response.
     latency: timedelta = timedelta(0)
     # Probability of each fault by its name.
     faults: Mapping[str, float] = field(default_factory=dict)
-    # What the fault `slow` waits.
+    # Additional delay of the fault `slow`.
     slow: timedelta = timedelta(seconds=2)
     # Share of the points that are invalid.
     bad: float = 0.0
@@ -29,13 +29,13 @@ class SandboxOptions:
     duplicates: float = 0.02
     # Tiny points, for measuring throughput.
     small: bool = False
-    # Compress answers for clients that accept it.
+    # Compress responses for clients that accept it.
     gzip: bool = False
     # The provider's clock minus the host's.
     clock_skew: timedelta = timedelta(0)
-    # The most that /practice/capped gives for one query.
+    # The most points that /practice/capped returns for one query.
     cap: int = 200
-    # Ask for a bearer token from /practice/token on every route.
+    # Require a bearer token from /practice/token on every route.
     oauth: bool = False
     client_id: str = "practice"
     client_secret: str = "practice-secret"  # noqa: S105 - made up, guards made-up data

@@ -1,4 +1,4 @@
-"""One made-up charging point from a seed and an id: same numbers in, same point out."""
+"""Generate a charging point from a seed and an id, always the same one."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -7,8 +7,8 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Any
 
-from penstock.sandbox.geography import Place
-from penstock.sandbox.reference import OPERATORS
+from penstock.sandbox.geography import PopulatedPlace
+from penstock.sandbox.reference_data import OPERATORS
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -63,7 +63,7 @@ def draws(seed: int, point_id: int) -> tuple[int, ...]:
     return _DRAWS.unpack(digest)
 
 
-def coordinates(place: Place, draw: Sequence[int]) -> tuple[float, float]:
+def coordinates(place: PopulatedPlace, draw: Sequence[int]) -> tuple[float, float]:
     """Return latitude and longitude, somewhere in the place's square."""
     return (
         round(place.latitude + (draw[0] / DRAW_RANGE - 0.5) * place.spread, 6),
@@ -80,7 +80,7 @@ def created_minute(modified: int, draw: Sequence[int]) -> int:
 
 @lru_cache(maxsize=100_000)
 def timestamp(minute: int) -> str:
-    """Write minutes since 1970 as the provider does: the seconds are always zero."""
+    """Format minutes since 1970 as the provider does: the seconds are always zero."""
     return (EPOCH + minute * MINUTE).isoformat()[:19] + "Z"
 
 
@@ -90,7 +90,7 @@ def minute_of(moment: datetime) -> int:
 
 
 def small_point(
-    seed: int, point_id: int, place: Place, modified: int
+    seed: int, point_id: int, place: PopulatedPlace, modified: int
 ) -> dict[str, Any]:
     """Build a tiny point, for measuring throughput."""
     draw = draws(seed, point_id)
@@ -109,8 +109,10 @@ def small_point(
     }
 
 
-def full_point(seed: int, point_id: int, place: Place, modified: int) -> dict[str, Any]:
-    """Build a point as a compact, verbose answer shows it."""
+def full_point(
+    seed: int, point_id: int, place: PopulatedPlace, modified: int
+) -> dict[str, Any]:
+    """Build a point as a compact, verbose response shows it."""
     draw = draws(seed, point_id)
     status = (50, 50, 50, 50, 50, 75, 100, 150, 0, None)[draw[8] % 10]
     return {
@@ -149,7 +151,7 @@ def full_point(seed: int, point_id: int, place: Place, modified: int) -> dict[st
 
 
 def spoil(point: dict[str, Any], kind: int) -> tuple[dict[str, Any], str]:
-    """Return the point made invalid, with a word for what is wrong."""
+    """Return the point made invalid, and what is wrong with it."""
     address = point["AddressInfo"]
     match kind % 4:
         case 0:
@@ -170,12 +172,16 @@ def _uuid(draw: Sequence[int]) -> str:
     return _UUID(*draw[24:32])
 
 
-def _title(place: Place, draw: Sequence[int]) -> str:
+def _title(place: PopulatedPlace, draw: Sequence[int]) -> str:
     street = _pick(place.country.streets, draw[12])
-    return _soil(f"{_pick(_SITES, draw[13])} {street} {draw[14] % 200 + 1}", draw[15])
+    return _add_noise(
+        f"{_pick(_SITES, draw[13])} {street} {draw[14] % 200 + 1}", draw[15]
+    )
 
 
-def _address(point_id: int, place: Place, draw: Sequence[int]) -> dict[str, Any]:
+def _address(
+    point_id: int, place: PopulatedPlace, draw: Sequence[int]
+) -> dict[str, Any]:
     latitude, longitude = coordinates(place, draw)
     country = place.country
     line = f"{_pick(country.streets, draw[12])} {draw[14] % 200 + 1}"
@@ -184,10 +190,10 @@ def _address(point_id: int, place: Place, draw: Sequence[int]) -> dict[str, Any]
         "ID": point_id + 389,
         "Title": _title(place, draw),
         "AddressLine1": _pick(
-            (line, line, line, _soil(line, draw[18]), "", None), draw[18]
+            (line, line, line, _add_noise(line, draw[18]), "", None), draw[18]
         ),
         "AddressLine2": _pick(("", None, None, "Ebene -1"), draw[19]),
-        "Town": _soil(place.town, draw[20]) if draw[20] % 24 else None,
+        "Town": _add_noise(place.town, draw[20]) if draw[20] % 24 else None,
         "StateOrProvince": _pick((None, "", country.title), draw[21]),
         "Postcode": f"{place.postcode}{draw[21] % 100:02d}" if draw[21] % 8 else None,
         "CountryID": country.id,
@@ -235,8 +241,8 @@ def _connections(point_id: int, draw: Sequence[int]) -> list[dict[str, Any]]:
     return connections
 
 
-def _soil(text: str, draw: int) -> str:
-    """Dirty about one text in seven the way people and old imports do."""
+def _add_noise(text: str, draw: int) -> str:
+    """Add the defects of real data to about one text in seven."""
     match draw % 32:
         case 0:
             return f" {text}"

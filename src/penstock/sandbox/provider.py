@@ -1,4 +1,4 @@
-"""The practice provider without its socket: a call goes in, an answer comes out."""
+"""The sandbox provider without its socket: requests in, responses out."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -7,24 +7,24 @@ from typing import assert_never
 
 import msgspec
 
-from penstock.sandbox.access import Access
+from penstock.sandbox.access import KeyAccess
 from penstock.sandbox.catalogue import EVERYTHING, Catalogue
-from penstock.sandbox.exchange import (
-    Answer,
-    Call,
-    Page,
-    Stream,
-    error_answer,
-    json_answer,
-    text_answer,
-)
-from penstock.sandbox.faults import Fault, Faults
-from penstock.sandbox.journal import Journal, Request, summarize
+from penstock.sandbox.faults import InjectedFault, InjectedFaults
 from penstock.sandbox.limiter import Limiter
+from penstock.sandbox.messages import (
+    SandboxPage,
+    SandboxRequest,
+    SandboxResponse,
+    SandboxStream,
+    error_response,
+    json_response,
+    text_response,
+)
 from penstock.sandbox.options import SandboxOptions
-from penstock.sandbox.practice import Route, find_route
+from penstock.sandbox.paging_routes import Route, find_route
 from penstock.sandbox.query import integer, parse
-from penstock.sandbox.reference import reference_data
+from penstock.sandbox.reference_data import reference_data
+from penstock.sandbox.request_log import LoggedRequest, SandboxRequestLog, summarize
 
 TOKEN_PATH = "/practice/token"  # noqa: S105 - an address, not a secret
 OWN_PATHS = "/sandbox/"
@@ -42,48 +42,52 @@ class Provider:
     def __init__(self, options: SandboxOptions) -> None:
         self.options = options
         self.catalogue = Catalogue(options)
-        self.journal = Journal()
-        self.access = Access(options)
+        self.log = SandboxRequestLog()
+        self.access = KeyAccess(options)
         self._limiter = Limiter(options.rate, options.burst)
-        self._faults = Faults(options.faults, options.seed)
+        self._faults = InjectedFaults(options.faults, options.seed)
 
-    def answer(self, call: Call) -> Answer:
-        """Answer as the provider would, and write it in the journal."""
-        if (call.method, call.path) == ("POST", TOKEN_PATH):
-            return self.access.issue_token(call)
-        call = replace(call, parameters={**call.parameters, **_body_parameters(call)})
-        answer = self._refuse(call) or self._serve(call)
-        self.journal.write(
-            Request(
-                at=call.at,
-                method=call.method,
-                path=call.path,
-                query={k: v for k, v in call.parameters.items() if k != "key"},
-                status=0 if answer.fault is Fault.RESET else answer.status,
-                fault=answer.fault,
-                first_id=answer.ids[0] if answer.ids else None,
-                last_id=answer.ids[-1] if answer.ids else None,
-                count=len(answer.ids),
+    def respond(self, request: SandboxRequest) -> SandboxResponse:
+        """Respond as the provider would, and log the request."""
+        if (request.method, request.path) == ("POST", TOKEN_PATH):
+            return self.access.issue_token(request)
+        request = replace(
+            request, parameters={**request.parameters, **_body_parameters(request)}
+        )
+        response = self._refuse(request) or self._serve(request)
+        self.log.write(
+            LoggedRequest(
+                at=request.at,
+                method=request.method,
+                path=request.path,
+                query={k: v for k, v in request.parameters.items() if k != "key"},
+                status=0 if response.fault is InjectedFault.RESET else response.status,
+                fault=response.fault,
+                first_id=response.ids[0] if response.ids else None,
+                last_id=response.ids[-1] if response.ids else None,
+                count=len(response.ids),
             )
         )
-        return answer
+        return response
 
-    def answer_own(self, call: Call) -> Answer | Stream:
-        """Answer a question about the sandbox itself: free, and not in the journal."""
-        catalogue, point_id = self.catalogue, integer(call.parameters.get("id"), 0)
+    def respond_about_sandbox(
+        self, request: SandboxRequest
+    ) -> SandboxResponse | SandboxStream:
+        """Respond to a request about the sandbox itself; it is not logged."""
+        catalogue, point_id = self.catalogue, integer(request.parameters.get("id"), 0)
         try:
-            match call.method, call.path.removeprefix(OWN_PATHS):
+            match request.method, request.path.removeprefix(OWN_PATHS):
                 case "GET", "requests":
-                    return Stream(pieces=_stream_requests(self.journal.read()))
+                    return SandboxStream(chunks=_stream_requests(self.log.read()))
                 case "GET", "expected":
-                    asked = parse({"compact": "true"} | dict(call.parameters))
-                    query = replace(asked, limit=None, order=EVERYTHING.order)
-                    return Stream(pieces=catalogue.stream(query))
+                    requested = parse({"compact": "true"} | dict(request.parameters))
+                    query = replace(requested, limit=None, order=EVERYTHING.order)
+                    return SandboxStream(chunks=catalogue.stream(query))
                 case "GET", "stats":
-                    stats = summarize(self.journal.read(), self.options.rate)
-                    return json_answer(stats | {"tokens": self.access.tokens_issued})
+                    stats = summarize(self.log.read(), self.options.rate)
+                    return json_response(stats | {"tokens": self.access.tokens_issued})
                 case "POST", "reset":
-                    self.journal.clear()
+                    self.log.clear()
                 case "POST", "add":
                     point_id = catalogue.add()
                 case "POST", "edit":
@@ -91,107 +95,117 @@ class Provider:
                 case "POST", "remove":
                     catalogue.remove(point_id)
                 case _:
-                    return error_answer(404, "there is nothing here")
+                    return error_response(404, "there is no such route")
         except KeyError:
-            return error_answer(404, f"there is no point {point_id}")
-        return json_answer({"id": point_id or None})
+            return error_response(404, f"there is no point {point_id}")
+        return json_response({"id": point_id or None})
 
-    def _refuse(self, call: Call) -> Answer | None:
-        if refusal := self.access.refuse(call):
+    def _refuse(self, request: SandboxRequest) -> SandboxResponse | None:
+        if refusal := self.access.refuse(request):
             return refusal
-        if wait := self._limiter.take(call.at):
-            refusal = text_answer(429, "Too many requests.")
+        if wait := self._limiter.take(request.at):
+            refusal = text_response(429, "Too many requests.")
             return replace(refusal, headers={"Retry-After": str(ceil(wait))})
         return None
 
-    def _serve(self, call: Call) -> Answer:
-        route = _find_route(call)
+    def _serve(self, request: SandboxRequest) -> SandboxResponse:
+        route = _find_route(request)
         if route is None:
-            return error_answer(404, "there is nothing here")
+            return error_response(404, "there is no such route")
         fault = self._faults.draw()
         if fault is None:
-            return self._complete(route(self.catalogue, call, self.options))
-        return replace(self._serve_badly(route, call, fault), fault=fault)
+            return self._complete(route(self.catalogue, request, self.options))
+        return replace(self._serve_fault(route, request, fault), fault=fault)
 
-    def _serve_badly(self, route: Route, call: Call, fault: Fault) -> Answer:
+    def _serve_fault(
+        self, route: Route, request: SandboxRequest, fault: InjectedFault
+    ) -> SandboxResponse:
         match fault:
-            case Fault.ERROR:
-                return error_answer(500, "an unexpected error has occurred")
-            case Fault.UNAVAILABLE:
-                busy = text_answer(503, "Upstream API unavailable")
+            case InjectedFault.ERROR:
+                return error_response(500, "an unexpected error has occurred")
+            case InjectedFault.UNAVAILABLE:
+                busy = text_response(503, "Upstream API unavailable")
                 return replace(busy, headers={"Retry-After": "1"})
-            case Fault.HTML:
-                return Answer(body=_HTML, content_type="text/html; charset=UTF-8")
-            case Fault.RESET | Fault.EMPTY:
-                return Answer()
-            case Fault.EDIT | Fault.REMOVE:
-                self._change_world(fault)
-            case Fault.SLOW | Fault.TRUNCATED | Fault.DISORDER:
+            case InjectedFault.HTML:
+                return SandboxResponse(
+                    body=_HTML, content_type="text/html; charset=UTF-8"
+                )
+            case InjectedFault.RESET | InjectedFault.EMPTY:
+                return SandboxResponse()
+            case InjectedFault.EDIT | InjectedFault.REMOVE:
+                self._change_points(fault)
+            case InjectedFault.SLOW | InjectedFault.TRUNCATED | InjectedFault.DISORDER:
                 pass
             case _:
                 assert_never(fault)
-        reply = route(self.catalogue, call, self.options)
-        if fault is Fault.DISORDER and isinstance(reply, Page):
-            # The highest id is no longer the last one of any page with two points.
+        reply = route(self.catalogue, request, self.options)
+        if fault is InjectedFault.DISORDER and isinstance(reply, SandboxPage):
+            # On pages of two points or more, the highest id is not the last any more.
             half = len(reply.ids) // 2
             reply = replace(reply, ids=[*reply.ids[half:], *reply.ids[:half]])
-        answer = self._complete(reply)
-        return self._truncate(answer) if fault is Fault.TRUNCATED else answer
+        response = self._complete(reply)
+        if fault is InjectedFault.TRUNCATED:
+            return self._truncate(response)
+        return response
 
-    def _complete(self, reply: Page | Answer) -> Answer:
-        if isinstance(reply, Answer):
+    def _complete(self, reply: SandboxPage | SandboxResponse) -> SandboxResponse:
+        if isinstance(reply, SandboxResponse):
             return reply
         body = self.catalogue.encode(reply.ids, reply.query)
-        return Answer(
+        return SandboxResponse(
             body=reply.before + body + reply.after,
             headers=reply.headers,
             ids=reply.ids,
         )
 
-    def _truncate(self, answer: Answer) -> Answer:
-        """Lose the second half, either openly or behind a length that fits."""
-        half = len(answer.body) // 2
+    def _truncate(self, response: SandboxResponse) -> SandboxResponse:
+        """Drop the second half, with the old or the new Content-Length."""
+        half = len(response.body) // 2
         if self._faults.number() < 0.5:  # noqa: PLR2004 - one time in two
-            return replace(answer, cut=True)
-        return replace(answer, body=answer.body[:half])
+            return replace(response, cut=True)
+        return replace(response, body=response.body[:half])
 
-    def _change_world(self, fault: Fault) -> None:
+    def _change_points(self, fault: InjectedFault) -> None:
         point_id = self.catalogue.any_id(self._faults.number())
         if point_id is None:
             return
-        if fault is Fault.EDIT:
+        if fault is InjectedFault.EDIT:
             self.catalogue.edit(point_id)
         else:
             self.catalogue.remove(point_id)
 
 
-def _find_route(call: Call) -> Route | None:
-    path = call.path.rstrip("/")
-    if call.method == "GET" and path in _ROUTES:
+def _find_route(request: SandboxRequest) -> Route | None:
+    path = request.path.rstrip("/")
+    if request.method == "GET" and path in _ROUTES:
         return _ROUTES[path]
-    return find_route(call.method, path)
+    return find_route(request.method, path)
 
 
 def _points_of_interest(
-    catalogue: Catalogue, call: Call, _: SandboxOptions
-) -> Page | Answer:
-    match call.parameters.get("output", "json").lower():
+    catalogue: Catalogue, request: SandboxRequest, _: SandboxOptions
+) -> SandboxPage | SandboxResponse:
+    match request.parameters.get("output", "json").lower():
         case "json":
-            query = parse(call.parameters)
+            query = parse(request.parameters)
             ids = catalogue.double(catalogue.choose(query), query.limit)
-            return Page(ids=ids, query=query)
+            return SandboxPage(ids=ids, query=query)
         case "rss" | "carwings":
-            return error_answer(400, "that output type is no longer supported")
+            return error_response(400, "that output type is no longer supported")
         case _:
-            return Answer(body=_XML, content_type="application/xml")
+            return SandboxResponse(body=_XML, content_type="application/xml")
 
 
-def _reference_data(_: Catalogue, __: Call, ___: SandboxOptions) -> Answer:
-    return json_answer(reference_data())
+def _reference_data(
+    _: Catalogue, __: SandboxRequest, ___: SandboxOptions
+) -> SandboxResponse:
+    return json_response(reference_data())
 
 
-def _status(catalogue: Catalogue, _: Call, __: SandboxOptions) -> Answer:
-    return json_answer(catalogue.status())
+def _status(
+    catalogue: Catalogue, _: SandboxRequest, __: SandboxOptions
+) -> SandboxResponse:
+    return json_response(catalogue.status())
 
 
 _ROUTES: dict[str, Route] = {
@@ -201,10 +215,10 @@ _ROUTES: dict[str, Route] = {
 }
 
 
-def _body_parameters(call: Call) -> dict[str, str]:
-    """Read the JSON body of a search as parameters; what is no object is ignored."""
+def _body_parameters(request: SandboxRequest) -> dict[str, str]:
+    """Read the JSON object in the body of a search as parameters."""
     try:
-        content = msgspec.json.decode(call.body) if call.body else {}
+        content = msgspec.json.decode(request.body) if request.body else {}
     except msgspec.DecodeError:
         return {}
     if not isinstance(content, dict):
@@ -212,7 +226,7 @@ def _body_parameters(call: Call) -> dict[str, str]:
     return {name.lower(): str(v) for name, v in content.items() if v is not None}
 
 
-def _stream_requests(requests: list[Request]) -> Iterator[bytes]:
+def _stream_requests(requests: list[LoggedRequest]) -> Iterator[bytes]:
     yield b"["
     for number, request in enumerate(requests):
         yield (b"," if number else b"") + msgspec.json.encode(asdict(request))

@@ -1,4 +1,4 @@
-"""What a query means: read as leniently as the real provider, then filter and order."""
+"""Queries: parsed as leniently as by the real provider, then filtered and ordered."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from itertools import islice
 from math import asin, cos, radians, sin, sqrt
 
 from penstock.sandbox.geography import COUNTRY_BY_ISO, PLACES
-from penstock.sandbox.world import World
+from penstock.sandbox.point_store import PointStore
 
 DEFAULT_LIMIT = 100
 DEFAULT_RADIUS_KM = 50.0
@@ -30,7 +30,7 @@ _EXACT = {
 }
 
 
-class Order(Enum):
+class SortOrder(Enum):
     ID_DESCENDING = auto()
     ID = auto()
     MODIFIED = auto()
@@ -40,8 +40,8 @@ class Order(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """Which points, in which order and form; the box is south, west, north, east."""
+class PointQuery:
+    """Which points, in which order and format; the box is south, west, north, east."""
 
     limit: int | None = DEFAULT_LIMIT
     after: int = 0
@@ -53,16 +53,16 @@ class Query:
     before: datetime | None = None
     created_since: datetime | None = None
     exact: tuple[tuple[str, frozenset[int]], ...] = ()
-    order: Order = Order.ID_DESCENDING
+    order: SortOrder = SortOrder.ID_DESCENDING
     compact: bool = False
     verbose: bool = True
 
 
-def parse(parameters: Mapping[str, str]) -> Query:
-    """Read parameters with lower-case names; what cannot be read is left out."""
+def parse(parameters: Mapping[str, str]) -> PointQuery:
+    """Parse parameters with lower-case names; invalid ones are ignored."""
     box = _box(parameters.get("boundingbox", ""))
     near = None if box else _near(parameters)
-    return Query(
+    return PointQuery(
         limit=max(0, integer(parameters.get("maxresults"), DEFAULT_LIMIT)),
         after=integer(parameters.get("greaterthanid"), 0),
         countries=_countries(parameters),
@@ -82,22 +82,22 @@ def parse(parameters: Mapping[str, str]) -> Query:
     )
 
 
-def select(world: World, query: Query) -> Iterator[int]:
+def select(store: PointStore, query: PointQuery) -> Iterator[int]:
     """Yield the ids that match, in order, at most as many as the limit."""
-    ids = _filtered(world, query)
+    ids = _filtered(store, query)
     match query.order:
-        case Order.ID | Order.ID_DESCENDING:
+        case SortOrder.ID | SortOrder.ID_DESCENDING:
             pass
-        case Order.MODIFIED:
-            ids = iter(sorted(ids, key=lambda i: (world.modified(i), _scatter(i))))
-        case Order.CREATED:
-            ids = iter(sorted(ids, key=lambda i: (world.created(i), _scatter(i))))
-        case Order.SPATIAL:
-            ids = iter(sorted(ids, key=lambda i: (world.place_index(i), _scatter(i))))
-        case Order.DISTANCE:
+        case SortOrder.MODIFIED:
+            ids = iter(sorted(ids, key=lambda i: (store.modified(i), _scatter(i))))
+        case SortOrder.CREATED:
+            ids = iter(sorted(ids, key=lambda i: (store.created(i), _scatter(i))))
+        case SortOrder.SPATIAL:
+            ids = iter(sorted(ids, key=lambda i: (store.place_index(i), _scatter(i))))
+        case SortOrder.DISTANCE:
             centre = query.near or (0.0, 0.0)
             ids = iter(
-                sorted(ids, key=lambda i: _distance_km(centre, world.coordinates(i)))
+                sorted(ids, key=lambda i: _distance_km(centre, store.coordinates(i)))
             )
     return islice(ids, query.limit)
 
@@ -110,7 +110,7 @@ def integer(text: str | None, default: int) -> int:
 
 
 def moment(text: str | None) -> datetime | None:
-    """Read a date or time, in UTC if it names no zone."""
+    """Parse a date or time, in UTC if it has no time zone."""
     try:
         value = datetime.fromisoformat(text or "")
     except ValueError:
@@ -122,40 +122,40 @@ def truth(text: str | None, *, default: bool) -> bool:
     return {"true": True, "false": False}.get((text or "").strip().lower(), default)
 
 
-def _filtered(world: World, query: Query) -> Iterator[int]:
-    ids = world.ids(
+def _filtered(store: PointStore, query: PointQuery) -> Iterator[int]:
+    ids = store.ids(
         query.countries,
         after=query.after,
-        descending=query.order is Order.ID_DESCENDING,
+        descending=query.order is SortOrder.ID_DESCENDING,
     )
     if query.since:
         since = query.since.timestamp()
-        ids = (i for i in ids if world.modified(i) * 60 >= since)
+        ids = (i for i in ids if store.modified(i) * 60 >= since)
     if query.before:
         before = query.before.timestamp()
-        ids = (i for i in ids if world.modified(i) * 60 < before)
+        ids = (i for i in ids if store.modified(i) * 60 < before)
     if query.created_since:
         created = query.created_since.timestamp()
-        ids = (i for i in ids if world.created(i) * 60 >= created)
+        ids = (i for i in ids if store.created(i) * 60 >= created)
     if query.box:
-        ids = _inside(world, ids, query.box)
+        ids = _inside(store, ids, query.box)
     if query.near:
-        ids = _around(world, ids, query.near, query.radius_km)
+        ids = _around(store, ids, query.near, query.radius_km)
     for field, values in query.exact:
-        ids = _matching(world, ids, field, values)
+        ids = _matching(store, ids, field, values)
     return ids
 
 
 def _matching(
-    world: World, ids: Iterable[int], field: str, values: frozenset[int]
+    store: PointStore, ids: Iterable[int], field: str, values: frozenset[int]
 ) -> Iterator[int]:
-    return (i for i in ids if world.point(i).get(field) in values)
+    return (i for i in ids if store.point(i).get(field) in values)
 
 
-def _inside(world: World, ids: Iterable[int], box: Box) -> Iterator[int]:
+def _inside(store: PointStore, ids: Iterable[int], box: Box) -> Iterator[int]:
     """Keep what lies in the box; all four edges belong to it."""
     south, west, north, east = box
-    # Towns far from the box are passed over without making their points.
+    # Towns far from the box are skipped without generating their points.
     close = {
         index
         for index, place in enumerate(PLACES)
@@ -163,21 +163,21 @@ def _inside(world: World, ids: Iterable[int], box: Box) -> Iterator[int]:
         and west - place.spread <= place.longitude <= east + place.spread
     }
     for point_id in ids:
-        if world.place_index(point_id) in close or world.is_edited(point_id):
-            latitude, longitude = world.coordinates(point_id)
+        if store.place_index(point_id) in close or store.is_edited(point_id):
+            latitude, longitude = store.coordinates(point_id)
             if south <= latitude <= north and west <= longitude <= east:
                 yield point_id
 
 
 def _around(
-    world: World, ids: Iterable[int], centre: tuple[float, float], radius_km: float
+    store: PointStore, ids: Iterable[int], centre: tuple[float, float], radius_km: float
 ) -> Iterator[int]:
     high = radius_km / KM_PER_DEGREE
     wide = high / max(0.01, cos(radians(min(89.0, abs(centre[0]) + high))))
     latitude, longitude = centre
     box = (latitude - high, longitude - wide, latitude + high, longitude + wide)
-    for point_id in _inside(world, ids, box):
-        if _distance_km(centre, world.coordinates(point_id)) <= radius_km:
+    for point_id in _inside(store, ids, box):
+        if _distance_km(centre, store.coordinates(point_id)) <= radius_km:
             yield point_id
 
 
@@ -198,7 +198,7 @@ def _integers(text: str) -> frozenset[int]:
 
 
 def _countries(parameters: Mapping[str, str]) -> frozenset[int] | None:
-    # An unknown code drops the filter: the whole world comes back.
+    # An unknown code drops the filter: all countries are returned.
     named = COUNTRY_BY_ISO.get(parameters.get("countrycode", "").strip().upper())
     by_code = frozenset({named.id}) if named else None
     by_id = _integers(parameters.get("countryid", "")) or None
@@ -240,12 +240,14 @@ def _radius(parameters: Mapping[str, str]) -> float:
     return distance if unit == "km" else distance * KM_PER_MILE
 
 
-def _order(text: str, box: Box | None, near: tuple[float, float] | None) -> Order:
+def _order(text: str, box: Box | None, near: tuple[float, float] | None) -> SortOrder:
     if near:
-        return Order.DISTANCE
+        return SortOrder.DISTANCE
     named = {
-        "id_asc": Order.ID,
-        "modified_asc": Order.MODIFIED,
-        "created_asc": Order.CREATED,
+        "id_asc": SortOrder.ID,
+        "modified_asc": SortOrder.MODIFIED,
+        "created_asc": SortOrder.CREATED,
     }
-    return named.get(text.lower(), Order.SPATIAL if box else Order.ID_DESCENDING)
+    return named.get(
+        text.lower(), SortOrder.SPATIAL if box else SortOrder.ID_DESCENDING
+    )

@@ -1,4 +1,4 @@
-"""The practice provider on a socket."""
+"""The HTTP server of the sandbox provider."""
 
 import gzip
 import logging
@@ -14,20 +14,26 @@ from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
-from penstock.sandbox.exchange import JSON, Answer, Call, Stream, parse_parameters
-from penstock.sandbox.faults import Fault
-from penstock.sandbox.journal import Request
+from penstock.sandbox.faults import InjectedFault
+from penstock.sandbox.messages import (
+    JSON,
+    SandboxRequest,
+    SandboxResponse,
+    SandboxStream,
+    parse_parameters,
+)
 from penstock.sandbox.options import SandboxOptions
 from penstock.sandbox.provider import OWN_PATHS, Provider
+from penstock.sandbox.request_log import LoggedRequest
 
 LOOPBACK = "127.0.0.1"
-WORTH_COMPRESSING = 1024
+MIN_COMPRESSED_BYTES = 1024
 
 _log = logging.getLogger(__name__)
 
 
 class Sandbox:
-    """A practice provider that runs in a thread of this process."""
+    """A sandbox provider that runs in a thread of this process."""
 
     def __init__(
         self,
@@ -71,19 +77,19 @@ class Sandbox:
 
     @property
     def base_url(self) -> str:
-        """The address without a path: `http://127.0.0.1:PORT`."""
+        """The URL without a path: `http://127.0.0.1:PORT`."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}"
 
     @property
     def url(self) -> str:
-        """The address of the points in Open Charge Map's shape."""
+        """The URL of the points, as in the API of Open Charge Map."""
         return f"{self.base_url}/v3/poi/"
 
     @property
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[LoggedRequest]:
         """Every request so far, in the order of arrival."""
-        return self._provider.journal.read()
+        return self._provider.log.read()
 
     @property
     def tokens_issued(self) -> int:
@@ -92,7 +98,7 @@ class Sandbox:
     def expected(
         self, countries: list[int] | None = None, *, compact: bool = True
     ) -> dict[int, dict[str, Any]]:
-        """Return the truth: each point by id, as a client without faults sees it."""
+        """Return each point by id, as a client without faults sees it."""
         return self._provider.catalogue.expected(countries, compact=compact)
 
     def flaws(self) -> dict[int, str]:
@@ -111,7 +117,7 @@ class Sandbox:
         return self._provider.catalogue.add()
 
     def forget_requests(self) -> None:
-        self._provider.journal.clear()
+        self._provider.log.clear()
 
 
 class _Server(ThreadingHTTPServer):
@@ -123,7 +129,7 @@ class _Server(ThreadingHTTPServer):
         self.stopping = Event()
         self._connections: set[socket.socket] = set()
         self._lock = Lock()
-        super().__init__(address, _Conversation)
+        super().__init__(address, _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
@@ -137,7 +143,7 @@ class _Server(ThreadingHTTPServer):
         super().close_request(request)
 
     def close_connections(self) -> None:
-        """End the threads that wait for the next request of a kept connection."""
+        """End the threads that wait for the next request on a keep-alive connection."""
         with self._lock:
             connections = list(self._connections)
         for connection in connections:
@@ -149,51 +155,54 @@ class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class decides
         error = sys.exception()
         if isinstance(error, ConnectionError):
-            _log.debug("a client went away: %s", error)
+            _log.debug("a client disconnected: %s", error)
         else:
             _log.error("the sandbox failed on a request", exc_info=error)
 
 
-class _Conversation(BaseHTTPRequestHandler):
+class _Handler(BaseHTTPRequestHandler):
     """One connection, kept open over many requests."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        self._converse()
+        self._handle_request()
 
     def do_POST(self) -> None:
-        self._converse()
+        self._handle_request()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name
         _log.debug(format, *args)
 
-    def _converse(self) -> None:
-        call = self._read()
+    def _handle_request(self) -> None:
+        request = self._read()
         server = cast("_Server", self.server)
         provider = server.provider
-        if call.path.startswith(OWN_PATHS):
-            own = provider.answer_own(call)
-            self._stream(own) if isinstance(own, Stream) else self._send(own, call)
+        if request.path.startswith(OWN_PATHS):
+            own = provider.respond_about_sandbox(request)
+            if isinstance(own, SandboxStream):
+                self._stream(own)
+            else:
+                self._send(own, request)
             return
-        answer = provider.answer(call)
+        response = provider.respond(request)
         wait = provider.options.latency
-        if answer.fault is Fault.SLOW:
+        if response.fault is InjectedFault.SLOW:
             wait += provider.options.slow
         if wait:
             server.stopping.wait(wait.total_seconds())
-        if answer.fault is Fault.RESET:
+        if response.fault is InjectedFault.RESET:
             self._reset()
         else:
-            self._send(answer, call)
+            self._send(response, request)
 
-    def _read(self) -> Call:
+    def _read(self) -> SandboxRequest:
         at = monotonic()
         address = urlsplit(self.path)
         headers = {name.lower(): value for name, value in self.headers.items()}
         length = headers.get("content-length", "0")
-        return Call(
+        return SandboxRequest(
             at=at,
             method=self.command,
             path=address.path,
@@ -202,29 +211,29 @@ class _Conversation(BaseHTTPRequestHandler):
             body=self.rfile.read(int(length)) if length.isdecimal() else b"",
         )
 
-    def _send(self, answer: Answer, call: Call) -> None:
-        body = answer.body
-        headers = {"Content-Type": answer.content_type, **answer.headers}
-        accepted = "gzip" in call.headers.get("accept-encoding", "")
+    def _send(self, response: SandboxResponse, request: SandboxRequest) -> None:
+        body = response.body
+        headers = {"Content-Type": response.content_type, **response.headers}
+        accepted = "gzip" in request.headers.get("accept-encoding", "")
         options = cast("_Server", self.server).provider.options
-        if options.gzip and accepted and len(body) >= WORTH_COMPRESSING:
+        if options.gzip and accepted and len(body) >= MIN_COMPRESSED_BYTES:
             body = gzip.compress(body, compresslevel=1)
             headers["Content-Encoding"] = "gzip"
         headers["Content-Length"] = str(len(body))
-        if answer.cut:
+        if response.cut:
             body = body[: len(body) // 2]
             self.close_connection = True
-        self.connection.sendall(self._head(answer.status, headers) + body)
+        self.connection.sendall(self._head(response.status, headers) + body)
 
-    def _stream(self, stream: Stream) -> None:
+    def _stream(self, stream: SandboxStream) -> None:
         head = {"Content-Type": JSON, "Transfer-Encoding": "chunked"}
         self.connection.sendall(self._head(200, head))
-        for piece in stream.pieces:
-            self.connection.sendall(b"%x\r\n%b\r\n" % (len(piece), piece))
+        for chunk in stream.chunks:
+            self.connection.sendall(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         self.connection.sendall(b"0\r\n\r\n")
 
     def _head(self, status: int, headers: Mapping[str, str]) -> bytes:
-        # Written by hand: head and body leave in one packet, and the clock is ours.
+        # By hand: head and body are sent in one packet, with the sandbox's own clock.
         now = cast("_Server", self.server).provider.catalogue.now()
         lines = [
             f"HTTP/1.1 {status} {self.responses[status][0]}",
@@ -236,9 +245,9 @@ class _Conversation(BaseHTTPRequestHandler):
         return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
     def _reset(self) -> None:
-        """Cut the connection so that the client sees a reset, not an end."""
+        """Close the connection so that the client sees a reset, not an end."""
         self.close_connection = True
-        # Lingering for zero seconds throws away what is unsent and sends RST.
+        # With a linger time of zero, unsent data is dropped and RST is sent.
         linger = struct.pack("ii", 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         self.rfile.close()

@@ -2,11 +2,11 @@
 
 from importlib.resources import files
 
-from penstock.settings.fingerprint import fingerprint
-from penstock.settings.load import load
-from penstock.settings.tree import Settings
+from penstock.settings.declaration_digest import declaration_digest
+from penstock.settings.loader import load
+from penstock.settings.model import Settings
 
 # what `penstock init` writes
 STARTER = files(__name__).joinpath("starter.toml").read_text(encoding="utf-8")
 
-__all__ = ["STARTER", "Settings", "fingerprint", "load"]
+__all__ = ["STARTER", "Settings", "declaration_digest", "load"]

@@ -1,19 +1,19 @@
-"""Read durations, rates, sizes and times as people write them."""
+"""Parse durations, rates, sizes and times."""
 
 import re
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from penstock.domain.budget import Limit
-from penstock.domain.time_formats import format_unit, write_time
-from penstock.settings.problems import Unfit
+from penstock.domain.time_formats import format_time, format_unit
+from penstock.settings.validation_errors import InvalidValue
 
-# longer texts are no unit, and must not cost time
-LONGEST_TEXT = 40
-LONGEST_DURATION = timedelta(days=36_500)
-LARGEST_SIZE = 2**40
-MOST_REQUESTS = 10**9
-# outside of it %Y is not four digits, or a step leaves the calendar
+# longer texts are refused before they are parsed
+MAX_TEXT_LENGTH = 40
+MAX_DURATION = timedelta(days=36_500)
+MAX_SIZE = 2**40
+MAX_REQUESTS = 10**9
+# outside of these %Y is not four digits, or a step leaves the calendar
 FIRST_YEAR, LAST_YEAR = 1000, 9000
 
 MICROSECONDS = {
@@ -54,99 +54,105 @@ DIRECTIVES = "YymdjbBHMSfzFTsQ"
 
 
 def parse_duration(value: object) -> timedelta:
-    """Read a duration of one or more amounts with their units."""
-    text = written(value, DURATION_FORM).lower()
+    """Parse a duration of one or more amounts with their units."""
+    text = read_text(value, DURATION_FORM).lower()
     if DURATION.fullmatch(text) is None:
-        raise Unfit(f"{value!r} is not {DURATION_FORM}")
+        raise InvalidValue(f"{value!r} is not {DURATION_FORM}")
     total = Decimal(0)
     for amount, unit in re.findall(AMOUNT, text):
         if unit not in MICROSECONDS:
-            raise Unfit(f"{value!r}: unknown unit {unit!r}; write {DURATION_FORM}")
+            raise InvalidValue(
+                f"{value!r}: unknown unit {unit!r}; write {DURATION_FORM}"
+            )
         total += Decimal(amount) * MICROSECONDS[unit]
-    if total > LONGEST_DURATION // timedelta(microseconds=1):
-        raise Unfit(f"{value!r} is longer than {LONGEST_DURATION.days}d")
+    if total > MAX_DURATION // timedelta(microseconds=1):
+        raise InvalidValue(f"{value!r} is longer than {MAX_DURATION.days}d")
     return timedelta(microseconds=int(total))
 
 
 def parse_positive_duration(value: object) -> timedelta:
     duration = parse_duration(value)
     if not duration:
-        raise Unfit(f"{value!r} must be longer than nothing")
+        raise InvalidValue(f"{value!r} must be longer than nothing")
     return duration
 
 
 def parse_rate(value: object) -> Limit:
-    """Read so many requests in a period."""
-    text = written(value, RATE_FORM).lower()
+    """Parse a number of requests per period."""
+    text = read_text(value, RATE_FORM).lower()
     found = RATE.fullmatch(text)
     if found is None or found[3] not in PERIODS:
-        raise Unfit(f"{value!r} is not {RATE_FORM}")
+        raise InvalidValue(f"{value!r} is not {RATE_FORM}")
     requests, count = int(found[1]), int(found[2] or 1)
-    if not 1 <= requests <= MOST_REQUESTS:
-        raise Unfit(f"{value!r} must allow 1 to {MOST_REQUESTS} requests")
-    if not 1 <= count <= LONGEST_DURATION // PERIODS[found[3]]:
-        raise Unfit(f"{value!r} has an impossible period; write {RATE_FORM}")
+    if not 1 <= requests <= MAX_REQUESTS:
+        raise InvalidValue(f"{value!r} must allow 1 to {MAX_REQUESTS} requests")
+    if not 1 <= count <= MAX_DURATION // PERIODS[found[3]]:
+        raise InvalidValue(f"{value!r} has an impossible period; write {RATE_FORM}")
     return Limit(requests=requests, period=PERIODS[found[3]] * count)
 
 
 def parse_size(value: object) -> int:
-    """Read a number of bytes."""
+    """Parse a number of bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         size = value
     else:
-        text = written(value, SIZE_FORM).lower()
+        text = read_text(value, SIZE_FORM).lower()
         found = re.fullmatch(AMOUNT, text)
         if found is None or found[2] not in BYTES:
-            raise Unfit(f"{value!r} is not {SIZE_FORM}")
+            raise InvalidValue(f"{value!r} is not {SIZE_FORM}")
         size = int(Decimal(found[1]) * BYTES[found[2]])
-    if not 1 <= size <= LARGEST_SIZE:
-        raise Unfit(f"{value!r} must be between 1 byte and 1024GiB")
+    if not 1 <= size <= MAX_SIZE:
+        raise InvalidValue(f"{value!r} must be between 1 byte and 1024GiB")
     return size
 
 
 def parse_instant(value: object) -> datetime:
-    """Read a time that says its zone, as UTC."""
+    """Parse a time with a time zone, and return it in UTC."""
     instant = value
     if isinstance(value, str):
         try:
             instant = datetime.fromisoformat(value.strip())
         except ValueError:
-            raise Unfit(f"{value!r} is not {INSTANT_FORM}") from None
+            raise InvalidValue(f"{value!r} is not {INSTANT_FORM}") from None
     if not isinstance(instant, datetime):
-        raise Unfit(f"must be {INSTANT_FORM}")
+        raise InvalidValue(f"must be {INSTANT_FORM}")
     if instant.tzinfo is None:
-        raise Unfit(f"{str(value)!r} does not say its zone; say the zone, e.g. Z")
+        raise InvalidValue(
+            f"{str(value)!r} does not say its zone; say the zone, e.g. Z"
+        )
     if not FIRST_YEAR <= instant.year <= LAST_YEAR:
-        raise Unfit(f"the year must lie in {FIRST_YEAR}..{LAST_YEAR}")
+        raise InvalidValue(f"the year must lie in {FIRST_YEAR}..{LAST_YEAR}")
     return instant.astimezone(UTC)
 
 
 def parse_time_format(value: object) -> str:
-    """Accept a strftime form that tells any two instants of its unit apart."""
+    """Check a strftime format: two instants of its unit must be written differently."""
     if not isinstance(value, str):
-        raise Unfit("must be text in quotes, such as '%Y-%m-%dT%H:%M:%SZ'")
+        raise InvalidValue("must be text in quotes, such as '%Y-%m-%dT%H:%M:%SZ'")
     for directive in re.findall(r"%(.?)", value, re.DOTALL):
         if not directive or directive not in DIRECTIVES:
-            known = " ".join(f"%{each}" for each in DIRECTIVES)
+            allowed = " ".join(f"%{item}" for item in DIRECTIVES)
             example = "such as '%Y-%m-%dT%H:%M:%SZ', or '%s' for seconds since 1970"
-            raise Unfit(f"'%{directive}' cannot be used; use {known}, {example}")
+            raise InvalidValue(
+                f"'%{directive}' cannot be used; use {allowed}, {example}"
+            )
     first, unit = datetime(2001, 2, 3, 4, 5, 6, tzinfo=UTC), format_unit(value)
     steps = ({"seconds": 1}, {"minutes": 1}, {"hours": 1}, {"days": 1}, {"days": 31})
-    lengths = [timedelta(**each) for each in (*steps, {"days": 365})]
-    for length in (unit, *(each for each in lengths if each >= unit)):
-        if write_time(first, value) == write_time(first + length, value):
-            raise Unfit(f"{value!r} writes times that are {length} apart alike")
+    lengths = [timedelta(**item) for item in (*steps, {"days": 365})]
+    for length in (unit, *(item for item in lengths if item >= unit)):
+        if format_time(first, value) == format_time(first + length, value):
+            raise InvalidValue(f"{value!r} writes times that are {length} apart alike")
     return value
 
 
-def written(value: object, form: str) -> str:
+def read_text(value: object, form: str) -> str:
     if not isinstance(value, str):
-        raise Unfit(f"must be {form}, in quotes")
+        raise InvalidValue(f"must be {form}, in quotes")
     text = value.strip()
-    if len(text) > LONGEST_TEXT:
-        raise Unfit(f"is not {form}")
+    if len(text) > MAX_TEXT_LENGTH:
+        raise InvalidValue(f"is not {form}")
     return text
 
 
-def spell_duration(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     return f"{duration.total_seconds():g}s"

@@ -1,20 +1,25 @@
-"""Settings in, adapters and use cases out: the only place that names an adapter.
+"""Builds adapters and use cases from settings; no other package names an adapter.
 
-Adapters are loaded where they are used: most of a short command would be loading, and
-most laptops need no server.
+Adapters are imported where they are used: short commands would mostly import, and
+SQLite needs no drivers of servers.
 """
 
-from penstock.wiring.host import host_of, logging_emit, new_worker_id
-from penstock.wiring.penstock import Penstock
-from penstock.wiring.stores import facts, opened
+from penstock.wiring.container import Container
+from penstock.wiring.databases import (
+    list_statements,
+    open_container,
+    server_diagnostics,
+)
+from penstock.wiring.runtime import build_runtime, logging_emit, new_worker_id
 from penstock.wiring.transforms import load_transform
 
 __all__ = [
-    "Penstock",
-    "facts",
-    "host_of",
+    "Container",
+    "build_runtime",
+    "list_statements",
     "load_transform",
     "logging_emit",
     "new_worker_id",
-    "opened",
+    "open_container",
+    "server_diagnostics",
 ]

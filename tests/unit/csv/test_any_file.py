@@ -12,13 +12,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.adapters.csv.cut import Cuts, cut
-from penstock.adapters.csv.dialect import Dialect
-from penstock.adapters.csv.head import Head
-from penstock.adapters.csv.limits import Limits
-from penstock.adapters.csv.read import Chunk, Chunks
-from penstock.adapters.csv.stream import GZIP
-from penstock.domain.file_formats import OTHER_FORMATS
+from penstock.adapters.csv.byte_stream import GZIP_MAGIC
+from penstock.adapters.csv.chunk_reader import ChunkReader, RecordChunk
+from penstock.adapters.csv.dialect import CsvDialect
+from penstock.adapters.csv.header import FileHeader
+from penstock.adapters.csv.limits import FileLimits
+from penstock.adapters.csv.splitter import SplitPoints, split_file
+from penstock.domain.formats import OTHER_FORMATS
+from tests.support.csv_files import MARKS, headless, write
 from tests.support.strict_csv import (
     Format,
     StrictRecord,
@@ -26,7 +27,6 @@ from tests.support.strict_csv import (
     has_trailing_delimiters,
     read_strictly,
 )
-from tests.unit.csv.files import MARKS, headless, write
 
 SIGNS = ",;\t| ?^]-\\'\"a"
 # ends of lines to others, or bytes that look like ends of lines in UTF-16
@@ -38,7 +38,7 @@ class Written:
     """A file as text, and how it is written."""
 
     text: str
-    dialect: Dialect
+    dialect: CsvDialect
     mark: bytes
 
     @property
@@ -52,19 +52,19 @@ class Manner:
 
     size: int
     block: int
-    limits: Limits
+    limits: FileLimits
     # after which chunks it is begun again
     stops: tuple[bool, ...]
 
 
 @st.composite
-def dialects(draw) -> tuple[Dialect, bytes, str]:
+def dialects(draw) -> tuple[CsvDialect, bytes, str]:
     encoding = draw(st.sampled_from(list(MARKS)))
     delimiter = draw(st.sampled_from(SIGNS))
     quotes = [None, *SIGNS.replace(delimiter, "")]
     quote = draw(st.sampled_from(quotes))
     escapes = [None, *SIGNS.replace(delimiter, "").replace(quote or delimiter, "")]
-    dialect = Dialect(
+    dialect = CsvDialect(
         delimiter=delimiter,
         quote=quote,
         escape=None if quote is None else draw(st.sampled_from(escapes)),
@@ -110,7 +110,7 @@ def any_texts(draw) -> Written:
     return marked(text, dialect, mark)
 
 
-def marked(text: str, dialect: Dialect, mark: bytes) -> Written:
+def marked(text: str, dialect: CsvDialect, mark: bytes) -> Written:
     # without a mark of its own, a file that begins like one is taken to have one
     return Written(text if mark else text.lstrip("\ufeff"), dialect, mark)
 
@@ -120,14 +120,14 @@ manners = st.builds(
     size=st.integers(1, 60),
     block=st.integers(1, 40),
     limits=st.builds(
-        Limits,
+        FileLimits,
         rows=st.integers(1, 5),
         bytes=st.integers(1, 60),
         record=st.sampled_from([10, 30, 1000]),
     ),
     stops=st.lists(st.booleans(), min_size=1, max_size=7).map(tuple),
 )
-SMALL = Limits(rows=1, bytes=1, record=10)
+SMALL = FileLimits(rows=1, bytes=1, record=10)
 BIT_BY_BIT = Manner(size=1, block=1, limits=SMALL, stops=(True,))
 AT_A_STRETCH = Manner(size=1, block=1, limits=SMALL, stops=(False,))
 
@@ -139,20 +139,20 @@ def folder(tmp_path_factory):
 
 @given(st.one_of(written_by_python(), any_texts()), st.integers(1, 3), manners)
 @settings(max_examples=400)
-@example(Written('a,"b\n"\n', Dialect(), b""), 2, BIT_BY_BIT)
-@example(Written('5" pipe,b\n"x\n"\n', Dialect(), b""), 2, BIT_BY_BIT)
-@example(Written('"a""\n""",b\r\r\n', Dialect(), b""), 2, BIT_BY_BIT)
-@example(Written("\ra,bbbbbbbb\n", Dialect(), b""), 2, AT_A_STRETCH)
-@example(Written('a,"b"c\n1,2\n', Dialect(), b""), 2, BIT_BY_BIT)
-@example(Written('a,"\\"\n\\"",b\\"\n', Dialect(escape="\\"), b""), 3, BIT_BY_BIT)
-@example(Written('"\\\\\\"\n\\\\"\n"', Dialect(escape="\\"), b""), 1, AT_A_STRETCH)
+@example(Written('a,"b\n"\n', CsvDialect(), b""), 2, BIT_BY_BIT)
+@example(Written('5" pipe,b\n"x\n"\n', CsvDialect(), b""), 2, BIT_BY_BIT)
+@example(Written('"a""\n""",b\r\r\n', CsvDialect(), b""), 2, BIT_BY_BIT)
+@example(Written("\ra,bbbbbbbb\n", CsvDialect(), b""), 2, AT_A_STRETCH)
+@example(Written('a,"b"c\n1,2\n', CsvDialect(), b""), 2, BIT_BY_BIT)
+@example(Written('a,"\\"\n\\"",b\\"\n', CsvDialect(escape="\\"), b""), 3, BIT_BY_BIT)
+@example(Written('"\\\\\\"\n\\\\"\n"', CsvDialect(escape="\\"), b""), 1, AT_A_STRETCH)
 def test_a_file_cut_anywhere_gives_what_a_strict_reader_reads(
     folder, written, width, manner
 ):
     path = write(folder / "any.csv", written.raw)
     head = headless(path, width, **facts(written.dialect))
 
-    cuts = cut(path, head, size=manner.size, block=manner.block)
+    cuts = split_file(path, head, size=manner.size, block=manner.block)
     chunks = read_with_stops(path, head, cuts, manner)
 
     assert cuts.content.size == len(written.raw)
@@ -169,7 +169,7 @@ def test_a_packed_file_gives_the_same(folder, written, width, manner):
     path = write(folder / "any.csv.gz", gzip.compress(written.raw, mtime=0))
     head = headless(path, width, **facts(written.dialect))
 
-    cuts = cut(path, head, size=manner.size, block=manner.block)
+    cuts = split_file(path, head, size=manner.size, block=manner.block)
     chunks = read_with_stops(path, head, cuts, manner)
 
     assert len(cuts.ranges) == 1
@@ -178,7 +178,7 @@ def test_a_packed_file_gives_the_same(folder, written, width, manner):
 
 @given(
     st.binary(max_size=80).filter(
-        lambda raw: not raw.startswith((GZIP, *OTHER_FORMATS))
+        lambda raw: not raw.startswith((GZIP_MAGIC, *OTHER_FORMATS))
     ),
     st.sampled_from(["utf-8", "utf-16-le", "utf-16-be", "cp1252", "ascii"]),
     manners,
@@ -188,7 +188,7 @@ def test_any_bytes_are_rows_as_they_stand_or_bad(folder, raw, encoding, manner):
     path = write(folder / "any.bytes", raw)
     head = headless(path, 2, encoding=encoding)
 
-    cuts = cut(path, head, size=manner.size, block=manner.block)
+    cuts = split_file(path, head, size=manner.size, block=manner.block)
     chunks = read_with_stops(path, head, cuts, manner)
 
     sizes = [chunk.next_start - chunk.start for chunk in chunks]
@@ -196,11 +196,11 @@ def test_any_bytes_are_rows_as_they_stand_or_bad(folder, raw, encoding, manner):
     judge(chunks, strictly(raw, head), head, manner.limits)
 
 
-def strictly(raw: bytes, head: Head) -> list[StrictRecord]:
+def strictly(raw: bytes, head: FileHeader) -> list[StrictRecord]:
     return read_strictly(raw, as_format(head), start=head.start)
 
 
-def as_format(head: Head) -> Format:
+def as_format(head: FileHeader) -> Format:
     return Format(**facts(head.dialect))
 
 
@@ -208,7 +208,7 @@ def unclosed_line(records: list[StrictRecord]) -> int | None:
     return records[-1].open_line if records else None
 
 
-def facts(dialect: Dialect) -> dict[str, Any]:
+def facts(dialect: CsvDialect) -> dict[str, Any]:
     return {
         "delimiter": dialect.delimiter,
         "quote": dialect.quote,
@@ -217,15 +217,17 @@ def facts(dialect: Dialect) -> dict[str, Any]:
     }
 
 
-def read_with_stops(path: Path, head: Head, cuts: Cuts, manner: Manner) -> list[Chunk]:
+def read_with_stops(
+    path: Path, head: FileHeader, cuts: SplitPoints, manner: Manner
+) -> list[RecordChunk]:
     """Read all ranges, and begin again where the last chunk says."""
-    found: list[Chunk] = []
+    found: list[RecordChunk] = []
     stops = cycle(manner.stops)
     for part in cuts.ranges:
         left, is_done = part, False
         while not is_done:
             is_done = True
-            for chunk in Chunks(
+            for chunk in ChunkReader(
                 path, head.dialect, left, shape=head.shape, limits=manner.limits
             ):
                 assert (chunk.start, chunk.line) == (left.start, left.line)
@@ -239,7 +241,10 @@ def read_with_stops(path: Path, head: Head, cuts: Cuts, manner: Manner) -> list[
 
 
 def judge(
-    chunks: list[Chunk], records: list[StrictRecord], head: Head, limits: Limits
+    chunks: list[RecordChunk],
+    records: list[StrictRecord],
+    head: FileHeader,
+    limits: FileLimits,
 ) -> None:
     """Hold what was read against a strict reading, record by record."""
     width = len(head.names)
@@ -261,14 +266,14 @@ def judge(
     assert [
         (row, place.line, place.offset, place.raw)
         for chunk in chunks
-        for row, place in zip(chunk.rows, chunk.places(), strict=True)
+        for row, place in zip(chunk.rows, chunk.positions(), strict=True)
     ] == [
         (record.values[:width], record.line, record.offset, record.raw)
         for record in records
         if record.values and flaws[record.offset] is None
     ]
     assert [
-        (bad.flaw, bad.place.line, bad.place.offset, bad.place.raw)
+        (bad.flaw, bad.position.line, bad.position.offset, bad.position.raw)
         for chunk in chunks
         for bad in chunk.bad
     ] == [
@@ -278,5 +283,5 @@ def judge(
     ]
 
 
-def counted(chunk: Chunk) -> int:
+def counted(chunk: RecordChunk) -> int:
     return len(chunk.rows) + len(chunk.bad) + chunk.skipped

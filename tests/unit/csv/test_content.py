@@ -6,14 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.adapters.csv import content
-from penstock.adapters.csv.content import GRAIN, MOST_GRAINS, digest_again, grains_of
+from penstock.adapters.csv import content_hash
+from penstock.adapters.csv.content_hash import (
+    GRAIN,
+    MAX_GRAINS_READ,
+    digest_part,
+    select_grains,
+)
 
 RAW = Random(1).randbytes(3 * GRAIN + 4_321)
 
 
 def hashed(raw, *, block):
-    hashing = content.Hashing()
+    hashing = content_hash.HashingStream()
     for at in range(0, len(raw), block):
         hashing.add(raw[at : at + block])
     return hashing.content()
@@ -38,11 +43,11 @@ def test_a_part_is_known_again_and_any_other_byte_in_it_is_noticed(
     path = tmp_path_factory.getbasetemp() / "file.csv"
     path.write_bytes(RAW)
     known = hashed(RAW, block=GRAIN).digest(start, end)
-    same = digest_again(path, start, end, size=len(RAW))
+    same = digest_part(path, start, end, size=len(RAW))
     with path.open("r+b") as file:
         file.seek(at)
         file.write(bytes([RAW[at] ^ 1]))
-    other = digest_again(path, start, end, size=len(RAW))
+    other = digest_part(path, start, end, size=len(RAW))
 
     assert same == known
     assert other != known or not start <= at < end
@@ -52,15 +57,15 @@ def test_without_an_end_the_whole_file_is_meant(tmp_path):
     path = tmp_path / "file.csv.gz"
     path.write_bytes(RAW)
 
-    found = digest_again(path, 17, None, size=len(RAW))
+    found = digest_part(path, 17, None, size=len(RAW))
 
     assert found == hashed(RAW, block=GRAIN).digest(0, len(RAW))
 
 
 def test_of_a_long_part_a_bounded_number_of_grains_is_looked_at():
     one_mile = 1_000_000 * GRAIN
-    chosen = grains_of(5 * GRAIN, one_mile, size=one_mile)
+    chosen = select_grains(5 * GRAIN, one_mile, size=one_mile)
 
-    assert len(chosen) == MOST_GRAINS
+    assert len(chosen) == MAX_GRAINS_READ
     assert (chosen[0], chosen[-1]) == (5, 5 + 3907 * 255)
-    assert list(grains_of(1, GRAIN * 256, size=one_mile)) == list(range(256))
+    assert list(select_grains(1, GRAIN * 256, size=one_mile)) == list(range(256))

@@ -4,19 +4,19 @@ from pathlib import PosixPath
 
 import pytest
 
-from penstock.adapters.csv.content import Hashing
-from penstock.adapters.csv.cut import Range, cut
-from penstock.adapters.csv.dialect import Declared
-from penstock.adapters.csv.head import read_head
+from penstock.adapters.csv.content_hash import HashingStream
+from penstock.adapters.csv.dialect import DeclaredDialect
+from penstock.adapters.csv.header import read_header
+from penstock.adapters.csv.splitter import ByteRange, split_file
 from penstock.errors import SourceUnavailable
-from tests.unit.csv.files import headless, write
+from tests.support.csv_files import headless, write
 
-COMMA = Declared(delimiter=",", encoding="utf-8")
+COMMA = DeclaredDialect(delimiter=",", encoding="utf-8")
 
 
 def cuts_of(tmp_path, content, *, size, width=2, **declared):
     path = write(tmp_path / "file.csv", content)
-    return cut(path, headless(path, width, **declared), size=size)
+    return split_file(path, headless(path, width, **declared), size=size)
 
 
 def starts(cuts):
@@ -26,11 +26,11 @@ def starts(cuts):
 def test_ranges_begin_where_records_begin(tmp_path):
     path = write(tmp_path / "file.csv", 'uid,name\n1,"a\nb"\n2,c\n3,d\n')
 
-    cuts = cut(path, read_head(path, COMMA), size=5)
+    cuts = split_file(path, read_header(path, COMMA), size=5)
 
     assert cuts.ranges == (
-        Range(start=9, end=17, line=2),
-        Range(start=17, end=25, line=4),
+        ByteRange(start=9, end=17, line=2),
+        ByteRange(start=17, end=25, line=4),
     )
 
 
@@ -89,13 +89,13 @@ def test_units_of_utf_16_are_not_mistaken_for_newlines(tmp_path):
     assert starts(cuts) == [2, 12]
 
 
-def test_an_open_quote_is_told_by_its_line_and_the_file_stays_whole(tmp_path):
+def test_an_open_quote_is_reported_by_its_line_and_the_file_stays_whole(tmp_path):
     content = '1,a\n2,"b\nc"\n3,"d\n4,e\n5,f\n'
 
     cuts = cuts_of(tmp_path, content, size=1)
 
     assert cuts.unclosed == 4
-    assert cuts.ranges == (Range(start=0, end=len(content), line=1),)
+    assert cuts.ranges == (ByteRange(start=0, end=len(content), line=1),)
 
 
 NASTY = 'xa",b\r\n,a""b\n"c""\r\n"",5"\n"d"e"f,"",""""\r\r\n"g\r\n""h'
@@ -107,9 +107,9 @@ def test_the_cuts_do_not_depend_on_the_blocks(tmp_path, block, end):
     path = write(tmp_path / "file.csv", NASTY + end)
     head = headless(path, 2)
 
-    cuts = cut(path, head, size=1, block=block)
+    cuts = split_file(path, head, size=1, block=block)
 
-    assert cuts == cut(path, head, size=1)
+    assert cuts == split_file(path, head, size=1)
     assert cuts.unclosed == (None if end else 7)
 
 
@@ -119,19 +119,22 @@ def test_the_content_is_that_of_all_bytes(tmp_path):
     packed = write(tmp_path / "file.csv.gz", gzip.compress(raw))
 
     for file in (path, packed):
-        hashing = Hashing()
+        hashing = HashingStream()
         hashing.add(file.read_bytes())
 
-        assert cut(file, read_head(file, COMMA), size=100).content == hashing.content()
+        assert (
+            split_file(file, read_header(file, COMMA), size=100).content
+            == hashing.content()
+        )
 
 
 def test_a_packed_file_is_one_range_whatever_its_name(tmp_path):
     raw = b"uid,name\n" + b"1,2\n" * 1000
     path = write(tmp_path / "packed.csv", gzip.compress(raw))
 
-    cuts = cut(path, read_head(path, COMMA), size=100)
+    cuts = split_file(path, read_header(path, COMMA), size=100)
 
-    assert cuts.ranges == (Range(start=9, end=None, line=2),)
+    assert cuts.ranges == (ByteRange(start=9, end=None, line=2),)
 
 
 def test_a_file_that_grows_while_it_is_cut_is_to_be_tried_again(tmp_path):
@@ -145,7 +148,7 @@ def test_a_file_that_grows_while_it_is_cut_is_to_be_tried_again(tmp_path):
             return super().stat(follow_symlinks=follow_symlinks)
 
     with pytest.raises(SourceUnavailable, match="changed while it was read"):
-        cut(GrowingPath(path), head, size=100)
+        split_file(GrowingPath(path), head, size=100)
 
 
 def test_a_file_is_cut_in_memory_that_does_not_grow_with_it(tmp_path):
@@ -157,7 +160,7 @@ def test_a_file_is_cut_in_memory_that_does_not_grow_with_it(tmp_path):
     head = headless(path, 1, delimiter=",", encoding="utf-8")
 
     tracemalloc.start()
-    cuts = cut(path, head, size=1024)
+    cuts = split_file(path, head, size=1024)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 

@@ -2,13 +2,13 @@ import codecs
 
 import pytest
 
-from penstock.adapters.csv.coding import coding_of
-from penstock.adapters.csv.dialect import Declared, Dialect, detect
+from penstock.adapters.csv.dialect import CsvDialect, DeclaredDialect, detect
+from penstock.adapters.csv.encoding import find_encoding
 from penstock.errors import Misconfigured
 
 
 def found(sample: bytes, *, is_whole: bool = True, **declared):
-    return detect(sample, Declared(**declared), is_whole=is_whole)
+    return detect(sample, DeclaredDialect(**declared), is_whole=is_whole)
 
 
 @pytest.mark.parametrize(
@@ -23,25 +23,27 @@ def test_a_byte_order_mark_names_the_encoding(mark, codec):
     detected = found(mark + "uid;né\n1;2\n".encode(codec))
 
     assert detected.mark == len(mark)
-    assert detected.dialect == Dialect(delimiter=";", encoding=codec)
+    assert detected.dialect == CsvDialect(delimiter=";", encoding=codec)
 
 
 @pytest.mark.parametrize(
     ("mark", "codec"), [(codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le")]
 )
-def test_a_byte_order_mark_counts_more_than_what_was_declared_and_is_told(mark, codec):
+def test_a_byte_order_mark_counts_more_than_what_was_declared_and_is_reported(
+    mark, codec
+):
     sample = mark + "a,b\n".encode(codec)
 
     detected = found(sample, delimiter=",", encoding="cp1252")
 
     assert detected.dialect.encoding == codec
-    (told,) = detected.remarks
-    assert told.startswith("encoding 'cp1252' is declared, but its byte order mark")
-    assert told.endswith(f"says {codec!r}, and that counts")
+    (result,) = detected.warnings
+    assert result.startswith("encoding 'cp1252' is declared, but its byte order mark")
+    assert result.endswith(f"says {codec!r}, which is used")
 
 
 @pytest.mark.parametrize(
-    ("mark", "encoding", "is_told"),
+    ("mark", "encoding", "is_reported"),
     [
         (codecs.BOM_UTF8, "UTF8", False),
         (codecs.BOM_UTF8, "utf-8-sig", False),
@@ -55,8 +57,8 @@ def test_a_byte_order_mark_counts_more_than_what_was_declared_and_is_told(mark, 
         (codecs.BOM_UTF8, "gbk", True),
     ],
 )
-def test_a_byte_order_mark_that_was_declared_is_no_remark(mark, encoding, is_told):
-    assert bool(found(mark, delimiter=",", encoding=encoding).remarks) is is_told
+def test_a_byte_order_mark_that_was_declared_is_no_warning(mark, encoding, is_reported):
+    assert bool(found(mark, delimiter=",", encoding=encoding).warnings) is is_reported
 
 
 @pytest.mark.parametrize(
@@ -77,21 +79,21 @@ def test_an_encoding_that_is_not_declared_is_found(sample, encoding):
 
     assert detected.dialect.encoding == encoding
     is_valid = encoding == "utf-8" and b"\xff" not in sample
-    assert bool(detected.remarks) is not is_valid
+    assert bool(detected.warnings) is not is_valid
 
 
 @pytest.mark.parametrize(
-    ("sample", "told"),
+    ("sample", "result"),
     [
         ("uid,Müller\n".encode("cp1252"), "encoding 'cp1252' (Western European)"),
         ("äöüäöü".encode() + b"\xff", "1 characters are no UTF-8: rows that hold"),
         ("uid,name\n".encode("utf-16-le"), "encoding 'utf-16-le' is a guess"),
     ],
 )
-def test_an_encoding_that_is_in_doubt_is_told(sample, told):
-    (remark,) = found(sample, delimiter=",").remarks
+def test_an_encoding_that_is_in_doubt_is_reported(sample, result):
+    (warning,) = found(sample, delimiter=",").warnings
 
-    assert told in remark
+    assert result in warning
 
 
 def test_a_character_that_goes_on_behind_the_sample_is_not_broken():
@@ -129,9 +131,11 @@ def test_a_record_that_goes_on_behind_the_sample_is_not_judged():
     assert found(sample, is_whole=True).dialect.delimiter == "|"
 
 
-def test_a_guess_is_told():
-    assert found(b"a;b\n").remarks == ("delimiter ';' is a guess by the first records",)
-    assert found(b"a;b\n", delimiter=";").remarks == ()
+def test_a_guess_is_reported():
+    assert found(b"a;b\n").warnings == (
+        "delimiter ';' is a guess from the first records",
+    )
+    assert found(b"a;b\n", delimiter=";").warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -139,18 +143,18 @@ def test_a_guess_is_told():
 )
 def test_an_encoding_whose_records_cannot_be_found_is_refused(encoding):
     with pytest.raises(Misconfigured, match="is not supported\nconvert"):
-        coding_of(encoding)
+        find_encoding(encoding)
 
 
 @pytest.mark.parametrize("encoding", ["utf-9", "hex", "rot13", ""])
 def test_an_encoding_that_nobody_knows_is_refused(encoding):
     with pytest.raises(Misconfigured, match="is not known"):
-        coding_of(encoding)
+        find_encoding(encoding)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "iso8859-15", "cp1250", "koi8-r"])
 def test_every_encoding_of_one_byte_a_character_is_read(encoding):
-    assert coding_of(encoding).is_single
+    assert find_encoding(encoding).is_single
 
 
 @pytest.mark.parametrize(
@@ -171,9 +175,9 @@ def test_every_encoding_of_one_byte_a_character_is_read(encoding):
 )
 def test_what_cannot_delimit_or_quote_is_refused(wrong):
     with pytest.raises(Misconfigured):
-        Dialect(**wrong)
+        CsvDialect(**wrong)
 
 
 def test_one_byte_in_its_own_encoding_may_delimit():
-    assert Dialect(delimiter="§", encoding="cp1252").delimiter_sign == "§"
-    assert Dialect(delimiter="€", encoding="cp1252").delimiter_sign == "\x80"
+    assert CsvDialect(delimiter="§", encoding="cp1252").delimiter_unit == "§"
+    assert CsvDialect(delimiter="€", encoding="cp1252").delimiter_unit == "\x80"

@@ -8,20 +8,20 @@ from zipfile import ZipFile
 
 import pytest
 
-from penstock.adapters.csv.columns import check_columns
-from penstock.adapters.csv.cut import cut
-from penstock.adapters.csv.dialect import Declared
-from penstock.adapters.csv.head import read_head
-from penstock.adapters.csv.limits import Limits
+from penstock.adapters.csv.dialect import DeclaredDialect
+from penstock.adapters.csv.header import read_header
+from penstock.adapters.csv.header_check import check_columns
+from penstock.adapters.csv.limits import FileLimits
+from penstock.adapters.csv.splitter import split_file
 from penstock.errors import Misconfigured, Rejected
-from tests.unit.csv.files import write
+from tests.support.csv_files import write
 
-COMMA = Declared(delimiter=",", encoding="utf-8")
+COMMA = DeclaredDialect(delimiter=",", encoding="utf-8")
 
 
 def head_of(tmp_path, content, declared=COMMA, **limits):
     path = write(tmp_path / "file.csv", content)
-    return read_head(path, declared, limits=Limits(**limits))
+    return read_header(path, declared, limits=FileLimits(**limits))
 
 
 def test_names_are_trimmed_and_keep_their_case(tmp_path):
@@ -52,14 +52,14 @@ def test_an_empty_file_has_no_columns(tmp_path, content):
 def test_a_header_alone_is_no_range(tmp_path):
     path = write(tmp_path / "file.csv", "uid,name")
 
-    head = read_head(path, COMMA)
+    head = read_header(path, COMMA)
 
     assert head.names == ("uid", "name")
-    assert cut(path, head, size=1).ranges == ()
+    assert split_file(path, head, size=1).ranges == ()
 
 
 def test_without_a_header_the_names_are_the_declared_ones(tmp_path):
-    declared = Declared(header=False, columns=("uid", "name"), encoding="utf-8")
+    declared = DeclaredDialect(header=False, columns=("uid", "name"), encoding="utf-8")
 
     head = head_of(tmp_path, b"\xef\xbb\xbf1;2\n", declared)
 
@@ -76,7 +76,7 @@ def test_without_a_header_the_names_are_the_declared_ones(tmp_path):
         ("uid,name\n".encode("utf-16-le"), "NUL characters: the file is not utf-8"),
         (b"x" * 100, "the header is longer than 50 bytes"),
         (b"x" * 49 + b"\r\n", "the header is longer than 50 bytes"),
-        (gzip.compress(b"uid,name\n1,2\n", mtime=0)[:-9], "is not whole gzip"),
+        (gzip.compress(b"uid,name\n1,2\n", mtime=0)[:-9], "is not complete gzip"),
     ],
 )
 def test_a_header_that_cannot_be_read_is_refused(tmp_path, content, reason):
@@ -93,16 +93,16 @@ def test_what_is_no_file_is_refused(tmp_path):
         (".", "is not a regular file"),
     ]:
         with pytest.raises(Misconfigured, match=reason):
-            read_head(tmp_path / name, COMMA)
+            read_header(tmp_path / name, COMMA)
 
 
 def test_a_header_that_has_all_columns_is_right():
     check = check_columns(["uid", "name"], ["name", "uid"])
 
-    assert (check.problems, check.remarks) == ((), ())
+    assert (check.problems, check.warnings) == ((), ())
 
 
-def test_a_missing_column_is_told_with_the_one_that_may_be_meant():
+def test_a_missing_column_is_reported_with_the_one_that_may_be_meant():
     check = check_columns(["UID", "nmae", "x"], ["uid", "name", "region"])
 
     assert check.problems == (
@@ -115,24 +115,24 @@ def test_a_missing_column_is_told_with_the_one_that_may_be_meant():
 def test_a_wanted_column_that_is_there_twice_is_a_problem():
     check = check_columns(["uid", "note", "uid", "note"], ["uid"])
 
-    assert check.problems == ("column 'uid' is there 2 times: 1, 3",)
-    assert check.remarks == ("column 'note' is not declared",)
+    assert check.problems == ("column 'uid' occurs 2 times: 1, 3",)
+    assert check.warnings == ("column 'note' is not declared",)
 
 
 def test_columns_without_a_name_are_remarked():
     check = check_columns(["", "uid", ""], ["uid"])
 
     assert check.problems == ()
-    assert check.remarks == ("column 1, 3 has no name",)
+    assert check.warnings == ("column 1, 3 has no name",)
 
 
-def test_another_delimiter_is_told_once():
+def test_another_delimiter_is_reported_once():
     check = check_columns(["uid;name;phone"], ["uid", "name", "region"], delimiter=",")
 
-    (told,) = check.problems
-    assert told == (
+    (result,) = check.problems
+    assert result == (
         "with delimiter ',' its header is one column, 'uid;name;phone'; "
-        "it looks like ';'"
+        "the delimiter looks like ';'"
     )
 
 
@@ -148,7 +148,7 @@ def test_one_column_that_no_delimiter_cuts_as_wanted_is_missing_the_others(only)
 def test_declared_lines_above_the_header_are_passed_over(tmp_path, ending, encoding):
     title = ['Café "5', "", "sep=;"]
     text = ending.join([*title, "uid;name", "1;a", ""])
-    declared = Declared(encoding=encoding, skip=3)
+    declared = DeclaredDialect(encoding=encoding, skip=3)
 
     head = head_of(tmp_path, text.encode(encoding), declared)
 
@@ -160,7 +160,7 @@ def test_declared_lines_above_the_header_are_passed_over(tmp_path, ending, encod
 
 
 def test_declared_lines_above_rows_without_a_header_are_passed_over(tmp_path):
-    declared = Declared(header=False, columns=("uid", "name"), skip=1)
+    declared = DeclaredDialect(header=False, columns=("uid", "name"), skip=1)
 
     head = head_of(tmp_path, "a title\n1,2\n", declared)
 
@@ -168,9 +168,9 @@ def test_declared_lines_above_rows_without_a_header_are_passed_over(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["a\nb", "a\n", ""])
-def test_more_skipped_lines_than_there_are_is_told(tmp_path, content):
+def test_more_skipped_lines_than_there_are_is_reported(tmp_path, content):
     with pytest.raises(Rejected, match=r"source.skip = 2, but the file has no more"):
-        head_of(tmp_path, content, Declared(skip=2))
+        head_of(tmp_path, content, DeclaredDialect(skip=2))
 
 
 def workbook() -> bytes:
@@ -194,8 +194,8 @@ def archive() -> bytes:
         (archive(), "it is a ZIP archive, not CSV; import the CSV files in it"),
         (workbook(), "it is an Excel workbook, not CSV; save the sheet as CSV"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "an Excel workbook"),
-        (bz2.compress(b"id\n1\n"), "packed by bzip2, not CSV; unpack it, or pack"),
-        (lzma.compress(b"id\n1\n"), "packed by xz"),
+        (bz2.compress(b"id\n1\n"), "compressed with bzip2, not CSV; decompress it, or"),
+        (lzma.compress(b"id\n1\n"), "compressed with xz"),
         (b"%PDF-1.7\n", "a PDF document"),
         (b"PAR1\x15\x04", "a Parquet file"),
     ],
@@ -205,7 +205,7 @@ def test_what_is_not_csv_is_called_by_its_name(tmp_path, content, sentence):
     (tmp_path / "a.csv").write_bytes(content)
 
     with pytest.raises(Rejected) as caught:
-        read_head(tmp_path / "a.csv", Declared())
+        read_header(tmp_path / "a.csv", DeclaredDialect())
 
     assert sentence in str(caught.value)
 
@@ -214,28 +214,28 @@ def test_what_is_not_csv_is_called_by_its_name(tmp_path, content, sentence):
 def test_a_header_that_begins_like_another_format_is_one(tmp_path, header):
     (tmp_path / "a.csv").write_bytes(header + b"\n1,2\n")
 
-    assert read_head(tmp_path / "a.csv", Declared()).names[1] == "b"
+    assert read_header(tmp_path / "a.csv", DeclaredDialect()).names[1] == "b"
 
 
-def test_thousands_of_columns_are_told_in_a_few_lines():
+def test_thousands_of_columns_are_reported_in_a_few_lines():
     found = [f"c{number}" for number in range(10_000)] + [""] * 5_000
 
     undeclared = check_columns([*found, "id"], ["id"])
     missing = check_columns(found, [f"d{number}" for number in range(1_000)])
 
-    for told in (undeclared.remarks, missing.problems):
-        assert len(told) <= 21
-        assert max(map(len, told)) < 200
-    assert "10,000 columns are not declared: 'c0', 'c1'" in undeclared.remarks[1]
-    assert missing.problems[-1] == "and 980 more columns are missing or there twice"
+    for result in (undeclared.warnings, missing.problems):
+        assert len(result) <= 21
+        assert max(map(len, result)) < 200
+    assert "10,000 columns are not declared: 'c0', 'c1'" in undeclared.warnings[1]
+    assert missing.problems[-1] == "and 980 more columns are missing or duplicated"
 
 
-def test_white_space_where_the_header_should_be_is_told_with_its_remedy(tmp_path):
+def test_white_space_where_the_header_should_be_is_reported_with_its_remedy(tmp_path):
     with pytest.raises(Rejected, match=r"line 2 is the header, .* declare skip = 2"):
         head_of(tmp_path, "\n  \nuid,name\n1,2\n")
 
 
-RENAMED = Declared(
+RENAMED = DeclaredDialect(
     delimiter=",", encoding="utf-8", columns=("id", "name", "city", "note")
 )
 
@@ -260,7 +260,7 @@ def test_a_header_that_has_declared_columns_elsewhere_is_refused(
     problem = head_of(tmp_path, content, RENAMED).problem
 
     assert problem == (
-        f"its header has {moved} at another place than `columns`: "
+        f"its header has {moved} at another position than `columns`: "
         f"the header is {header.replace(',', ', ')}; "
         "`columns` are id, name, city, note; declare them in the order of the file, "
         "or, if its header is wrong, declare header = false and skip = 2"
@@ -272,7 +272,7 @@ def test_a_header_that_has_declared_columns_elsewhere_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("header", "remarks"),
+    ("header", "warnings"),
     [
         ("id,name,city,note", []),
         ("Nummer,Name,Stadt,x", []),
@@ -288,14 +288,14 @@ def test_a_header_that_has_declared_columns_elsewhere_is_refused(
         ('id,"name"x,city', ["the header cannot be read: "]),
     ],
 )
-def test_declared_columns_replace_the_names_in_a_header(tmp_path, header, remarks):
+def test_declared_columns_replace_the_names_in_a_header(tmp_path, header, warnings):
     head = head_of(tmp_path, f"{header}\n1,Ann,Rome,x\n", RENAMED)
 
     assert head.problem is None
     assert head.names == RENAMED.columns
     assert (head.start, head.line) == (len(header) + 1, 2)
-    assert len(head.remarks) == len(remarks)
-    assert all(map(str.startswith, head.remarks, remarks))
+    assert len(head.warnings) == len(warnings)
+    assert all(map(str.startswith, head.warnings, warnings))
 
 
 def test_ten_thousand_declared_columns_are_compared_in_a_few_lines(tmp_path):

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from penstock.adapters.csv.limits import Limits
-from penstock.adapters.csv.source import CsvPages
-from penstock.adapters.csv.survey import FileSurvey
+from penstock.adapters.csv.file_scanner import FileScanner
+from penstock.adapters.csv.limits import FileLimits
+from penstock.adapters.csv.source import CsvSourceReader
 from penstock.domain.dataset import Dataset
-from penstock.domain.page import Position
-from penstock.domain.shard import Shard
+from penstock.domain.pages import Position
+from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import CsvSource
 from penstock.errors import Interrupted
-from tests.builders import dataset, int_field, text_field
+from tests.support.builders import dataset, int_field, text_field
 
 MIB = 1024 * 1024
-LIMITS = Limits(rows=1_000, bytes=64 * 1024)
+LIMITS = FileLimits(rows=1_000, bytes=64 * 1024)
 
 
 def shops(folder: Path) -> Dataset:
@@ -26,7 +26,7 @@ def shops(folder: Path) -> Dataset:
 
 
 def only_shard(of: Dataset) -> Shard:
-    axis = FileSurvey(print)(of)
+    axis = FileScanner(print)(of)
     (part,) = axis.slices
     return Shard((axis,), (part,))
 
@@ -39,7 +39,7 @@ def lines(size: int) -> bytes:
 
 def position_after(of: Dataset, shard: Shard, size: int) -> Position:
     """Read a file up to about so many bytes, by somebody who is then gone."""
-    source, position = CsvPages(of, limits=LIMITS), None
+    source, position = CsvSourceReader(of, limits=LIMITS), None
     while True:
         position = source.fetch(shard, position, since=None).next
         assert position is not None
@@ -47,59 +47,59 @@ def position_after(of: Dataset, shard: Shard, size: int) -> Position:
             return position
 
 
-def test_passing_by_what_was_read_before_is_told_all_the_while(tmp_path):
+def test_passing_by_what_was_read_before_is_reported_all_the_while(tmp_path):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(lines(12 * MIB), 1))
     of = shops(tmp_path)
     shard = only_shard(of)
     position = position_after(of, shard, 10 * MIB)
-    source, told = CsvPages(of, limits=LIMITS), []
+    source, result = CsvSourceReader(of, limits=LIMITS), []
 
-    source.get_ready(shard, position, lambda: told.append(1))
-    ready = len(told)
+    source.get_ready(shard, position, lambda: result.append(1))
+    ready = len(result)
     page = source.fetch(shard, position, since=None)
 
     assert ready >= 10
     # what was made ready is not done again
-    assert len(told) - ready <= 2
+    assert len(result) - ready <= 2
     assert page.rows
     assert int(str(page.next and page.next["at"])) > 10 * MIB
 
 
-def test_a_record_that_never_ends_is_told_all_the_while(tmp_path):
+def test_a_record_that_never_ends_is_reported_all_the_while(tmp_path):
     content = b'id,name\n1,a\n2,"' + b"x\n" * (4 * MIB)
     (tmp_path / "a.csv").write_bytes(content)
     of = shops(tmp_path)
     shard = only_shard(of)
-    source, told = CsvPages(of, limits=LIMITS), []
+    source, result = CsvSourceReader(of, limits=LIMITS), []
 
-    source.get_ready(shard, None, lambda: told.append(1))
+    source.get_ready(shard, None, lambda: result.append(1))
     source.fetch(shard, None, since=None)
 
-    assert len(told) >= 100
+    assert len(result) >= 100
 
 
-def test_whoever_is_told_to_stop_does_not_read_on(tmp_path):
+def test_whoever_is_reported_to_stop_does_not_read_on(tmp_path):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(lines(12 * MIB), 1))
     of = shops(tmp_path)
     shard = only_shard(of)
     position = position_after(of, shard, 10 * MIB)
-    source, told = CsvPages(of, limits=LIMITS), []
+    source, result = CsvSourceReader(of, limits=LIMITS), []
 
     def stop_at_the_third() -> None:
-        told.append(1)
-        if len(told) == 3:
+        result.append(1)
+        if len(result) == 3:
             raise Interrupted("asked to stop")
 
     with pytest.raises(Interrupted):
         source.get_ready(shard, position, stop_at_the_third)
 
-    assert len(told) == 3
+    assert len(result) == 3
     # and another one begins anew
-    source.get_ready(shard, position, lambda: told.append(1))
-    assert len(told) > 10
+    source.get_ready(shard, position, lambda: result.append(1))
+    assert len(result) > 10
 
 
-def test_how_far_a_packed_file_is_read_is_told_in_its_own_bytes(tmp_path):
+def test_how_far_a_packed_file_is_read_is_reported_in_its_own_bytes(tmp_path):
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(lines(4 * MIB), 0))
     of = shops(tmp_path)
@@ -110,19 +110,19 @@ def test_how_far_a_packed_file_is_read_is_told_in_its_own_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
-def test_a_look_at_a_file_ends_when_it_is_to_stop(tmp_path, name):
+def test_a_check_at_a_file_ends_when_it_is_to_stop(tmp_path, name):
     content = lines(8 * MIB)
     (tmp_path / name).write_bytes(
         gzip.compress(content, 0) if name.endswith("gz") else content
     )
-    told = []
+    results = []
 
     def stop_at_the_third() -> None:
-        told.append(1)
-        if len(told) == 3:
+        results.append(1)
+        if len(results) == 3:
             raise Interrupted("asked to stop")
 
     with pytest.raises(Interrupted):
-        FileSurvey(print)(shops(tmp_path), stop_at_the_third)
+        FileScanner(print)(shops(tmp_path), stop_at_the_third)
 
-    assert len(told) == 3
+    assert len(results) == 3

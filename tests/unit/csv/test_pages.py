@@ -9,33 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from penstock.adapters.csv.limits import Limits
-from penstock.adapters.csv.source import CsvPages
-from penstock.adapters.csv.survey import FileSurvey
+from penstock.adapters.csv.file_scanner import FileScanner
+from penstock.adapters.csv.limits import FileLimits
+from penstock.adapters.csv.source import CsvSourceReader
 from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.events import Event, FileSurveyed
-from penstock.domain.mapping import Mapper
-from penstock.domain.page import (
+from penstock.domain.mapping.mapper import Mapper
+from penstock.domain.pages import (
     Page,
-    Place,
     Position,
     Proof,
     Reason,
     Record,
     Rejection,
+    RowLocation,
 )
-from penstock.domain.parts import Slice
-from penstock.domain.shard import Shard
+from penstock.domain.sharding.parts import Slice
+from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import CsvSource, UnclosedQuote
-from penstock.errors import (
-    CursorUnreadable,
-    Misconfigured,
-    Rejected,
-    SourceUnavailable,
-)
-from tests.builders import dataset, int_field, text_field, typed_field
+from penstock.errors import CursorUnreadable, Misconfigured, Rejected, SourceUnavailable
+from tests.support.builders import dataset, int_field, text_field, typed_field
 
-SMALL = Limits(rows=3)
+SMALL = FileLimits(rows=3)
 
 
 def shops(folder: Path, *files: str, **source) -> Dataset:
@@ -46,18 +41,18 @@ def shops(folder: Path, *files: str, **source) -> Dataset:
 
 
 def survey(of: Dataset) -> tuple[list[Shard], list[Event]]:
-    told: list[Event] = []
-    axis = FileSurvey(told.append)(of)
-    return [Shard((axis,), (part,)) for part in axis.slices], told
+    events: list[Event] = []
+    axis = FileScanner(events.append)(of)
+    return [Shard((axis,), (part,)) for part in axis.slices], events
 
 
 def walk(of: Dataset, shard: Shard, *, fresh: bool = False) -> list[Page]:
     """Read a shard to its end, by a source that remembers, or by new ones."""
     pages: list[Page] = []
     position: Position | None = None
-    source = CsvPages(of, limits=SMALL)
+    source = CsvSourceReader(of, limits=SMALL)
     while True:
-        source = CsvPages(of, limits=SMALL) if fresh else source
+        source = CsvSourceReader(of, limits=SMALL) if fresh else source
         pages.append(source.fetch(shard, position, since=None))
         if pages[-1].next is None:
             return pages
@@ -124,15 +119,18 @@ def test_a_row_tells_where_it_stands_and_can_be_read_without_its_file(tmp_path):
     (page,) = walk(declared, shard)
     second = page.rows[1]
 
-    assert second.place == Place(line=4, offset=29)
+    assert second.place == RowLocation(line=4, offset=29)
     assert json.loads(second.raw) == {"id": "2", "name": "b", "more": "y"}
-    assert CsvPages(declared).read(second.raw).values == ("2", "b")
+    assert CsvSourceReader(declared).read(second.raw).values == ("2", "b")
 
 
 def test_null_words_are_no_values_when_a_row_is_read_again(tmp_path):
     declared = shops(tmp_path, null=("", "NULL"))
 
-    assert CsvPages(declared).read(b'{"id": "NULL", "name": "x"}').values == (None, "x")
+    assert CsvSourceReader(declared).read(b'{"id": "NULL", "name": "x"}').values == (
+        None,
+        "x",
+    )
 
 
 def test_cells_of_json_fields_are_documents_in_the_file_and_when_read_again(tmp_path):
@@ -146,7 +144,7 @@ def test_cells_of_json_fields_are_documents_in_the_file_and_when_read_again(tmp_
     (shard,), _ = survey(declared)
     pages = walk(declared, shard)
     rows = [row for page in pages for row in page.rows]
-    again = [CsvPages(declared).read(row.raw) for row in rows]
+    again = [CsvSourceReader(declared).read(row.raw) for row in rows]
 
     for read in (rows, again):
         outcomes = [Mapper(declared)(row) for row in read]
@@ -164,16 +162,16 @@ def test_rows_that_do_not_fit_stand_beside_the_others(tmp_path):
     (shard,), _ = survey(declared)
     pages = walk(declared, shard)
 
-    flawed = [row for page in pages for row in page.flawed]
+    flawed = [row for page in pages for row in page.bad_rows]
 
     assert [row.raw.strip() for row in flawed] == [b"2", b"4,c,d"]
     assert [row.flaw for row in flawed] == [
         Reason.TOO_FEW_VALUES,
         Reason.TOO_MANY_VALUES,
     ]
-    assert [row.place for row in flawed] == [Place(3, 12), Place(6, 19)]
+    assert [row.place for row in flawed] == [RowLocation(3, 12), RowLocation(6, 19)]
     assert sum(page.dropped for page in pages) == 1
-    assert CsvPages(declared).read(flawed[0].raw).unreadable is not None
+    assert CsvSourceReader(declared).read(flawed[0].raw).unreadable is not None
 
 
 def test_a_quote_that_another_one_closes_far_behind_fails_its_shard(tmp_path):
@@ -184,17 +182,17 @@ def test_a_quote_that_another_one_closes_far_behind_fails_its_shard(tmp_path):
     (tmp_path / "a.csv").write_bytes(raw)
     declared = shops(tmp_path)
     (shard,), _ = survey(declared)
-    source = CsvPages(declared)
+    source = CsvSourceReader(declared)
 
     page = source.fetch(shard, None, since=None)
 
-    assert (len(page.rows), page.flawed) == (12, [])
-    told = "a.csv: the quote on line 14 is not closed within 1048576 bytes, so the rows"
-    with pytest.raises(Rejected, match=told):
+    assert (len(page.rows), page.bad_rows) == (12, [])
+    text = "a.csv: the quote on line 14 is not closed within 1048576 bytes, so the rows"
+    with pytest.raises(Rejected, match=text):
         source.fetch(shard, page.next, since=None)
 
     as_rows = walk(shops(tmp_path, unclosed_quote=UnclosedQuote.ROW), shard)
-    assert [row.flaw for page in as_rows for row in page.flawed] == [Reason.TOO_LONG]
+    assert [row.flaw for page in as_rows for row in page.bad_rows] == [Reason.TOO_LONG]
     assert sum(len(page.rows) for page in as_rows) == 13
 
 
@@ -208,41 +206,41 @@ def test_a_long_record_within_quotes_is_a_row_or_costs_no_other(tmp_path):
     pages = walk(declared, shard)
 
     assert sum(len(page.rows) for page in pages) == 2
-    assert [row.flaw for page in pages for row in page.flawed] == [Reason.TOO_LONG]
+    assert [row.flaw for page in pages for row in page.bad_rows] == [Reason.TOO_LONG]
 
 
 @pytest.mark.parametrize(
     "line", ['{"id": [1]}', '{"id": {}}', '{"id": 1}', "[1]", "7", "null"]
 )
-def test_a_line_of_json_is_no_row_that_was_kept(tmp_path, line):
-    row = CsvPages(shops(tmp_path)).read(line.encode())
+def test_a_line_of_json_is_no_row_that_was_retained(tmp_path, line):
+    row = CsvSourceReader(shops(tmp_path)).read(line.encode())
 
     assert row.unreadable == "the row does not fit the columns of its file"
 
 
-def test_a_file_is_cut_and_told_about(tmp_path):
+def test_a_file_is_cut_and_reported(tmp_path):
     write(tmp_path, "a.csv", 500)
-    shards, told = survey(shops(tmp_path, shard=1000))
+    shards, result = survey(shops(tmp_path, shard=1000))
 
     assert len(shards) > 3
-    (event,) = told
+    (event,) = result
     assert isinstance(event, FileSurveyed)
     assert (event.file, event.shards) == ("a.csv", len(shards))
 
 
-def test_what_is_odd_about_a_file_is_told(tmp_path):
+def test_what_is_odd_about_a_file_is_reported(tmp_path):
     (tmp_path / "a.csv").write_bytes("id;name;x\n1;Zoë;2\n".encode("cp1252"))
-    _, told = survey(shops(tmp_path))
+    _, result = survey(shops(tmp_path))
 
-    (event,) = told
+    (event,) = result
     assert isinstance(event, FileSurveyed)
-    remarks = " ".join(event.remarks)
-    assert "';'" in remarks
-    assert "1252" in remarks
-    assert "'x' is not declared" in remarks
+    warnings = " ".join(event.warnings)
+    assert "';'" in warnings
+    assert "1252" in warnings
+    assert "'x' is not declared" in warnings
 
 
-def test_a_mark_that_says_something_else_than_was_declared_is_told(tmp_path):
+def test_a_mark_that_says_something_else_than_was_declared_is_reported(tmp_path):
     (tmp_path / "a.csv").write_bytes("id,name\n1,Zoë\n".encode("utf-8-sig"))
     declared = shops(tmp_path, delimiter=",", encoding="cp1252")
 
@@ -250,28 +248,30 @@ def test_a_mark_that_says_something_else_than_was_declared_is_told(tmp_path):
     (page,) = walk(declared, shard)
 
     assert isinstance(event, FileSurveyed)
-    (told,) = event.remarks
-    assert "'cp1252' is declared, but its byte order mark says 'utf-8'" in told
+    (result,) = event.warnings
+    assert "'cp1252' is declared, but its byte order mark says 'utf-8'" in result
     assert [row.values for row in page.rows] == [("1", "Zoë")]
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "result"),
     [
         (b"id,nam\n1,2\n", "column 'name' is missing; did you mean 'nam'?"),
-        (b"id,name,id\n1,2,3\n", "column 'id' is there 2 times"),
+        (b"id,name,id\n1,2,3\n", "column 'id' occurs 2 times"),
         (b"", "is empty"),
     ],
     ids=["missing", "twice", "empty"],
 )
-def test_a_header_that_does_not_fit_is_refused_before_any_row(tmp_path, content, told):
+def test_a_header_that_does_not_fit_is_refused_before_any_row(
+    tmp_path, content, result
+):
     (tmp_path / "a.csv").write_bytes(content)
 
     with pytest.raises(Misconfigured) as caught:
         survey(shops(tmp_path))
 
     assert "a.csv: " in str(caught.value)
-    assert told in str(caught.value)
+    assert result in str(caught.value)
 
 
 def test_no_file_is_a_sentence(tmp_path):
@@ -279,7 +279,7 @@ def test_no_file_is_a_sentence(tmp_path):
         survey(shops(tmp_path))
 
 
-def test_where_no_file_was_found_is_told_in_full(tmp_path, monkeypatch):
+def test_where_no_file_was_found_is_reported_in_full(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(Misconfigured, match=rf" in {re.escape(str(tmp_path))}$"):
@@ -300,7 +300,7 @@ def test_a_file_that_is_written_to_after_its_first_chunk_is_refused(tmp_path):
     write(tmp_path, "a.csv", 10)
     declared = shops(tmp_path)
     (shard,), _ = survey(declared)
-    source = CsvPages(declared, limits=SMALL)
+    source = CsvSourceReader(declared, limits=SMALL)
     first = source.fetch(shard, None, since=None)
     path = tmp_path / "a.csv"
     path.write_bytes(path.read_bytes().replace(b"shop", b"SHOP"))
@@ -323,7 +323,7 @@ def test_another_file_of_the_same_size_is_refused_before_its_first_row(tmp_path,
     os.utime(path, ns=(written, written))
 
     with pytest.raises(Rejected, match="has changed since it was planned"):
-        CsvPages(declared).fetch(shard, None, since=None)
+        CsvSourceReader(declared).fetch(shard, None, since=None)
 
 
 def test_only_slices_that_have_changed_are_refused(tmp_path):
@@ -334,7 +334,7 @@ def test_only_slices_that_have_changed_are_refused(tmp_path):
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b" ")
-    source = CsvPages(declared)
+    source = CsvSourceReader(declared)
 
     assert source.fetch(shards[0], None, since=None).rows
     with pytest.raises(Rejected, match="has changed since it was planned"):
@@ -345,7 +345,7 @@ def test_an_equal_copy_in_the_place_of_a_file_is_read_on(tmp_path):
     write(tmp_path, "a.csv", 10)
     declared = shops(tmp_path)
     (shard,), _ = survey(declared)
-    source = CsvPages(declared, limits=SMALL)
+    source = CsvSourceReader(declared, limits=SMALL)
     first = source.fetch(shard, None, since=None)
     path = tmp_path / "a.csv"
     (tmp_path / "copy").write_bytes(path.read_bytes())
@@ -363,7 +363,7 @@ def test_what_is_written_while_a_chunk_is_read_is_not_brought(tmp_path):
     (shard,), _ = survey(declared)
     path = tmp_path / "a.csv"
 
-    class Slow(CsvPages):
+    class Slow(CsvSourceReader):
         def _head(self, part, path):
             head = super()._head(part, path)
             path.write_bytes(path.read_bytes().replace(b"shop", b"SHOP"))
@@ -414,7 +414,7 @@ def test_a_slice_planned_without_a_digest_is_read_until_it_is_written_to(tmp_pat
     (part,) = shard.parts
     assert isinstance(part, Slice)
     old = Shard(shard.axes, (replace(part, digest=""),))
-    source = CsvPages(declared, limits=SMALL)
+    source = CsvSourceReader(declared, limits=SMALL)
     first = source.fetch(old, None, since=None)
     os.utime(tmp_path / "a.csv", ns=(1, 1))
 
@@ -449,7 +449,7 @@ def test_files_without_rows_are_nothing_to_import(tmp_path):
         (Path.mkdir, "b.csv is a folder; name the files in it, such as b.csv/*.csv"),
         (lambda path: path.symlink_to("gone.csv"), "b.csv is a link to gone.csv,"),
         (lambda path: path.symlink_to("b.csv"), "b.csv is a link to b.csv,"),
-        (os.mkfifo, "b.csv is no regular file"),
+        (os.mkfifo, "b.csv is not a regular file"),
     ],
     ids=["missing", "folder", "dangling", "circle", "pipe"],
 )
@@ -470,7 +470,7 @@ def test_each_pattern_must_match(tmp_path):
         survey(shops(tmp_path, "*.csv", "b-*.csv"))
 
 
-def test_a_name_that_is_taken_for_a_pattern_is_told(tmp_path):
+def test_a_name_that_is_taken_for_a_pattern_is_reported(tmp_path):
     write(tmp_path, "a[1].csv", 3)
 
     with pytest.raises(Misconfigured, match=r"; write a\[\[\]1\]\.csv for the file"):
@@ -513,13 +513,13 @@ def test_a_file_that_is_named_in_many_ways_is_read_once(tmp_path):
     (tmp_path / "link.csv").symlink_to("a.csv")
     ways = ("./a.csv", "sub/../a.csv", str(tmp_path / "a.csv"), "*.csv", "a.csv")
 
-    shards, told = survey(shops(tmp_path, *ways))
+    shards, result = survey(shops(tmp_path, *ways))
 
     assert [shard.slice.file for shard in shards] == ["a.csv", "b.csv"]
-    remarks = [each.remarks for each in told if isinstance(each, FileSurveyed)]
-    (remark,) = [each for each in remarks[0] if "read once" in each]
-    assert "./a.csv, link.csv, sub/../a.csv" in remark
-    assert not [each for each in remarks[1] if "read once" in each]
+    warnings = [each.warnings for each in result if isinstance(each, FileSurveyed)]
+    (warning,) = [each for each in warnings[0] if "read once" in each]
+    assert "./a.csv, link.csv, sub/../a.csv" in warning
+    assert not [each for each in warnings[1] if "read once" in each]
 
 
 def test_a_file_without_rows_has_a_shard_that_ends_at_once(tmp_path):
@@ -538,7 +538,7 @@ def test_a_file_without_rows_has_a_shard_that_ends_at_once(tmp_path):
 def test_a_folder_is_no_file(tmp_path):
     (tmp_path / "a.csv").mkdir()
 
-    with pytest.raises(Misconfigured, match=r"a\.csv is no regular file"):
+    with pytest.raises(Misconfigured, match=r"a\.csv is not a regular file"):
         survey(shops(tmp_path))
 
 
@@ -548,7 +548,7 @@ def test_a_cursor_of_another_kind_is_refused(tmp_path):
     (shard,), _ = survey(declared)
 
     with pytest.raises(CursorUnreadable):
-        CsvPages(declared).fetch(shard, {"after": 7}, since=None)
+        CsvSourceReader(declared).fetch(shard, {"after": 7}, since=None)
 
 
 def test_columns_may_be_declared_where_there_is_no_header(tmp_path):
@@ -559,7 +559,11 @@ def test_columns_may_be_declared_where_there_is_no_header(tmp_path):
     (page,) = walk(declared, shard)
 
     assert [row.values for row in page.rows] == [("1", "a"), ("2", "b")]
-    assert CsvPages(declared).preview(shard, since=None).startswith("a.csv from byte 0")
+    assert (
+        CsvSourceReader(declared)
+        .preview(shard, since=None)
+        .startswith("a.csv from byte 0")
+    )
 
 
 def test_a_range_without_rows_is_proven_empty(tmp_path):

@@ -7,18 +7,18 @@ from itertools import islice, pairwise
 
 import pytest
 
-from penstock.adapters.csv.cut import Range, cut
-from penstock.adapters.csv.dialect import Dialect
-from penstock.adapters.csv.limits import Limits
-from penstock.adapters.csv.read import Chunks
-from penstock.adapters.csv.shape import Shape
-from penstock.adapters.csv.stream import Stream
-from penstock.domain.page import Reason
-from penstock.errors import Misconfigured, Rejected, UnpacksTooLarge
-from tests.unit.csv.files import flaws, headless, read, rows, write
+from penstock.adapters.csv.byte_stream import ByteStream
+from penstock.adapters.csv.chunk_reader import ChunkReader
+from penstock.adapters.csv.dialect import CsvDialect
+from penstock.adapters.csv.limits import FileLimits
+from penstock.adapters.csv.row_shape import RowShape
+from penstock.adapters.csv.splitter import ByteRange, split_file
+from penstock.domain.pages import Reason
+from penstock.errors import ExpandsTooLarge, Misconfigured, Rejected
+from tests.support.csv_files import flaws, headless, read, rows, write
 
 MEGABYTE = 1024 * 1024
-PAIR = Shape(width=2)
+PAIR = RowShape(width=2)
 
 
 def read_text(tmp_path, content, *, width=2, limits=None, **declared):
@@ -60,7 +60,7 @@ def test_empty_lines_are_skipped_and_counted(tmp_path):
 
     assert chunk.rows == [["1", "a"], ["2", "b"]]
     assert chunk.skipped == 4
-    assert [place.line for place in chunk.places()] == [2, 5]
+    assert [place.line for place in chunk.positions()] == [2, 5]
 
 
 def test_a_trailing_delimiter_adds_no_value_where_all_rows_have_it(tmp_path):
@@ -82,7 +82,7 @@ def test_a_row_that_lacks_a_value_before_its_trailing_delimiter_is_bad(tmp_path)
 
     assert flaws([chunk]) == [(100, Reason.TOO_FEW_VALUES)]
     assert chunk.bad[0].detail == (
-        "1 values and a delimiter behind them, but the file has 2 columns"
+        "1 values and a delimiter after them, but the file has 2 columns"
     )
 
 
@@ -107,14 +107,14 @@ def test_text_behind_a_closing_quote_makes_its_row_bad(tmp_path, row, detail):
     assert chunk.rows == [["1", "a"], ["3", "c"]]
     assert flaws([chunk]) == [(2, Reason.TEXT_AFTER_QUOTE)]
     assert chunk.bad[0].detail.startswith(detail)
-    assert [place.line for place in chunk.places()] == [1, 3]
+    assert [place.line for place in chunk.positions()] == [1, 3]
 
 
 def test_a_bad_row_with_text_behind_a_quote_ends_where_its_line_does(tmp_path):
     chunk = only(read_text(tmp_path, '1,"24" bike, "red\n2,b\n'))
 
     assert chunk.rows == [["2", "b"]]
-    assert chunk.bad[0].place.raw == b'1,"24" bike, "red\n'
+    assert chunk.bad[0].position.raw == b'1,"24" bike, "red\n'
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_rows_with_too_few_or_too_many_values_are_bad(tmp_path):
     ]
     first, second, _ = chunk.bad
     assert first.detail == "1 values, but the file has 2 columns"
-    assert (second.place.offset, second.place.raw) == (6, b'3,"b\nc",x\n')
-    assert [place.line for place in chunk.places()] == [1, 6]
+    assert (second.position.offset, second.position.raw) == (6, b'3,"b\nc",x\n')
+    assert [place.line for place in chunk.positions()] == [1, 6]
 
 
 def test_bytes_that_cannot_be_decoded_make_one_row_bad(tmp_path):
@@ -155,9 +155,9 @@ def test_bytes_that_cannot_be_decoded_make_one_row_bad(tmp_path):
 
     assert chunk.rows == [["1", "é"], ["3", "c"]]
     (bad,) = chunk.bad
-    assert (bad.flaw, bad.place.line) == (Reason.UNDECODABLE, 2)
+    assert (bad.flaw, bad.position.line) == (Reason.UNDECODABLE, 2)
     assert bad.detail == "byte 0xe9 at offset 9 is not utf-8"
-    assert bad.place.raw == b"2,\xc3\xa9\xe9\n"
+    assert bad.position.raw == b"2,\xc3\xa9\xe9\n"
 
 
 def test_half_a_character_of_utf_16_makes_the_last_row_bad(tmp_path):
@@ -167,8 +167,9 @@ def test_half_a_character_of_utf_16_makes_the_last_row_bad(tmp_path):
 
     assert chunk.rows == [["1", "a"]]
     (bad,) = chunk.bad
-    assert (bad.flaw, bad.place.line, bad.place.offset) == (Reason.UNDECODABLE, 2, 10)
-    assert bad.place.raw == "2,b".encode("utf-16-le") + b"\x00"
+    assert bad.flaw is Reason.UNDECODABLE
+    assert (bad.position.line, bad.position.offset) == (2, 10)
+    assert bad.position.raw == "2,b".encode("utf-16-le") + b"\x00"
     assert chunk.next_start == len(raw)
 
 
@@ -186,8 +187,8 @@ def test_a_nul_makes_its_row_bad(tmp_path):
 
     assert chunk.rows == [["1", "é"], ["3", "c"]]
     (bad,) = chunk.bad
-    assert (bad.flaw, bad.place.line) == (Reason.NUL, 2)
-    assert bad.detail == "a NUL character stands at offset 9"
+    assert (bad.flaw, bad.position.line) == (Reason.NUL, 2)
+    assert bad.detail == "there is a NUL character at offset 9"
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
@@ -195,7 +196,7 @@ def test_a_record_that_is_too_long_is_one_bad_row(tmp_path, quote):
     long = f"2,{quote}{'x' * 40}{quote}\n"
 
     chunks = read_text(
-        tmp_path, f"1,a\n{long}3,c\n", limits=Limits(record=30, bytes=10)
+        tmp_path, f"1,a\n{long}3,c\n", limits=FileLimits(record=30, bytes=10)
     )
 
     assert rows(chunks) == [["1", "a"], ["3", "c"]]
@@ -204,13 +205,13 @@ def test_a_record_that_is_too_long_is_one_bad_row(tmp_path, quote):
     assert bad.detail.startswith(
         f"the record has {len(long)} bytes, of 30 that are allowed"
     )
-    assert bad.place.raw == long.encode()[:30]
+    assert bad.position.raw == long.encode()[:30]
 
 
 def test_a_record_may_be_as_long_as_the_limit(tmp_path):
     content = "1,aaa\r2,bbb\r\n3,bbb\n4,b"
 
-    chunks = read_text(tmp_path, content, limits=Limits(record=6, bytes=6))
+    chunks = read_text(tmp_path, content, limits=FileLimits(record=6, bytes=6))
 
     assert rows(chunks) == [["1", "aaa"], ["3", "bbb"], ["4", "b"]]
     assert flaws(chunks) == [(2, Reason.TOO_LONG)]
@@ -224,8 +225,8 @@ def test_a_quote_that_is_never_closed_is_one_bad_row(tmp_path):
     assert chunks[-1].bad[0].detail == "the quote on line 2 is never closed"
 
 
-def test_a_quote_that_is_closed_much_later_is_told(tmp_path):
-    limits = Limits(record=12, bytes=12)
+def test_a_quote_that_is_closed_much_later_is_reported(tmp_path):
+    limits = FileLimits(record=12, bytes=12)
 
     chunks = read_text(tmp_path, '1,a\n2,"b\n3,c\n4,d\n5,e\n"\n6,f\n', limits=limits)
 
@@ -238,9 +239,9 @@ def test_a_quote_that_is_closed_much_later_is_told(tmp_path):
 @pytest.mark.parametrize("content", [b"x", b'"', b'"\n', b"x,", b"\r", b"\0"])
 def test_a_giant_record_is_read_in_bounded_memory(tmp_path, content):
     path = write(tmp_path / "file.csv", b"1,a\n" + content * (2 * MEGABYTE))
-    part = Range(start=0, end=path.stat().st_size, line=1)
-    limits = Limits(record=32 * 1024, bytes=32 * 1024, rows=100)
-    chunks = Chunks(path, Dialect(), part, shape=PAIR, limits=limits)
+    part = ByteRange(start=0, end=path.stat().st_size, line=1)
+    limits = FileLimits(record=32 * 1024, bytes=32 * 1024, rows=100)
+    chunks = ChunkReader(path, CsvDialect(), part, shape=PAIR, limits=limits)
 
     tracemalloc.start()
     places = [(chunk.start, chunk.next_start) for chunk in islice(chunks, 500)]
@@ -255,8 +256,8 @@ def test_a_giant_record_is_read_in_bounded_memory(tmp_path, content):
 def test_chunks_are_bounded_in_rows_and_bytes(tmp_path):
     content = "".join(f"{number},{'x' * 10}\n" for number in range(1000))
 
-    by_rows = read_text(tmp_path, content, limits=Limits(rows=300))
-    by_bytes = read_text(tmp_path, content, limits=Limits(bytes=500))
+    by_rows = read_text(tmp_path, content, limits=FileLimits(rows=300))
+    by_bytes = read_text(tmp_path, content, limits=FileLimits(bytes=500))
 
     assert [len(chunk.rows) for chunk in by_rows] == [250] * 4
     assert max(chunk.next_start - chunk.start for chunk in by_bytes) <= 500
@@ -267,35 +268,35 @@ def test_after_a_long_record_chunks_are_large_again(tmp_path):
     lines = "\n" * 600
 
     chunks = read_text(
-        tmp_path, f'0,"{lines}"\n' + "1,a\n" * 200, limits=Limits(bytes=500)
+        tmp_path, f'0,"{lines}"\n' + "1,a\n" * 200, limits=FileLimits(bytes=500)
     )
 
     assert rows(chunks) == [["0", lines], *[["1", "a"]] * 200]
     assert [len(chunk.rows) for chunk in chunks] == [1, 125, 75]
 
 
-def test_of_a_giant_record_only_the_beginning_is_kept(tmp_path):
+def test_of_a_giant_record_only_the_beginning_is_retained(tmp_path):
     chunk = only(read_text(tmp_path, "x" * (MEGABYTE + 1)))
 
     (bad,) = chunk.bad
     assert bad.flaw is Reason.TOO_LONG
-    assert len(bad.place.raw) == 64 * 1024
+    assert len(bad.position.raw) == 64 * 1024
 
 
 def test_reading_goes_on_where_a_chunk_ended(tmp_path):
     path = write(tmp_path / "file.csv", '1,"a\nb"\n2,é\n3,c\n4,d\n')
     head = headless(path, 2)
-    (part,) = cut(path, head, size=1000).ranges
-    limits = Limits(rows=2)
+    (part,) = split_file(path, head, size=1000).ranges
+    limits = FileLimits(rows=2)
 
-    first = next(iter(Chunks(path, head.dialect, part, shape=PAIR, limits=limits)))
+    first = next(iter(ChunkReader(path, head.dialect, part, shape=PAIR, limits=limits)))
     rest = replace(part, start=first.next_start, line=first.next_line)
-    chunks = list(Chunks(path, head.dialect, rest, shape=PAIR, limits=limits))
+    chunks = list(ChunkReader(path, head.dialect, rest, shape=PAIR, limits=limits))
 
     assert first.rows == [["1", "a\nb"], ["2", "é"]]
     assert (rest.start, rest.line) == (13, 4)
     assert rows(chunks) == [["3", "c"], ["4", "d"]]
-    assert [place.line for place in chunks[0].places()] == [4, 5]
+    assert [place.line for place in chunks[0].positions()] == [4, 5]
 
 
 def test_a_packed_file_of_several_members_is_read(tmp_path):
@@ -307,24 +308,24 @@ def test_a_packed_file_of_several_members_is_read(tmp_path):
 def test_a_packed_file_that_grows_beyond_all_measure_is_refused(tmp_path):
     path = tmp_path / "a.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"\n" * MEGABYTE))
-    limits = Limits(expansion=10, harmless=1000)
+    limits = FileLimits(expansion=10, harmless=1000)
 
     with (
-        Stream(path, limits=limits) as stream,
-        pytest.raises(UnpacksTooLarge, match=r"source\.max_expansion = 10 allows"),
+        ByteStream(path, limits=limits) as stream,
+        pytest.raises(ExpandsTooLarge, match=r"source\.max_expansion = 10 allows"),
     ):
         stream.read(2 * MEGABYTE)
-    with Stream(path) as stream:
+    with ByteStream(path) as stream:
         assert len(stream.read(2 * MEGABYTE)) == MEGABYTE + 4
 
 
 def test_a_packed_file_that_unpacks_to_too_much_is_refused(tmp_path):
     bomb = gzip.compress(b"1,a\n" * MEGABYTE)
     path = write(tmp_path / "bomb.gz", bomb)
-    limits = Limits(unpacked=2 * MEGABYTE)
+    limits = FileLimits(unpacked=2 * MEGABYTE)
 
     tracemalloc.start()
-    with pytest.raises(Rejected, match="unpacks to more than 2097152 bytes"):
+    with pytest.raises(Rejected, match="decompresses to more than 2097152 bytes"):
         read(path, width=2, limits=limits)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -336,32 +337,36 @@ def test_a_packed_file_that_unpacks_to_too_much_is_refused(tmp_path):
 def test_a_packed_file_that_is_damaged_is_refused(tmp_path, end):
     path = write(tmp_path / "file.gz", gzip.compress(b"1,a\n" * MEGABYTE))
     head = headless(path, 2)
-    (part,) = cut(path, head, size=100).ranges
+    (part,) = split_file(path, head, size=100).ranges
     path.write_bytes(path.read_bytes()[:-8] + end)
 
-    with pytest.raises(Rejected, match="is not whole gzip"):
-        list(Chunks(path, head.dialect, part, shape=PAIR))
+    with pytest.raises(Rejected, match="is not complete gzip"):
+        list(ChunkReader(path, head.dialect, part, shape=PAIR))
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_file_that_became_shorter_is_no_shorter_range(tmp_path, pack):
     path = write(tmp_path / "file.csv", pack(b"1,a\n" * 100))
     head = headless(path, 2)
-    (part,) = cut(path, head, size=1000).ranges
+    (part,) = split_file(path, head, size=1000).ranges
     path.write_bytes(pack(b"1,a\n" * 50))
     left = replace(part, start=300, line=76)
 
     with pytest.raises(Rejected, match="it was changed after it was"):
-        list(Chunks(path, head.dialect, left, shape=PAIR))
+        list(ChunkReader(path, head.dialect, left, shape=PAIR))
 
 
-def test_a_file_that_is_gone_is_told(tmp_path):
+def test_a_file_that_is_gone_is_reported(tmp_path):
     path = write(tmp_path / "file.csv", b"1,a\n")
     head = headless(path, 2)
     path.unlink()
 
     with pytest.raises(Misconfigured, match="No such file"):
-        list(Chunks(path, head.dialect, Range(start=0, end=4, line=1), shape=PAIR))
+        list(
+            ChunkReader(
+                path, head.dialect, ByteRange(start=0, end=4, line=1), shape=PAIR
+            )
+        )
 
 
 def test_long_fields_are_read_by_many_threads_at_once(tmp_path):
@@ -378,7 +383,9 @@ def test_long_fields_are_read_by_many_threads_at_once(tmp_path):
 def test_a_range_can_be_read_again(tmp_path):
     path = write(tmp_path / "file.csv", b"1,a\n2,b\n")
     head = headless(path, 2)
-    chunks = Chunks(path, head.dialect, Range(start=0, end=8, line=1), shape=PAIR)
+    chunks = ChunkReader(
+        path, head.dialect, ByteRange(start=0, end=8, line=1), shape=PAIR
+    )
 
     assert [replace(chunk, excerpt=None) for chunk in chunks] == [
         replace(chunk, excerpt=None) for chunk in chunks

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.adapters.csv.shape import TRAILING, Shape, check_shape
-from penstock.domain.page import Reason
+from penstock.adapters.csv.row_shape import TRAILING, RowShape, check_shape
+from penstock.domain.pages import Reason
 
 NAMES = ("id", "name", "city", "note")
 PLAIN = ["1", "a", "b", "c"]
@@ -32,8 +32,8 @@ def check(*rows, names=NAMES, has_header=True):
 def test_a_trailing_delimiter_is_forgiven_if_nearly_all_rows_have_it(rows, is_trailing):
     checked = check(*rows)
 
-    assert checked.shape == Shape(width=4, is_trailing=is_trailing)
-    assert checked.remarks == ((TRAILING,) if is_trailing else ())
+    assert checked.shape == RowShape(width=4, is_trailing=is_trailing)
+    assert checked.warnings == ((TRAILING,) if is_trailing else ())
     assert checked.problem is None
 
 
@@ -83,6 +83,6 @@ def test_a_problem_of_many_long_values_is_still_a_sentence():
     ],
 )
 def test_where_rows_end_in_a_delimiter_none_may_lack_a_value(row, flaw):
-    found = Shape(width=4, is_trailing=True).find_flaw(row)
+    found = RowShape(width=4, is_trailing=True).find_flaw(row)
 
     assert (found and found[0]) == flaw

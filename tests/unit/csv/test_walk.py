@@ -4,14 +4,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from penstock.adapters.csv.dialect import Dialect
-from penstock.adapters.csv.walk import Walk
+from penstock.adapters.csv.dialect import CsvDialect
+from penstock.adapters.csv.record_scanner import RecordScanner
 
 DIALECTS = [
-    Dialect(),
-    Dialect(quote=None),
-    Dialect(delimiter="a", quote="b", encoding="cp1252"),
-    Dialect(escape="\\"),
+    CsvDialect(),
+    CsvDialect(quote=None),
+    CsvDialect(delimiter="a", quote="b", encoding="cp1252"),
+    CsvDialect(escape="\\"),
 ]
 # an escape and what follows it are never parted
 PARTS = [*'",\r\nab\0', "\\\\", '\\"', "\\a", "\\,"]
@@ -31,10 +31,10 @@ def facts(walk):
 
 
 def test_a_walk_tells_the_line_and_the_quote_that_is_open():
-    walk = Walk(Dialect(), line=1)
+    walk = RecordScanner(CsvDialect(), line=1)
     signs = 'a,"b""\n",5" c,"d"e"f\r\n"g'
 
-    walk.pass_by(signs, 0, len(signs))
+    walk.skip_to(signs, 0, len(signs))
 
     assert facts(walk) == (3, True, 3)
 
@@ -53,10 +53,10 @@ def test_to_pass_by_leads_where_every_step_leads(dialect):
     @example(['"\\"', '"', '"'])
     @example(['"\\\\', '"\\"'])
     def holds(stretches):
-        passing, stepping = (Walk(dialect, line=1) for _ in range(2))
+        passing, stepping = (RecordScanner(dialect, line=1) for _ in range(2))
         for signs in stretches:
             # what stands around a stretch must not matter
-            passing.pass_by(f'"{signs},"', 1, 1 + len(signs))
+            passing.skip_to(f'"{signs},"', 1, 1 + len(signs))
             step_by(stepping, signs)
 
             assert facts(passing) == facts(stepping)

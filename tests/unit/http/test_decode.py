@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.adapters.http.decode import RowReader, walk
-from penstock.domain.source import path_of
+from penstock.adapters.http.record_decoder import RecordDecoder, value_at_path
+from penstock.domain.source import parse_path
 
 NAMES = st.sampled_from(["a", "b", "class", "0", "1", "é", 'q"', "", "a b", "None"])
 LEAVES = (
@@ -30,28 +30,28 @@ PATHS = st.lists(st.lists(NAMES, max_size=4).map(tuple), max_size=6, unique=True
 DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 
-def reader(*paths: str) -> RowReader:
-    return RowReader(tuple(map(path_of, paths)))
+def reader(*paths: str) -> RecordDecoder:
+    return RecordDecoder(tuple(map(parse_path, paths)))
 
 
 @given(RECORDS, PATHS)
 def test_typed_and_untyped_reading_give_the_same_values(record, paths):
     raw = json.dumps(record).encode()
-    fast = RowReader(tuple(paths))
+    fast = RecordDecoder(tuple(paths))
     assert fast.read(raw, 3) == fast._read_untyped(raw, 3)
 
 
 @given(RECORDS, PATHS)
 def test_values_stand_where_the_paths_lead(record, paths):
-    row = RowReader(tuple(paths)).read(json.dumps(record).encode(), 0)
-    expected = [walk(record, path) for path in paths]
+    row = RecordDecoder(tuple(paths)).read(json.dumps(record).encode(), 0)
+    expected = [value_at_path(record, path) for path in paths]
     assert row.unreadable is None
     assert [*row.values] == expected
 
 
 @given(st.binary(max_size=60), PATHS)
 def test_any_bytes_give_a_row(raw, paths):
-    row = RowReader(tuple(paths)).read(raw, 7)
+    row = RecordDecoder(tuple(paths)).read(raw, 7)
     assert len(row.values) == len(paths)
     assert (row.raw, row.position) == (raw, 7)
 
@@ -84,7 +84,7 @@ def test_the_last_of_two_equal_names_counts():
     assert reader("a.b").read(b'{"a":{"b":1},"a":{"b":2}}', 0).values == (2,)
 
 
-def test_a_huge_integer_is_kept_whole():
+def test_a_huge_integer_is_retained_whole():
     number = 10**40
     assert reader("a").read(b'{"a":%d}' % number, 0).values == (number,)
 

@@ -4,13 +4,13 @@ import time
 
 import pytest
 
-from penstock.adapters.http import lenient
-from penstock.adapters.http.links import is_same_place, next_link, server_of
-from penstock.adapters.http.paging import Reach, Seen, follow
-from penstock.domain.casts import BadValue, compile_cast
+from penstock.adapters.http import body_parser
+from penstock.adapters.http.pagination import ClientBounds, PageFacts, next_step
+from penstock.adapters.http.urls import is_same_origin, next_link, server_of
 from penstock.domain.dataset import Field, FieldType
-from penstock.domain.page import Proof
-from penstock.domain.source import Pages, Paging
+from penstock.domain.mapping.converters import BadValue, compile_cast
+from penstock.domain.pages import Proof
+from penstock.domain.source import Pagination, Paging
 from penstock.errors import Rejected
 
 HERE = "http://127.0.0.1:8811/poi"
@@ -33,12 +33,12 @@ SOON = 5.0
     ],
 )
 def test_an_address_that_could_lead_elsewhere_is_not_the_same_place(address):
-    assert not is_same_place(HERE, address)
+    assert not is_same_origin(HERE, address)
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:8811/", HERE + "?a=1&b=%5C"])
 def test_other_pages_of_the_same_host_are_the_same_place(address):
-    assert is_same_place(HERE, address)
+    assert is_same_origin(HERE, address)
 
 
 def test_a_string_that_never_ends_is_refused_soon():
@@ -46,7 +46,7 @@ def test_a_string_that_never_ends_is_refused_soon():
     began = time.monotonic()
 
     with pytest.raises(ValueError, match="brackets"):
-        lenient.items(body)
+        body_parser.split_items(body)
 
     assert time.monotonic() - began < SOON
 
@@ -69,26 +69,26 @@ def test_a_header_full_of_brackets_is_read_soon():
     assert time.monotonic() - began < SOON
 
 
-CURSOR = Pages(by=Paging.CURSOR, send="t", next=("meta", "nxt"), size=100)
-LINK = Pages(by=Paging.LINK, size=100)
+CURSOR = Pagination(by=Paging.CURSOR, send="t", next=("meta", "nxt"), size=100)
+LINK = Pagination(by=Paging.LINK, size=100)
 
 
 @pytest.mark.parametrize("pages", [CURSOR, LINK])
 def test_a_full_first_page_that_speaks_of_no_next_is_not_taken_for_all(pages):
     with pytest.raises(Rejected, match="first page is full"):
-        follow(pages, None, Seen(rows=100, names_next=False), Reach())
+        next_step(pages, None, PageFacts(rows=100, names_next=False), ClientBounds())
 
 
 @pytest.mark.parametrize(
     ("position", "seen"),
     [
-        (None, Seen(rows=99, names_next=False)),
-        (None, Seen(rows=100, names_next=True)),
-        ({"token": "b"}, Seen(rows=100, names_next=False)),
+        (None, PageFacts(rows=99, names_next=False)),
+        (None, PageFacts(rows=100, names_next=True)),
+        ({"token": "b"}, PageFacts(rows=100, names_next=False)),
     ],
 )
 def test_otherwise_no_next_is_the_end(position, seen):
-    assert follow(CURSOR, position, seen, Reach()).proof is Proof.NO_NEXT
+    assert next_step(CURSOR, position, seen, ClientBounds()).proof is Proof.NO_NEXT
 
 
 @pytest.mark.parametrize(

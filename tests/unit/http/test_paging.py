@@ -1,28 +1,23 @@
 import pytest
 
-from penstock.adapters.http.paging import (
-    Reach,
-    Seen,
-    Step,
-    follow,
-    is_behind,
-    parameters,
-    reach_of,
+from penstock.adapters.http.pagination import (
+    ClientBounds,
+    NextStep,
+    PageFacts,
+    client_bounds,
+    is_past_end,
+    next_step,
+    page_parameters,
 )
-from penstock.domain.axes import ListAxis, RangeAxis
-from penstock.domain.page import Proof
-from penstock.domain.parts import Choice, Span
-from penstock.domain.shard import Shard
-from penstock.domain.source import End, Pages, Paging
-from penstock.errors import (
-    CursorUnreadable,
-    PageRepeats,
-    Rejected,
-    SourceUnavailable,
-)
+from penstock.domain.pages import Proof
+from penstock.domain.sharding.axes import ListAxis, RangeAxis
+from penstock.domain.sharding.parts import Choice, Span
+from penstock.domain.sharding.shard import Shard
+from penstock.domain.source import End, Pagination, Paging
+from penstock.errors import CursorUnreadable, PageRepeats, Rejected, SourceUnavailable
 
-EVERYWHERE = Reach()
-KEYSET = Pages(
+EVERYWHERE = ClientBounds()
+KEYSET = Pagination(
     by=Paging.KEYSET,
     send="greaterthanid",
     field=("ID",),
@@ -30,19 +25,19 @@ KEYSET = Pages(
     size_send="maxresults",
     size=3,
 )
-KEYSET_SHORT = Pages(by=Paging.KEYSET, field=("ID",), size=3, end=End.SHORT)
-OFFSET = Pages(by=Paging.OFFSET, send="offset", size=3)
-PAGE = Pages(by=Paging.PAGE, send="page", first=0, size=3)
-CURSOR = Pages(by=Paging.CURSOR, send="token", next=("next",))
-LINK = Pages(by=Paging.LINK)
+KEYSET_SHORT = Pagination(by=Paging.KEYSET, field=("ID",), size=3, end=End.SHORT)
+OFFSET = Pagination(by=Paging.OFFSET, send="offset", size=3)
+PAGE = Pagination(by=Paging.PAGE, send="page", first=0, size=3)
+CURSOR = Pagination(by=Paging.CURSOR, send="token", next=("next",))
+LINK = Pagination(by=Paging.LINK)
 
 
-def keys(*values: object) -> Seen:
-    return Seen(rows=len(values), keys=values)
+def keys(*values: object) -> PageFacts:
+    return PageFacts(rows=len(values), keys=values)
 
 
-def rows(count: int) -> Seen:
-    return Seen(rows=count)
+def rows(count: int) -> PageFacts:
+    return PageFacts(rows=count)
 
 
 @pytest.mark.parametrize(
@@ -57,41 +52,43 @@ def rows(count: int) -> Seen:
         (CURSOR, None, {}),
         (CURSOR, {"token": "x"}, {"token": "x"}),
         (LINK, {"url": "http://x"}, {}),
-        (Pages(), None, {}),
+        (Pagination(), None, {}),
     ],
 )
 def test_the_position_is_sent(pages, position, sent):
     fixed = {"sortby": "id_asc", "maxresults": 3} if pages is KEYSET else {}
-    assert parameters(pages, position, EVERYWHERE) == {**fixed, **sent}
+    assert page_parameters(pages, position, EVERYWHERE) == {**fixed, **sent}
 
 
 def test_a_range_that_is_not_sent_begins_one_below():
-    reach = Reach(after=99, end=200)
-    assert parameters(KEYSET, None, reach)["greaterthanid"] == 99
-    assert parameters(KEYSET, {"after": 150}, reach)["greaterthanid"] == 150
+    reach = ClientBounds(after=99, end=200)
+    assert page_parameters(KEYSET, None, reach)["greaterthanid"] == 99
+    assert page_parameters(KEYSET, {"after": 150}, reach)["greaterthanid"] == 150
 
 
 @pytest.mark.parametrize("pages", [KEYSET, OFFSET, PAGE, CURSOR])
 def test_a_position_of_another_kind_is_unreadable(pages):
     with pytest.raises(CursorUnreadable):
-        parameters(pages, {"elsewhere": 1}, EVERYWHERE)
+        page_parameters(pages, {"elsewhere": 1}, EVERYWHERE)
 
 
-def test_the_bounds_that_are_not_sent_are_kept():
+def test_the_bounds_that_are_not_sent_are_retained():
     country = ListAxis(name="country", values=("DE",), send="c")
     ids = RangeAxis(name="ids", start=0, until=100, step=10)
     sent = RangeAxis(
         name="ids", start=0, until=100, step=10, send_from="a", send_until="b"
     )
     parts = (Choice("DE"), Span(10, 20))
-    assert reach_of(Shard((country, ids), parts)) == Reach(after=9, end=20)
-    assert reach_of(Shard((country, sent), parts)) == EVERYWHERE
-    assert reach_of(Shard((), ())) == EVERYWHERE
+    assert client_bounds(Shard((country, ids), parts)) == ClientBounds(after=9, end=20)
+    assert client_bounds(Shard((country, sent), parts)) == EVERYWHERE
+    assert client_bounds(Shard((), ())) == EVERYWHERE
 
 
 @pytest.mark.parametrize("pages", [KEYSET, KEYSET_SHORT, OFFSET, PAGE])
 def test_an_empty_page_is_proof(pages):
-    assert follow(pages, None, rows(0), EVERYWHERE) == Step(None, Proof.EMPTY_PAGE)
+    assert next_step(pages, None, rows(0), EVERYWHERE) == NextStep(
+        None, Proof.EMPTY_PAGE
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,14 +106,14 @@ def test_an_empty_page_is_proof(pages):
         (OFFSET, {"offset": 6}, rows(3), {"offset": 9}),
         (PAGE, None, rows(3), {"page": 1}),
         (PAGE, {"page": 4}, rows(1), {"page": 5}),
-        (CURSOR, None, Seen(rows=0, next="x"), {"token": "x"}),
-        (CURSOR, {"token": "x"}, Seen(rows=3, next="y"), {"token": "y"}),
-        (CURSOR, {"token": 1}, Seen(rows=3, next=0), {"token": 0}),
-        (LINK, None, Seen(rows=0, next="b", asked="a"), {"url": "b"}),
+        (CURSOR, None, PageFacts(rows=0, next="x"), {"token": "x"}),
+        (CURSOR, {"token": "x"}, PageFacts(rows=3, next="y"), {"token": "y"}),
+        (CURSOR, {"token": 1}, PageFacts(rows=3, next=0), {"token": 0}),
+        (LINK, None, PageFacts(rows=0, next="b", url="a"), {"url": "b"}),
     ],
 )
 def test_a_page_without_proof_leads_on(pages, position, seen, following):
-    step = follow(pages, position, seen, EVERYWHERE)
+    step = next_step(pages, position, seen, EVERYWHERE)
     assert (step.next, step.proof) == (following, None)
 
 
@@ -129,7 +126,7 @@ def test_a_page_without_proof_leads_on(pages, position, seen, following):
     ],
 )
 def test_only_numbers_are_known_to_rise(pages, seen, rises):
-    assert follow(pages, None, seen, EVERYWHERE).rises is rises
+    assert next_step(pages, None, seen, EVERYWHERE).rises is rises
 
 
 @pytest.mark.parametrize("by", [Paging.KEYSET, Paging.OFFSET, Paging.PAGE])
@@ -143,33 +140,35 @@ def test_only_numbers_are_known_to_rise(pages, seen, rises):
     ],
 )
 def test_a_short_page_is_proof_only_where_it_is_declared(by, end, count, proof):
-    pages = Pages(by=by, field=("ID",), size=3, end=end)
-    assert follow(pages, None, keys(*range(count)), EVERYWHERE).proof == proof
+    pages = Pagination(by=by, field=("ID",), size=3, end=end)
+    assert next_step(pages, None, keys(*range(count)), EVERYWHERE).proof == proof
 
 
 def test_without_a_size_no_page_is_short():
-    pages = Pages(by=Paging.OFFSET, end=End.SHORT)
-    assert follow(pages, None, rows(1), EVERYWHERE).proof is None
+    pages = Pagination(by=Paging.OFFSET, end=End.SHORT)
+    assert next_step(pages, None, rows(1), EVERYWHERE).proof is None
 
 
 @pytest.mark.parametrize("token", [None, "", False])
 def test_no_token_is_proof(token):
-    seen = Seen(rows=3, next=token)
-    assert follow(CURSOR, {"token": "x"}, seen, EVERYWHERE).proof == Proof.NO_NEXT
+    seen = PageFacts(rows=3, next=token)
+    assert next_step(CURSOR, {"token": "x"}, seen, EVERYWHERE).proof == Proof.NO_NEXT
 
 
 def test_no_link_is_proof():
-    assert follow(LINK, None, rows(3), EVERYWHERE).proof == Proof.NO_NEXT
+    assert next_step(LINK, None, rows(3), EVERYWHERE).proof == Proof.NO_NEXT
 
 
 def test_a_single_page_is_the_whole():
-    assert follow(Pages(), None, rows(0), EVERYWHERE) == Step(None, Proof.WHOLE)
+    assert next_step(Pagination(), None, rows(0), EVERYWHERE) == NextStep(
+        None, Proof.WHOLE
+    )
 
 
 @pytest.mark.parametrize("token", [{}, ["x"], True])
 def test_a_token_that_is_a_structure_is_refused(token):
     with pytest.raises(Rejected, match=r"source\.pages\.next"):
-        follow(CURSOR, None, Seen(rows=1, next=token), EVERYWHERE)
+        next_step(CURSOR, None, PageFacts(rows=1, next=token), EVERYWHERE)
 
 
 @pytest.mark.parametrize(
@@ -179,13 +178,13 @@ def test_a_token_that_is_a_structure_is_refused(token):
         (KEYSET, {"after": 9}, keys(9)),
         (KEYSET_SHORT, {"after": 9}, keys(9)),
         (KEYSET, {"after": "c"}, keys("a", "b", "c")),
-        (CURSOR, {"token": "x"}, Seen(rows=3, next="x")),
-        (LINK, None, Seen(rows=3, next="http://x/a", asked="http://x/a")),
+        (CURSOR, {"token": "x"}, PageFacts(rows=3, next="x")),
+        (LINK, None, PageFacts(rows=3, next="http://x/a", url="http://x/a")),
     ],
 )
 def test_a_page_that_leads_back_to_itself_repeats(pages, position, seen):
     with pytest.raises(PageRepeats):
-        follow(pages, position, seen, EVERYWHERE)
+        next_step(pages, position, seen, EVERYWHERE)
 
 
 @pytest.mark.parametrize(
@@ -200,13 +199,13 @@ def test_a_page_that_leads_back_to_itself_repeats(pages, position, seen):
 )
 def test_keys_out_of_order_are_a_passing_fault(position, seen):
     with pytest.raises(SourceUnavailable, match="out of order: ID"):
-        follow(KEYSET, position, seen, EVERYWHERE)
+        next_step(KEYSET, position, seen, EVERYWHERE)
 
 
 @pytest.mark.parametrize("seen", [keys(None, None), keys({}, []), keys("", [])])
 def test_a_page_without_any_key_names_the_setting(seen):
     with pytest.raises(Rejected, match=r"at ID; check source\.pages\.field"):
-        follow(KEYSET, None, seen, EVERYWHERE)
+        next_step(KEYSET, None, seen, EVERYWHERE)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +213,7 @@ def test_a_page_without_any_key_names_the_setting(seen):
 )
 def test_keys_that_change_their_type_are_refused(position, seen):
     with pytest.raises(Rejected, match="type"):
-        follow(KEYSET, position, seen, EVERYWHERE)
+        next_step(KEYSET, position, seen, EVERYWHERE)
 
 
 @pytest.mark.parametrize(
@@ -228,21 +227,21 @@ def test_keys_that_change_their_type_are_refused(position, seen):
     ],
 )
 def test_a_range_ends_where_its_numbers_do(seen, proof):
-    assert follow(KEYSET, None, seen, Reach(after=9, end=20)).proof == proof
+    assert next_step(KEYSET, None, seen, ClientBounds(after=9, end=20)).proof == proof
 
 
 def test_records_below_the_range_are_a_passing_fault():
     with pytest.raises(SourceUnavailable, match="out of order"):
-        follow(KEYSET, None, keys(5, 12), Reach(after=9, end=20))
+        next_step(KEYSET, None, keys(5, 12), ClientBounds(after=9, end=20))
 
 
 def test_only_numbers_at_or_behind_the_end_are_cut_off():
-    reach = Reach(after=9, end=20)
-    assert [is_behind(each, reach) for each in (19, 20, 21.5, None, "99")] == [
+    reach = ClientBounds(after=9, end=20)
+    assert [is_past_end(each, reach) for each in (19, 20, 21.5, None, "99")] == [
         False,
         True,
         True,
         False,
         False,
     ]
-    assert not is_behind(99, EVERYWHERE)
+    assert not is_past_end(99, EVERYWHERE)

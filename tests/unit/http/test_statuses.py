@@ -5,32 +5,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from urllib3 import HTTPHeaderDict
 
-from penstock.adapters.http.client import Answer, Request
-from penstock.adapters.http.hiding import Hiding
-from penstock.adapters.http.links import next_link, with_missing, without
-from penstock.adapters.http.statuses import judge
-from penstock.adapters.net.dates import parse_date, retry_after
-from penstock.domain.page import Moved
-from penstock.domain.source import HttpSource
-from penstock.errors import (
-    AccessStopped,
-    RequestRefused,
-    SourceUnavailable,
-    Throttled,
+from penstock.adapters.http.client import HttpRequest, HttpResponse
+from penstock.adapters.http.response_status import classify
+from penstock.adapters.http.urls import (
+    next_link,
+    with_missing_parameters,
+    without_parameters,
 )
+from penstock.adapters.net.http_dates import parse_date, retry_after
+from penstock.domain.pages import Redirect
+from penstock.domain.redaction import MASK, Redactor
+from penstock.errors import AccessRefused, RequestRefused, SourceUnavailable, Throttled
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
-SOURCE = HttpSource(url="https://a.example/v3", query={"key": "s3cr3t-value"})
-HIDING = Hiding(SOURCE, lambda text: text)
 
 
 def judged(status: int, *, method: str = "GET", body: bytes = b"", **headers: str):
-    named = {name.replace("_", "-"): told for name, told in headers.items()}
-    return judge(
-        Request(method=method, url="https://a.example/v3?key=s3cr3t-value&x=1"),
-        Answer(status=status, headers=HTTPHeaderDict(named), body=body),
+    named = {name.replace("_", "-"): result for name, result in headers.items()}
+    return classify(
+        HttpRequest(method=method, url="https://a.example/v3?key=s3cr3t-value&x=1"),
+        HttpResponse(status=status, headers=HTTPHeaderDict(named), body=body),
         stop_on=frozenset({401, 403}),
-        hiding=HIDING,
+        redactor=Redactor({"s3cr3t-value": MASK}),
+        secrets={"key"},
         now=NOW,
     )
 
@@ -56,8 +53,8 @@ def test_a_request_that_was_only_accepted_is_sent_again_when_it_says():
         (300, RequestRefused),
         (304, RequestRefused),
         (400, RequestRefused),
-        (401, AccessStopped),
-        (403, AccessStopped),
+        (401, AccessRefused),
+        (403, AccessRefused),
         (404, RequestRefused),
         (408, SourceUnavailable),
         (422, RequestRefused),
@@ -101,8 +98,8 @@ def test_what_is_said_is_short_and_without_secrets():
         ("/v4#top", "https://a.example/v4"),
     ],
 )
-def test_a_redirect_to_the_same_host_is_told_without_secrets(location, url):
-    assert judged(302, Location=location) == Moved(url=url)
+def test_a_redirect_to_the_same_host_is_reported_without_secrets(location, url):
+    assert judged(302, Location=location) == Redirect(url=url)
 
 
 @pytest.mark.parametrize(
@@ -127,12 +124,12 @@ def test_other_redirects_are_refused(location):
 
 
 def test_a_post_is_repeated_only_where_the_status_says_so():
-    assert isinstance(judged(307, method="POST", Location="/v4"), Moved)
+    assert isinstance(judged(307, method="POST", Location="/v4"), Redirect)
     assert isinstance(judged(302, method="POST", Location="/v4"), RequestRefused)
 
 
 @pytest.mark.parametrize(
-    ("told", "wait"),
+    ("result", "wait"),
     [
         ("120", 120),
         (" 0 ", 0),
@@ -148,9 +145,9 @@ def test_a_post_is_repeated_only_where_the_status_says_so():
         ("Sun, 99 Nov 2026 12:01:00 GMT", None),
     ],
 )
-def test_a_pause_is_told_in_seconds_or_as_a_date(told, wait):
+def test_a_pause_is_reported_in_seconds_or_as_a_date(result, wait):
     expected = None if wait is None else timedelta(seconds=wait)
-    assert retry_after(HTTPHeaderDict({"retry-after": told}), NOW) == expected
+    assert retry_after(HTTPHeaderDict({"retry-after": result}), NOW) == expected
 
 
 def test_a_date_is_counted_by_the_providers_clock():
@@ -187,9 +184,9 @@ def test_the_next_link_is_found_in_a_header(header, address):
 def test_secrets_leave_an_address_and_come_back():
     secrets = {"key": "a b&c"}
     address = "https://a/x?page=2&key=a%20b%26c&z=%2f"
-    assert without(address, secrets) == "https://a/x?page=2&z=%2f"
-    assert with_missing("https://a/x?page=2&z=%2f", secrets) == (
+    assert without_parameters(address, secrets) == "https://a/x?page=2&z=%2f"
+    assert with_missing_parameters("https://a/x?page=2&z=%2f", secrets) == (
         "https://a/x?page=2&z=%2f&key=a%20b%26c"
     )
-    assert with_missing(address, secrets) == address
-    assert without("https://a/x?key=1", secrets) == "https://a/x"
+    assert with_missing_parameters(address, secrets) == address
+    assert without_parameters("https://a/x?key=1", secrets) == "https://a/x"

@@ -1,4 +1,4 @@
-"""How a CSV file is written: as declared, and where nothing is declared, as found."""
+"""The dialect of a CSV file: declared, or detected where it is not declared."""
 
 import codecs
 import csv
@@ -8,29 +8,29 @@ from dataclasses import dataclass
 from io import StringIO
 from itertools import combinations
 
-from penstock.adapters.csv.coding import UTF_8, Coding, coding_of
+from penstock.adapters.csv.encoding import UTF_8, Encoding, find_encoding
 from penstock.domain.csv_reader import (
+    CsvRecordReader,
     QuotedReader,
-    RecordReader,
     StrayText,
     open_reader,
 )
-from penstock.domain.guess.encoding import find_mark, guess_encoding
-from penstock.domain.guess.layout import guess_delimiter, without_lines
+from penstock.domain.inference.dialect import guess_delimiter, without_lines
+from penstock.domain.inference.encoding import find_byte_order_mark, guess_encoding
 from penstock.errors import Misconfigured
 
-# what no file can be cut at: the ends of lines, and what is never data
+# no delimiter, quote or escape: line ends, and what is never data
 IMPOSSIBLE = "\r\n\0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    """What has to be known to find and read the records of a file."""
+class CsvDialect:
+    """What is needed to find and read the records of a file."""
 
     delimiter: str = ","
-    # None: quotes are characters like any other
+    # None: quotes are ordinary characters
     quote: str | None = '"'
-    # within quotes, it stands before a quote or itself; None: quotes are doubled only
+    # within quotes, before a quote or itself; None: quotes are only doubled
     escape: str | None = None
     encoding: str = "utf-8"
 
@@ -40,14 +40,14 @@ class Dialect:
             "quote": self.quote,
             "escape": self.escape,
         }
-        known = [(role, sign) for role, sign in roles.items() if sign is not None]
-        for role, character in known:
-            sign_of(self.coding, character, role)
-        for (role, character), (other, same) in combinations(known, 2):
-            if character == same:
+        given = [(role, value) for role, value in roles.items() if value is not None]
+        for role, character in given:
+            unit_of(self.codec, character, role)
+        for (role, character), (other, other_character) in combinations(given, 2):
+            if character == other_character:
                 raise Misconfigured(f"{other} and {role} are the same character")
 
-    def reader(self, lines: Iterable[str], *, strict: bool = False) -> RecordReader:
+    def reader(self, lines: Iterable[str], *, strict: bool = False) -> CsvRecordReader:
         return open_reader(
             lines,
             delimiter=self.delimiter,
@@ -57,9 +57,9 @@ class Dialect:
         )
 
     def is_strict(self, lines: Iterable[str]) -> bool:
-        """Tell if no text follows a closing quote, and no quote is open at the end.
+        """Return whether no text follows a closing quote, and no quote stays open.
 
-        Lines may hold others, within quotes.
+        A line may hold others, within quotes.
         """
         try:
             deque(self.reader(lines, strict=True), maxlen=0)
@@ -68,7 +68,7 @@ class Dialect:
         return True
 
     def find_stray_text(self, text: str) -> StrayText | None:
-        """Return what follows the first closing quote of a record that should not."""
+        """Return the text that follows the first closing quote of a record, if any."""
         if self.quote is None or self.quote not in text or self.is_strict([text]):
             return None
         reader = QuotedReader(
@@ -83,32 +83,32 @@ class Dialect:
         except StrayText as stray:
             return stray
         except csv.Error:
-            # a quote that is open is another flaw
+            # an open quote is another flaw
             return None
         return None
 
     @property
-    def coding(self) -> Coding:
-        return coding_of(self.encoding)
+    def codec(self) -> Encoding:
+        return find_encoding(self.encoding)
 
     @property
-    def delimiter_sign(self) -> str:
-        return sign_of(self.coding, self.delimiter, "delimiter")
+    def delimiter_unit(self) -> str:
+        return unit_of(self.codec, self.delimiter, "delimiter")
 
     @property
-    def quote_sign(self) -> str | None:
-        return None if self.quote is None else sign_of(self.coding, self.quote, "quote")
+    def quote_unit(self) -> str | None:
+        return None if self.quote is None else unit_of(self.codec, self.quote, "quote")
 
     @property
-    def escape_sign(self) -> str | None:
+    def escape_unit(self) -> str | None:
         if self.escape is None or self.quote is None:
             return None
-        return sign_of(self.coding, self.escape, "escape")
+        return unit_of(self.codec, self.escape, "escape")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
-    """What a user says about the files; None is to be found out."""
+class DeclaredDialect:
+    """What a user declares about the files; None is detected."""
 
     delimiter: str | None = None
     quote: str | None = '"'
@@ -122,64 +122,69 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Detected:
-    """The dialect of one file, and what is to be told of it."""
+class DetectedDialect:
+    """The dialect of one file, and warnings about it."""
 
-    dialect: Dialect
-    # the bytes of the byte order mark
+    dialect: CsvDialect
+    # the length of the byte order mark in bytes
     mark: int
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def detect(sample: bytes, declared: Declared, *, is_whole: bool) -> Detected:
-    """Find the dialect of a file by its first bytes."""
-    mark, marked = find_mark(sample)
-    remarks = []
+def detect(
+    sample: bytes, declared: DeclaredDialect, *, is_whole: bool
+) -> DetectedDialect:
+    """Detect the dialect of a file from its first bytes."""
+    mark, marked = find_byte_order_mark(sample)
+    warnings = []
     if marked is not None:
-        # a mark is a fact about this file, whatever was said of all
-        coding = coding_of(marked)
-        if declared.encoding is not None and differs(marked, declared.encoding):
-            told = f"its byte order mark says {marked!r}, and that counts"
-            remarks.append(f"encoding {declared.encoding!r} is declared, but {told}")
+        # a mark is a fact about this file, whatever is declared for all
+        codec = find_encoding(marked)
+        if declared.encoding is not None and contradicts(marked, declared.encoding):
+            detail = f"its byte order mark says {marked!r}, which is used"
+            warnings.append(f"encoding {declared.encoding!r} is declared, but {detail}")
     elif declared.encoding is not None:
-        coding = coding_of(declared.encoding)
+        codec = find_encoding(declared.encoding)
     else:
         encoding = guess_encoding([sample], is_whole=is_whole)
-        coding = coding_of(encoding.value)
+        codec = find_encoding(encoding.value)
         if encoding.doubt is not None:
-            remarks.append(encoding.doubt)
-        elif coding is not UTF_8:
-            remarks.append(
-                f"encoding {coding.name!r} is a guess: the file is not UTF-8"
+            warnings.append(encoding.doubt)
+        elif codec is not UTF_8:
+            warnings.append(
+                f"encoding {codec.name!r} is a guess: the file is not UTF-8"
             )
     delimiter = declared.delimiter
     if delimiter is None:
-        text = without_lines(coding.decode_leniently(sample[mark:]), declared.skip)
+        text = without_lines(codec.decode_leniently(sample[mark:]), declared.skip)
         guessed = guess_delimiter(
             text, quote=declared.quote, escape=declared.escape, is_whole=is_whole
         )
         delimiter = guessed.value
-        remarks.append(f"delimiter {delimiter!r} is a guess by the first records")
-    dialect = Dialect(
+        warnings.append(f"delimiter {delimiter!r} is a guess from the first records")
+    dialect = CsvDialect(
         delimiter=delimiter,
         quote=declared.quote,
         escape=declared.escape,
-        encoding=coding.name,
+        encoding=codec.name,
     )
-    return Detected(dialect=dialect, mark=mark, remarks=tuple(remarks))
+    return DetectedDialect(dialect=dialect, mark=mark, warnings=tuple(warnings))
 
 
-def differs(marked: str, encoding: str) -> bool:
-    """Tell if a mark names another encoding; `utf-16` leaves the order to it."""
-    known = codecs.lookup(encoding).name.removesuffix("-sig")
-    return not marked.startswith(known)
+def contradicts(marked: str, encoding: str) -> bool:
+    """Return whether a mark contradicts the declared encoding.
+
+    `utf-16` leaves the byte order to the mark.
+    """
+    declared = codecs.lookup(encoding).name.removesuffix("-sig")
+    return not marked.startswith(declared)
 
 
-def sign_of(coding: Coding, character: str, role: str) -> str:
-    """Return the sign of a delimiter, quote or escape, or refuse it."""
-    sign = coding.sign(character) if len(character) == 1 else None
-    if sign is None or character in IMPOSSIBLE:
+def unit_of(codec: Encoding, character: str, role: str) -> str:
+    """Return the code unit of a delimiter, quote or escape, or refuse it."""
+    unit = codec.code_unit(character) if len(character) == 1 else None
+    if unit is None or character in IMPOSSIBLE:
         raise Misconfigured(
-            f"{role} {character!r} is not one character, of one unit in {coding.name}"
+            f"{role} {character!r} must be one code unit in {codec.name}"
         )
-    return sign
+    return unit

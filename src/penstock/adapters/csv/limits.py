@@ -1,34 +1,34 @@
-"""How much of a file is held at once, and what is too much."""
+"""Limits of reading a file."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class FileLimits:
     """Bounds in rows and bytes."""
 
     # of a chunk
     rows: int = 5_000
     bytes: int = 1024 * 1024
-    # a record that is longer is a bad row
+    # a longer record is a bad row
     record: int = 1024 * 1024
-    # of the beginning of a file, which tells how it is written; the header is in it
+    # of the start of a file, from which dialect and header are read
     sample: int = 1024 * 1024
-    # a packed file that grows larger is refused, and so is one that grows by more than
-    # this factor, beyond a size that does no harm
+    # a compressed file that decompresses to more is refused, and so is one that expands
+    # by more than this factor, beyond a harmless size
     unpacked: int = 64 * 1024**3
     expansion: int = 200
     harmless: int = 64 * 1024**2
 
-    def cap(self, packed: int) -> int:
-        """Return the most bytes that a packed file of some size may hold."""
-        return min(self.unpacked, max(self.harmless, self.expansion * packed))
+    def cap(self, compressed_size: int) -> int:
+        """Return how many bytes a compressed file of that size may decompress to."""
+        return min(self.unpacked, max(self.harmless, self.expansion * compressed_size))
 
     def name(self, cap: int) -> str:
-        """Name what set such a cap."""
+        """Describe the limit that set a cap."""
         if cap == self.unpacked:
-            return "what a packed file may hold"
+            return "what a compressed file may hold"
         return f"source.max_expansion = {self.expansion} allows"
 
 
-LIMITS = Limits()
+LIMITS = FileLimits()

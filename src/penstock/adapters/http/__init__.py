@@ -1,7 +1,7 @@
-"""HTTP: pages of records from any API that is asked by URL."""
+"""HTTP: pages of records from any JSON API."""
 
-from penstock.adapters.http.client import Client
-from penstock.adapters.http.source import HttpPages
+from penstock.adapters.http.client import HttpClient
+from penstock.adapters.http.source import HttpSourceReader
 from penstock.adapters.http.transform import Transform
 
-__all__ = ["Client", "HttpPages", "Transform"]
+__all__ = ["HttpClient", "HttpSourceReader", "Transform"]

@@ -1,7 +1,4 @@
-"""Sign requests: with fixed headers, or with a token that is renewed for all threads.
-
-`sign` gives the headers of one request; `accept` and `refuse` tell what became of them.
-"""
+"""Authenticate requests: with fixed headers, or with a token shared by all threads."""
 
 import re
 from abc import abstractmethod
@@ -16,60 +13,65 @@ from urllib.parse import urlencode
 import msgspec
 from typing_extensions import override
 
-from penstock.adapters.http.client import Answer, Client, Request
-from penstock.adapters.http.hiding import Hiding, basic_token
-from penstock.adapters.http.statuses import is_success
-from penstock.adapters.net.dates import retry_after
-from penstock.domain.source import Auth, AuthKind
+from penstock.adapters.http.client import HttpClient, HttpRequest, HttpResponse
+from penstock.adapters.http.response_status import is_success, snippet
+from penstock.adapters.net.http_dates import retry_after
+from penstock.domain.redaction import Redactor
+from penstock.domain.source import Auth, AuthKind, basic_token
 from penstock.errors import (
-    AccessStopped,
+    AccessRefused,
     Misconfigured,
     PenstockError,
     SourceUnavailable,
 )
 
-TOKEN_BYTES = 1024 * 1024
-# a token is renewed before it ends, or a request could carry it past its end
-MARGIN = 60.0
-# what may stand in a header
+MAX_TOKEN_BYTES = 1024 * 1024
+# seconds before its end at which a token is renewed, so that no request outlives it
+RENEWAL_MARGIN = 60.0
+# what a header may contain
 VISIBLE = re.compile(r"[\x21-\x7e]+")
-STOPPING = frozenset(
+REFUSALS = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 )
 
 
 class Credentials(Protocol):
-    """What proves to the provider who asks."""
+    """The credentials of requests to the provider."""
 
     @abstractmethod
     def sign(self) -> Mapping[str, str]:
-        """Return the headers that sign one request."""
+        """Return the headers that authenticate one request."""
         ...
 
     @abstractmethod
     def accept(self, signed: Mapping[str, str]) -> None:
-        """Note that the provider took a request that was signed so."""
+        """Note that the provider accepted a request with these headers."""
         ...
 
     @abstractmethod
     def refuse(self, signed: Mapping[str, str]) -> bool:
-        """Note that it did not; return whether signing anew may help."""
+        """Note that it did not; return whether new headers may help."""
         ...
 
 
-def credentials_of(
-    auth: Auth | None, *, client: Client, timeout: timedelta, hiding: Hiding
+def build_credentials(
+    auth: Auth | None,
+    *,
+    client: HttpClient,
+    timeout: timedelta,
+    redactor: Redactor,
 ) -> Credentials:
-    """Return the credentials of a declared kind."""
+    """Build the credentials of the declared type."""
     if auth is None:
         return FixedCredentials({})
     match auth.type:
         case AuthKind.BEARER:
             return FixedCredentials({"Authorization": f"Bearer {auth.token}"})
         case AuthKind.BASIC:
-            return FixedCredentials({"Authorization": f"Basic {basic_token(auth)}"})
+            token = basic_token(auth.username, auth.password)
+            return FixedCredentials({"Authorization": f"Basic {token}"})
         case AuthKind.OAUTH2:
-            endpoint = TokenEndpoint(auth, client, timeout, hiding)
+            endpoint = TokenEndpoint(auth, client, timeout, redactor)
             return ClientCredentials(endpoint)
 
 
@@ -93,7 +95,7 @@ class FixedCredentials(Credentials):
 
 
 class Token(msgspec.Struct):
-    """What a token endpoint answers; some write the number as a text."""
+    """The response of a token endpoint; some send the number as a string."""
 
     access_token: str
     expires_in: float | str | None = None
@@ -103,7 +105,11 @@ class TokenEndpoint:
     """Fetches OAuth2 tokens by the client credentials grant."""
 
     def __init__(
-        self, auth: Auth, client: Client, timeout: timedelta, hiding: Hiding
+        self,
+        auth: Auth,
+        client: HttpClient,
+        timeout: timedelta,
+        redactor: Redactor,
     ) -> None:
         if not auth.token_url:
             raise Misconfigured("source.auth.token_url is missing")
@@ -114,7 +120,7 @@ class TokenEndpoint:
         }
         if auth.scope:
             form["scope"] = auth.scope
-        self._request = Request(
+        self._request = HttpRequest(
             method="POST",
             url=auth.token_url,
             headers={
@@ -125,80 +131,80 @@ class TokenEndpoint:
         )
         self._client = client
         self._timeout = timeout
-        self._hiding = hiding
+        self._redactor = redactor
 
     def fetch(self) -> Token:
-        """Return a new token, or raise what its absence means."""
-        answer = self._client.send(
-            self._request, timeout=self._timeout, max_bytes=TOKEN_BYTES
+        """Return a new token, or raise."""
+        response = self._client.send(
+            self._request, timeout=self._timeout, max_bytes=MAX_TOKEN_BYTES
         )
-        if answer.status in STOPPING:
-            said = self._hiding.snippet(answer.body)
-            raise AccessStopped(answer.status, body=f"no access token: {said}")
-        if not is_success(answer.status):
+        if response.status in REFUSALS:
+            message = f"no access token: {snippet(response.body, self._redactor)}"
+            raise AccessRefused(response.status, body=message)
+        if not is_success(response.status):
             raise SourceUnavailable(
-                f"the token endpoint answered {answer.status}",
-                retry_after=retry_after(answer.headers, datetime.now(UTC)),
+                f"the token endpoint returned {response.status}",
+                retry_after=retry_after(response.headers, datetime.now(UTC)),
             )
-        token = read_token(answer)
-        self._hiding.learn(token.access_token)
+        token = parse_token(response)
+        self._redactor.add_issued(token.access_token)
         return token
 
 
-def read_token(answer: Answer) -> Token:
+def parse_token(response: HttpResponse) -> Token:
     try:
-        token = msgspec.json.decode(answer.body, type=Token)
+        token = msgspec.json.decode(response.body, type=Token)
     except (ValueError, RecursionError):
-        # the answer may hold half a token: nothing of it is shown
+        # the response may contain half a token: nothing of it is shown
         raise SourceUnavailable("the token endpoint sent no token") from None
     if VISIBLE.fullmatch(token.access_token) is None:
-        raise SourceUnavailable("the token endpoint sent what no header can carry")
+        raise SourceUnavailable("the token endpoint sent an invalid token")
     return token
 
 
 class ClientCredentials(Credentials):
-    """One token for all threads: whoever finds it missing fetches it for the others."""
+    """One token for all threads: the first that finds it missing fetches it for all."""
 
     def __init__(self, endpoint: TokenEndpoint) -> None:
         self._endpoint = endpoint
         self._lock = Lock()
-        self._signed: Mapping[str, str] | None = None
-        self._ends: float | None = None
+        self._headers: Mapping[str, str] | None = None
+        self._ends_at: float | None = None
         self._is_accepted = False
         self._fetches = 0
         self._failure: PenstockError | None = None
 
     @override
     def sign(self) -> Mapping[str, str]:
-        before = self._fetches
+        fetches_before = self._fetches
         with self._lock:
-            if self._signed is not None and not self._is_over():
-                return self._signed
-            if self._fetches != before and self._failure is not None:
-                # it failed while we waited: trying again would only wait again
+            if self._headers is not None and not self._is_expired():
+                return self._headers
+            if self._fetches != fetches_before and self._failure is not None:
+                # another thread failed meanwhile: trying again would only wait again
                 raise self._failure.with_traceback(None)
             return self._renew()
 
     @override
     def accept(self, signed: Mapping[str, str]) -> None:
-        if signed is self._signed:
+        if signed is self._headers:
             self._is_accepted = True
 
     @override
     def refuse(self, signed: Mapping[str, str]) -> bool:
         with self._lock:
-            if signed is not self._signed:
+            if signed is not self._headers:
                 return True
-            # refused from the start, another one would be refused too
-            is_old = self._is_accepted
-            self._signed = None
-            return is_old
+            # if it was never accepted, a new one would be refused, too
+            was_accepted = self._is_accepted
+            self._headers = None
+            return was_accepted
 
-    def _is_over(self) -> bool:
-        return self._ends is not None and monotonic() >= self._ends
+    def _is_expired(self) -> bool:
+        return self._ends_at is not None and monotonic() >= self._ends_at
 
     def _renew(self) -> Mapping[str, str]:
-        self._signed, self._is_accepted, self._failure = None, False, None
+        self._headers, self._is_accepted, self._failure = None, False, None
         try:
             token = self._endpoint.fetch()
         except PenstockError as error:
@@ -206,17 +212,18 @@ class ClientCredentials(Credentials):
             raise
         finally:
             self._fetches += 1
-        lasts = seconds(token.expires_in)
-        self._ends = (
-            None if lasts is None else monotonic() + lasts - min(MARGIN, lasts / 10)
-        )
-        self._signed = {"Authorization": f"Bearer {token.access_token}"}
-        return self._signed
+        lifetime = parse_lifetime(token.expires_in)
+        self._ends_at = None
+        if lifetime is not None:
+            margin = min(RENEWAL_MARGIN, lifetime / 10)
+            self._ends_at = monotonic() + lifetime - margin
+        self._headers = {"Authorization": f"Bearer {token.access_token}"}
+        return self._headers
 
 
-def seconds(told: float | str | None) -> float | None:
-    """Read how long a token lasts; without a number it lasts until it is refused."""
+def parse_lifetime(expires_in: float | str | None) -> float | None:
+    """Return the lifetime in seconds; None lasts until the token is refused."""
     try:
-        return None if told is None else max(float(told), 0.0)
+        return None if expires_in is None else max(float(expires_in), 0.0)
     except ValueError:
         return None

@@ -1,7 +1,7 @@
-"""Send one request and read its answer, within one time and one size.
+"""Send one request and read its response, within a deadline and a size limit.
 
 No retries and no redirects: each request costs a token, so each is the caller's
-decision. A connection goes back to the pool only if its answer was read to the end.
+decision. A connection returns to the pool only if its response was read to the end.
 """
 
 import http.client
@@ -23,18 +23,18 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-from penstock.adapters.http.links import host_of, server_of
-from penstock.adapters.net.deadlines import CHUNK, timed_pools
-from penstock.errors import AnswerTooLarge, Misconfigured, SourceUnavailable
+from penstock.adapters.http.urls import host_of, server_of
+from penstock.adapters.net.http_deadlines import CHUNK, timed_pools
+from penstock.errors import Misconfigured, ResponseTooLarge, SourceUnavailable
 
-LONGEST_CONNECT = timedelta(seconds=10)
-# enough of an error's body to tell what it says
-ERROR_BYTES = 64 * 1024
-FIRST_ERROR = 300
+CONNECT_TIMEOUT = timedelta(seconds=10)
+# enough of the body of an error to show its message
+MAX_ERROR_BYTES = 64 * 1024
+FIRST_ERROR_STATUS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class HttpRequest:
     method: str = "GET"
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -42,31 +42,33 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What came back, decompressed; of an error only the beginning of its body."""
+class HttpResponse:
+    """A decompressed response; of an error only the start of its body."""
 
     status: int
-    # any spelling of a name finds its header
+    # names are case-insensitive
     headers: Mapping[str, str]
     body: bytes = b""
 
 
-class Client:
+class HttpClient:
     """The connections of one process, shared by its threads."""
 
     def __init__(self, *, connections: int = 16) -> None:
         self._pool = timed_pools(maxsize=connections, block=False)
 
-    def send(self, request: Request, *, timeout: timedelta, max_bytes: int) -> Answer:
-        """Exchange one request for one whole answer."""
-        with translated(request, timeout):
+    def send(
+        self, request: HttpRequest, *, timeout: timedelta, max_bytes: int
+    ) -> HttpResponse:
+        """Return the complete response to a request."""
+        with translate_errors(request, timeout):
             response = self._pool.request(
                 request.method,
                 request.url,
                 body=request.body,
                 headers=request.headers,
                 timeout=urllib3.Timeout(
-                    connect=min(timeout, LONGEST_CONNECT).total_seconds(),
+                    connect=min(timeout, CONNECT_TIMEOUT).total_seconds(),
                     total=timeout.total_seconds(),
                 ),
                 preload_content=False,
@@ -74,9 +76,9 @@ class Client:
                 retries=False,
             )
             try:
-                return read_answer(response, max_bytes)
+                return read_response(response, max_bytes)
             finally:
-                # a connection that was read to the end is back in the pool already
+                # a connection that was read to the end is already back in the pool
                 response.close()
 
     def close(self) -> None:
@@ -84,19 +86,19 @@ class Client:
         self._pool.clear()
 
 
-def read_answer(response: urllib3.BaseHTTPResponse, max_bytes: int) -> Answer:
-    is_error = response.status >= FIRST_ERROR
-    limit = ERROR_BYTES if is_error else max_bytes
-    if tells_length(response, limit):
-        # most do, and reading them piece by piece takes twice the time
+def read_response(response: urllib3.BaseHTTPResponse, max_bytes: int) -> HttpResponse:
+    is_error = response.status >= FIRST_ERROR_STATUS
+    limit = MAX_ERROR_BYTES if is_error else max_bytes
+    if has_length(response, limit):
+        # most do, and reading them in chunks takes twice the time
         body = response.read(decode_content=False)
     else:
-        body = read_up_to(response, limit, is_error=is_error)
-    return Answer(status=response.status, headers=response.headers, body=body)
+        body = read_limited(response, limit, is_error=is_error)
+    return HttpResponse(status=response.status, headers=response.headers, body=body)
 
 
-def tells_length(response: urllib3.BaseHTTPResponse, limit: int) -> bool:
-    """Say whether an answer is not packed, and tells a length within the limit."""
+def has_length(response: urllib3.BaseHTTPResponse, limit: int) -> bool:
+    """Return whether a response is uncompressed and has a length within the limit."""
     if not isinstance(response, urllib3.HTTPResponse):
         return False
     length = response.length_remaining
@@ -104,67 +106,72 @@ def tells_length(response: urllib3.BaseHTTPResponse, limit: int) -> bool:
     return is_plain and length is not None and length <= limit
 
 
-def read_up_to(
+def read_limited(
     response: urllib3.BaseHTTPResponse, limit: int, *, is_error: bool
 ) -> bytes:
     chunks, length = [], 0
-    # the limit counts decompressed bytes: a small answer may unpack to a huge one
+    # the limit counts decompressed bytes: a small response may expand to a huge one
     for chunk in response.stream(CHUNK, decode_content=True):
         chunks.append(chunk)
         length += len(chunk)
         if length > limit:
             if is_error:
                 break
-            raise AnswerTooLarge(
-                f"the answer is larger than {limit} bytes; "
-                "ask for smaller pages, or raise source.max_bytes"
+            raise ResponseTooLarge(
+                f"the response is larger than {limit} bytes; "
+                "request smaller pages, or raise source.max_bytes"
             )
     return b"".join(chunks)
 
 
 @contextmanager
-def translated(request: Request, timeout: timedelta) -> Iterator[None]:
-    """Turn what the network may do to us into our own errors.
+def translate_errors(request: HttpRequest, timeout: timedelta) -> Iterator[None]:
+    """Translate network errors into Penstock's own.
 
-    Only hosts and ports are named: an address or a header may hold a secret.
+    Only hosts and ports are named: a URL or a header may contain a secret.
     """
     host, server = host_of(request.url), server_of(request.url)
     try:
         yield
     except (LocationValueError, http.client.InvalidURL, UnicodeError):
-        raise Misconfigured("source.url is not an address that can be asked") from None
+        raise Misconfigured("source.url is not a valid URL") from None
     except NameResolutionError as error:
         raise SourceUnavailable(f"the name {host!r} cannot be resolved") from error
     except NewConnectionError as error:
         raise SourceUnavailable(
-            f"no connection to {server!r}: {reason(error)}"
+            f"no connection to {server!r}: {describe_cause(error)}"
         ) from error
     except ConnectTimeoutError as error:
         raise SourceUnavailable(f"no connection to {server!r} in time") from error
     except (ReadTimeoutError, TimeoutError) as error:
         raise SourceUnavailable(
-            f"{host!r} gave no whole answer within {timeout.total_seconds():.3g} s"
+            f"{host!r} sent no complete response within {timeout.total_seconds():.3g} s"
         ) from error
     except SSLError as error:
-        raise SourceUnavailable(f"no TLS with {host!r}: {reason(error)}") from error
+        raise SourceUnavailable(
+            f"no TLS with {host!r}: {describe_cause(error)}"
+        ) from error
     except DecodeError as error:
-        raise SourceUnavailable(f"{host!r} sent broken compression") from error
+        raise SourceUnavailable(f"{host!r} sent invalid compressed data") from error
     except (HTTPError, http.client.HTTPException, OSError) as error:
-        cut = is_cut_off(error)
-        told = "cut its answer off" if cut else f"broke off: {reason(error)}"
-        raise SourceUnavailable(f"{host!r} {told}") from error
+        raise SourceUnavailable(
+            f"{host!r} sent an incomplete response"
+            if is_incomplete_read(error)
+            else f"the request to {host!r} failed: {describe_cause(error)}"
+        ) from error
 
 
-def is_cut_off(error: BaseException) -> bool:
+def is_incomplete_read(error: BaseException) -> bool:
     causes = [error, *error.args]
     return any(
-        isinstance(each, IncompleteRead | http.client.IncompleteRead) for each in causes
+        isinstance(cause, IncompleteRead | http.client.IncompleteRead)
+        for cause in causes
     )
 
 
-def reason(error: BaseException) -> str:
+def describe_cause(error: BaseException) -> str:
     """Return the innermost cause in a few words."""
     while error.__cause__ is not None or error.__context__ is not None:
         error = error.__cause__ or error.__context__ or error
-    told = error.strerror if isinstance(error, OSError) else None
-    return (told or type(error).__name__)[:80]
+    detail = error.strerror if isinstance(error, OSError) else None
+    return (detail or type(error).__name__)[:80]

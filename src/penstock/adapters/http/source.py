@@ -10,33 +10,39 @@ from time import monotonic
 from blake3 import blake3
 from typing_extensions import override
 
-from penstock.adapters.http.auth import credentials_of
-from penstock.adapters.http.body import Body, BodyReader
-from penstock.adapters.http.client import Answer, Client, Request
-from penstock.adapters.http.decode import RowReader
-from penstock.adapters.http.hiding import Hiding
-from penstock.adapters.http.links import (
+from penstock.adapters.http.auth import build_credentials
+from penstock.adapters.http.body_parser import Body, BodyReader
+from penstock.adapters.http.client import HttpClient, HttpRequest, HttpResponse
+from penstock.adapters.http.pagination import (
+    ClientBounds,
+    PageFacts,
+    client_bounds,
+    drop_late_rows,
+    next_step,
+)
+from penstock.adapters.http.record_decoder import RecordDecoder
+from penstock.adapters.http.request_builder import RequestBuilder
+from penstock.adapters.http.response_status import classify
+from penstock.adapters.http.transform import RowTransform, Transform
+from penstock.adapters.http.urls import (
     host_of,
-    is_same_place,
+    is_same_origin,
     next_link,
     resolve,
-    without,
+    without_parameters,
 )
-from penstock.adapters.http.paging import Reach, Seen, follow, reach_of, within
-from penstock.adapters.http.request import RequestWriter
-from penstock.adapters.http.statuses import judge
-from penstock.adapters.http.transform import RowTransform, Transform
-from penstock.adapters.net.dates import parse_date
+from penstock.adapters.net.http_dates import parse_date
 from penstock.domain.dataset import Dataset
-from penstock.domain.page import Moved, Page, Position, Row, Unread
-from penstock.domain.shard import Shard
-from penstock.domain.sheet import column
+from penstock.domain.mapping.columnar import column_values
+from penstock.domain.pages import LazyPage, Page, Position, RawRow, Redirect
+from penstock.domain.redaction import Redactor
+from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import Paging
 from penstock.errors import PenstockError, RequestRefused, SourceUnavailable
-from penstock.ports import Redact, Source, StillHere
+from penstock.ports import KeepAlive, Source
 
-# what a request gets even if its token took longer than it should
-LEAST_TIME = timedelta(seconds=0.1)
+# the timeout of a request even if its token took too long
+MIN_REQUEST_TIME = timedelta(seconds=0.1)
 DIGEST_BYTES = 16
 
 
@@ -44,49 +50,49 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class HttpPages(Source):
-    """The pages of one dataset, asked for over HTTP; threads may share it."""
+class HttpSourceReader(Source):
+    """The pages of one dataset over HTTP; threads may share it."""
 
     def __init__(
         self,
         dataset: Dataset,
         *,
         stop_on: frozenset[int],
-        redact: Redact,
+        redactor: Redactor,
         edition: str = "",
         transform: Transform | None = None,
-        client: Client | None = None,
+        client: HttpClient | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         source = dataset.http
         self._source = source
         self._stop_on = stop_on
         self._now = now
-        # of the declaration and of this program: how answers are read
+        # of the declaration and of this program: how responses are read
         self._edition = edition.encode()
-        self._hiding = Hiding(source, redact)
-        self._writer = RequestWriter(dataset, self._hiding)
-        self._client = client or Client()
-        self._credentials = credentials_of(
+        self._redactor = redactor
+        self._requests = RequestBuilder(dataset, redactor)
+        self._client = client or HttpClient()
+        self._credentials = build_credentials(
             source.auth,
             client=self._client,
             # the token and the page share the time of one request
             timeout=source.timeout / 2,
-            hiding=self._hiding,
+            redactor=redactor,
         )
-        self._rows = RowReader(dataset.paths)
-        self._bodies = BodyReader(
-            source.records, source.pages.next, rows=self._rows, hiding=self._hiding
+        self._decoder = RecordDecoder(dataset.paths)
+        self._body_reader = BodyReader(
+            source.records, source.pages.next, rows=self._decoder, redactor=redactor
         )
         self._transform = (
             None if transform is None else RowTransform(dataset, transform)
         )
         key = source.pages.field
-        self._key_place = None if key is None else dataset.place[key]
+        self._key_position = None if key is None else dataset.path_index[key]
 
     @override
     def get_ready(
-        self, shard: Shard, position: Position | None, still_here: StillHere
+        self, shard: Shard, position: Position | None, still_here: KeepAlive
     ) -> None:
         self._credentials.sign()
 
@@ -97,37 +103,37 @@ class HttpPages(Source):
         position: Position | None,
         *,
         since: datetime | None,
-        moved: Moved | None = None,
-    ) -> Unread | Moved:
-        request = self._writer.write(shard, position, since=since)
+        moved: Redirect | None = None,
+    ) -> LazyPage | Redirect:
+        request = self._requests.build(shard, position, since=since)
         if moved is not None:
-            request = self._moved(request, moved)
-        began = monotonic()
-        answer = self._send(request)
-        if isinstance(answer, Moved):
-            return answer
-        provider_time = parse_date(answer.headers.get("Date"))
+            request = self._redirect(request, moved)
+        started_at = monotonic()
+        response = self._send(request)
+        if isinstance(response, Redirect):
+            return response
+        provider_time = parse_date(response.headers.get("Date"))
         if provider_time is not None:
-            # what the provider read, it read between our question and its answer
-            provider_time -= timedelta(seconds=monotonic() - began)
+            # the provider read its data between our request and its response
+            provider_time -= timedelta(seconds=monotonic() - started_at)
 
         def read() -> Page:
-            page = self._page(request, answer, position, reach_of(shard))
+            page = self._page(request, response, position, client_bounds(shard))
             return replace(page, provider_time=provider_time)
 
-        # of an answer that may be known, it is asked twice
-        digest = cache(partial(self._digest, answer))
-        return Unread(digest=digest, provider_time=provider_time, read=read)
+        # it may be needed twice
+        digest = cache(partial(self._digest, response))
+        return LazyPage(digest=digest, provider_time=provider_time, read=read)
 
     @override
     def preview(self, shard: Shard, *, since: datetime | None) -> str:
-        request = self._writer.write(shard, None, since=since)
+        request = self._requests.build(shard, None, since=since)
         body = "" if request.body is None else f" {request.body.decode()}"
-        return self._hiding(f"{request.method} {request.url}{body}")
+        return self._redactor.redact_traffic(f"{request.method} {request.url}{body}")
 
     @override
-    def read(self, raw: bytes) -> Row:
-        row = self._rows.read(raw, 0)
+    def read(self, raw: bytes) -> RawRow:
+        row = self._decoder.read(raw, 0)
         if self._transform is None:
             return row
         changed = self._transform(row)
@@ -139,78 +145,79 @@ class HttpPages(Source):
         """Close the idle connections."""
         self._client.close()
 
-    def _moved(self, request: Request, moved: Moved) -> Request:
-        if not is_same_place(request.url, moved.url):
+    def _redirect(self, request: HttpRequest, moved: Redirect) -> HttpRequest:
+        if not is_same_origin(request.url, moved.url):
             raise RequestRefused(
                 f"redirects to another host are not followed: {host_of(moved.url)}"
             )
-        return self._writer.at(moved.url, request)
+        return self._requests.redirect(moved.url, request)
 
-    def _send(self, request: Request) -> Answer | Moved:
-        began = monotonic()
+    def _send(self, request: HttpRequest) -> HttpResponse | Redirect:
+        started_at = monotonic()
         signed = self._credentials.sign()
-        spent = timedelta(seconds=monotonic() - began)
-        answer = self._client.send(
-            Request(
+        elapsed = timedelta(seconds=monotonic() - started_at)
+        response = self._client.send(
+            HttpRequest(
                 method=request.method,
                 url=request.url,
                 headers={**request.headers, **signed},
                 body=request.body,
             ),
-            timeout=max(self._source.timeout - spent, LEAST_TIME),
+            timeout=max(self._source.timeout - elapsed, MIN_REQUEST_TIME),
             max_bytes=self._source.max_bytes,
         )
-        if answer.status == HTTPStatus.UNAUTHORIZED and self._credentials.refuse(
+        if response.status == HTTPStatus.UNAUTHORIZED and self._credentials.refuse(
             signed
         ):
             raise SourceUnavailable(
                 "the access token is no longer accepted; the next request gets another",
                 retry_after=timedelta(),
             )
-        verdict = judge(
+        verdict = classify(
             request,
-            answer,
+            response,
             stop_on=self._stop_on,
-            hiding=self._hiding,
+            redactor=self._redactor,
+            secrets=self._requests.secrets,
             now=self._now(),
         )
         if isinstance(verdict, PenstockError):
             raise verdict
-        if isinstance(verdict, Moved):
+        if isinstance(verdict, Redirect):
             return verdict
         self._credentials.accept(signed)
-        return answer
+        return response
 
-    def _digest(self, answer: Answer) -> bytes:
-        """Digest what decides what the page of an answer is."""
-        digest = blake3(answer.body)
-        digest.update(answer.headers.get("Link", "").encode(errors="replace"))
+    def _digest(self, response: HttpResponse) -> bytes:
+        """Digest everything that decides the page of a response."""
+        digest = blake3(response.body)
+        digest.update(response.headers.get("Link", "").encode(errors="replace"))
         digest.update(self._edition)
         return digest.digest(length=DIGEST_BYTES)
 
     def _page(
         self,
-        request: Request,
-        answer: Answer,
+        request: HttpRequest,
+        response: HttpResponse,
         position: Position | None,
-        reach: Reach,
+        bounds: ClientBounds,
     ) -> Page:
-        body = self._body(answer)
+        body = self._body(response)
         originals = body.rows
         keys: Sequence[object] = ()
-        if self._key_place is not None:
-            keys = column(originals, self._key_place)
-        seen = Seen(
+        if self._key_position is not None:
+            keys = column_values(originals, self._key_position)
+        facts = PageFacts(
             rows=len(originals),
             keys=keys,
-            next=self._next(request, answer, body),
-            asked=without(request.url, self._hiding.parameters),
+            next=self._next_value(request, response, body),
+            url=without_parameters(request.url, self._requests.secrets),
             names_next=body.names_next
             if self._source.pages.next
-            else answer.headers.get("Link") is not None,
+            else response.headers.get("Link") is not None,
         )
-        step = follow(self._source.pages, position, seen, reach)
-        originals = within(originals, keys, reach)
+        step = next_step(self._source.pages, position, facts, bounds)
+        originals = drop_late_rows(originals, keys, bounds)
         rows = originals
         if self._transform is not None:
             changed = map(self._transform, originals)
@@ -223,27 +230,29 @@ class HttpPages(Source):
             rises=step.rises,
         )
 
-    def _body(self, answer: Answer) -> Body:
-        content_type = answer.headers.get("Content-Type")
-        return self._bodies.read(answer.body, content_type=content_type)
+    def _body(self, response: HttpResponse) -> Body:
+        content_type = response.headers.get("Content-Type")
+        return self._body_reader.read(response.body, content_type=content_type)
 
-    def _next(self, request: Request, answer: Answer, body: Body) -> object:
-        """Return the next token, or the next address without secrets."""
+    def _next_value(
+        self, request: HttpRequest, response: HttpResponse, body: Body
+    ) -> object:
+        """Return the next token, or the next URL without secrets."""
         pages = self._source.pages
         if pages.by is not Paging.LINK:
             return body.next
-        named = body.next if pages.next else next_link(answer.headers.get("Link"))
-        if named is None or named is False or named == "":
+        link = body.next if pages.next else next_link(response.headers.get("Link"))
+        if link is None or link is False or link == "":
             return None
         try:
-            address = resolve(request.url, str(named))
-            is_same = isinstance(named, str) and is_same_place(request.url, address)
+            url = resolve(request.url, str(link))
+            is_same = isinstance(link, str) and is_same_origin(request.url, url)
         except ValueError:
-            raise RequestRefused("the provider's next link is no address") from None
+            raise RequestRefused("the provider's next link is not a URL") from None
         if not is_same:
             raise RequestRefused(
                 "next links to another host are not followed: "
-                f"{host_of(request.url)} named {self._hiding(host_of(address))}"
+                f"{host_of(request.url)} named {self._redactor(host_of(url))}"
             )
-        # it is kept in the ledger
-        return without(address, self._hiding.parameters)
+        # it is stored in the ledger
+        return without_parameters(url, self._requests.secrets)

@@ -1,1 +1,1 @@
-"""Tokens as signed JWTs, by the keys that an issuer publishes or by a secret."""
+"""Signed JWTs, verified with the published keys of an issuer or a shared secret."""

@@ -1,4 +1,4 @@
-"""Sign tokens with a secret that both sides know."""
+"""Sign tokens with a shared secret."""
 
 import math
 import secrets
@@ -9,16 +9,22 @@ from time import time
 from joserfc import jwt
 from typing_extensions import override
 
-from penstock.adapters.jwt.keys import shared_key
-from penstock.domain.access import SCOPE_CLAIMS, Algorithm, Scope, SharedSecret, Trust
-from penstock.ports.access import Signed, Signer
+from penstock.adapters.jwt.jwk import shared_key
+from penstock.domain.auth_claims import (
+    SCOPE_CLAIMS,
+    AccessScope,
+    Algorithm,
+    AuthConfig,
+    SharedSecret,
+)
+from penstock.ports.auth import Signed, Signer
 
 
 class JwtSigner(Signer):
-    """Writes what the verifier of the same trust believes."""
+    """Signs tokens that the verifier with the same settings accepts."""
 
     def __init__(
-        self, trust: Trust, keys: SharedSecret, *, wall: Callable[[], float] = time
+        self, trust: AuthConfig, keys: SharedSecret, *, wall: Callable[[], float] = time
     ) -> None:
         self._trust = trust
         self._key = shared_key(keys.secret).key
@@ -26,20 +32,20 @@ class JwtSigner(Signer):
 
     @override
     def sign(
-        self, subject: str, scopes: Iterable[Scope], *, lifetime: timedelta
+        self, subject: str, scopes: Iterable[AccessScope], *, lifetime: timedelta
     ) -> Signed:
         # whole seconds, as most readers expect them
         now = int(self._wall())
-        ends = now + math.ceil(lifetime.total_seconds())
+        expires_at = now + math.ceil(lifetime.total_seconds())
         claims = {
             "iss": self._trust.issuer,
             "aud": self._trust.audience,
             "sub": subject,
             "iat": now,
-            "exp": ends,
+            "exp": expires_at,
             "jti": secrets.token_hex(8),
             self._trust.scope_claim or SCOPE_CLAIMS[0]: " ".join(scopes),
         }
         algorithm = Algorithm.HS256.value
         token = jwt.encode({"alg": algorithm}, claims, self._key, [algorithm])
-        return Signed(token=token, expires_at=datetime.fromtimestamp(ends, UTC))
+        return Signed(token=token, expires_at=datetime.fromtimestamp(expires_at, UTC))

@@ -9,40 +9,40 @@ from joserfc.jwa import EdDSAAlgorithm, JWSAlgModel
 from joserfc.jws import JWSRegistry
 from typing_extensions import override
 
-from penstock.adapters.jwt.fetch import Fetch
-from penstock.adapters.jwt.keyring import Keyring, PublishedKeyring, SecretKeyring
-from penstock.adapters.jwt.keys import VerifyingKey, shared_key
-from penstock.adapters.jwt.memory import Memory, Seen
-from penstock.adapters.jwt.reading import claims_of, header_of
-from penstock.domain.access import (
-    LONGEST_TOKEN,
+from penstock.adapters.jwt.jwk import VerifyingKey, shared_key
+from penstock.adapters.jwt.jwks_cache import Keyring, PublishedKeyring, SecretKeyring
+from penstock.adapters.jwt.jwks_fetch import Fetch
+from penstock.adapters.jwt.token_cache import CachedToken, TokenCache
+from penstock.adapters.jwt.token_parser import parse_claims, parse_header
+from penstock.domain.auth_claims import (
+    MAX_TOKEN_LENGTH,
     Algorithm,
+    AuthConfig,
     Principal,
     PublishedKeys,
     SharedSecret,
-    Trust,
-    admitted,
-    heading_of,
+    parse_token_header,
+    verify_claims,
 )
 from penstock.errors import Unauthenticated
-from penstock.ports.access import Verifier
+from penstock.ports.auth import Verifier
 
 
 class JwtVerifier(Verifier):
-    """Believes what the keys of one issuer have signed."""
+    """Accepts tokens signed by the keys of one issuer."""
 
     def __init__(
         self,
-        trust: Trust,
+        trust: AuthConfig,
         keyring: Keyring,
         *,
-        memory: Memory | None = None,
+        memory: TokenCache | None = None,
         clock: Callable[[], float] = monotonic,
         wall: Callable[[], float] = time,
     ) -> None:
         self._trust = trust
         self._keyring = keyring
-        self._memory = Memory() if memory is None else memory
+        self._cache = TokenCache() if memory is None else memory
         self._clock = clock
         self._wall = wall
         self._registry = Registry(
@@ -50,31 +50,35 @@ class JwtVerifier(Verifier):
         )
 
     @override
-    def known(self, token: str) -> Principal | None:
-        seen = self._memory.find(token)
+    def cached(self, token: str) -> Principal | None:
+        cached = self._cache.find(token)
         if (
-            seen is None
-            or not seen.is_fresh(now=self._clock(), wall=self._wall())
-            or not self._keyring.is_good(seen.mark)
+            cached is None
+            or not cached.is_fresh(now=self._clock(), wall=self._wall())
+            or not self._keyring.is_good(cached.mark)
         ):
             return None
-        return seen.admitted.principal
+        return cached.admitted.principal
 
     @override
-    def judge(self, token: str) -> Principal | None:
-        principal = self.known(token)
+    def verify_locally(self, token: str) -> Principal | None:
+        principal = self.cached(token)
         if principal is not None:
             return principal
-        keys = self._keyring.find_cached(heading_of(header_of(token), self._trust))
-        return None if keys is None else self._judged(token, keys)
+        keys = self._keyring.find_cached(
+            parse_token_header(parse_header(token), self._trust)
+        )
+        return None if keys is None else self._verify_with(token, keys)
 
     @override
     def verify(self, token: str) -> Principal:
-        principal = self.known(token)
+        principal = self.cached(token)
         if principal is not None:
             return principal
-        keys = self._keyring.fitting(heading_of(header_of(token), self._trust))
-        return self._judged(token, keys)
+        keys = self._keyring.fitting(
+            parse_token_header(parse_header(token), self._trust)
+        )
+        return self._verify_with(token, keys)
 
     @override
     def renew(self) -> None:
@@ -84,56 +88,56 @@ class JwtVerifier(Verifier):
     def has_keys(self) -> bool:
         return self._keyring.has_keys()
 
-    def _judged(self, token: str, keys: Sequence[VerifyingKey]) -> Principal:
+    def _verify_with(self, token: str, keys: Sequence[VerifyingKey]) -> Principal:
         if not keys:
-            raise Unauthenticated("the token is signed by a key that is not known here")
-        key, payload = self._opened(token, keys)
-        believed = admitted(claims_of(payload), self._trust, now=self._wall())
-        self._memory.keep(token, Seen(believed, key.mark, self._clock()))
-        return believed.principal
+            raise Unauthenticated("the token is signed by a key that is not known")
+        key, payload = self._find_signing_key(token, keys)
+        verified = verify_claims(parse_claims(payload), self._trust, now=self._wall())
+        self._cache.store(token, CachedToken(verified, key.mark, self._clock()))
+        return verified.principal
 
     @override
-    def trouble(self) -> str | None:
-        return self._keyring.trouble()
+    def failure(self) -> str | None:
+        return self._keyring.failure()
 
-    def _opened(
+    def _find_signing_key(
         self, token: str, keys: Sequence[VerifyingKey]
     ) -> tuple[VerifyingKey, bytes]:
-        """Return the key that has signed a token, and what it has signed."""
-        for each in keys:
+        """Return the key that signed a token, and the payload."""
+        for key in keys:
             try:
-                opened = jws.deserialize_compact(
-                    token, each.key, registry=self._registry
+                signature = jws.deserialize_compact(
+                    token, key.key, registry=self._registry
                 )
             except (JoseError, ValueError):
-                # the library also refuses here what it does not like in a header
+                # the library also refuses invalid headers here
                 continue
-            return each, opened.payload
-        raise Unauthenticated("the signature of the token is not that of its key")
+            return key, signature.payload
+        raise Unauthenticated("the signature of the token is invalid")
 
 
-class OlderEdwards(EdDSAAlgorithm):
-    """The older name of Ed25519, of which the library would warn at every token."""
+class LegacyEdDsa(EdDSAAlgorithm):
+    """The older name of Ed25519; the library would warn at every token."""
 
     security_warning = ""
 
 
 class Registry(JWSRegistry):
-    """The library's algorithms, for tokens as long as we accept them."""
+    """The library's algorithms, for tokens up to our maximum length."""
 
-    algorithms: dict[str, JWSAlgModel] = {  # noqa: RUF012 (the library's own form)
+    algorithms: dict[str, JWSAlgModel] = {  # noqa: RUF012 (as in the library)
         **JWSRegistry.algorithms,
-        Algorithm.EDDSA: OlderEdwards(),
+        Algorithm.EDDSA: LegacyEdDsa(),
     }
-    max_header_length = max_payload_length = max_signature_length = LONGEST_TOKEN
+    max_header_length = max_payload_length = max_signature_length = MAX_TOKEN_LENGTH
 
 
-def verifier_of(trust: Trust) -> JwtVerifier:
-    """Return what believes tokens as the settings say."""
-    return JwtVerifier(trust, keyring_of(trust.keys))
+def build_verifier(trust: AuthConfig) -> JwtVerifier:
+    """Build the verifier of the settings."""
+    return JwtVerifier(trust, build_keyring(trust.keys))
 
 
-def keyring_of(keys: PublishedKeys | SharedSecret) -> Keyring:
+def build_keyring(keys: PublishedKeys | SharedSecret) -> Keyring:
     match keys:
         case PublishedKeys(url=url):
             fetch = Fetch(url)

@@ -1,1 +1,1 @@
-"""What the adapters that ask over HTTP share."""
+"""Shared parts of the HTTP clients."""

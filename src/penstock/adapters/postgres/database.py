@@ -1,4 +1,4 @@
-"""One PostgreSQL database: transactions that are repeated, resumed or resolved."""
+"""A PostgreSQL database: transactions with retries and lost responses to commits."""
 
 import itertools
 import random
@@ -15,89 +15,94 @@ from psycopg import errors as postgres
 from psycopg.rows import DictRow
 from typing_extensions import override
 
-from penstock.adapters.postgres.connections import (
-    FOR_PAGES,
+from penstock.adapters.postgres.connection_pool import (
+    IMPORT_SESSION,
     Connection,
-    Connections,
-    Manner,
+    ConnectionPool,
+    SessionProfile,
     cancellable,
-    parameters,
+    connection_parameters,
 )
-from penstock.adapters.postgres.refusals import (
-    explained,
-    refusal,
+from penstock.adapters.postgres.error_messages import (
+    describe,
+    misconfiguration,
     refused_row,
     unavailable,
 )
-from penstock.adapters.postgres.statements import CLOCK, NOW, statements
-from penstock.adapters.postgres.stored import StoredTable
-from penstock.adapters.postgres.tables import Table, Tables, known_values
-from penstock.adapters.postgres.tidying import Tidying
-from penstock.adapters.sql import database as sql
-from penstock.adapters.sql.database import Outcome
+from penstock.adapters.postgres.gin_cleanup import GinCleanup
+from penstock.adapters.postgres.import_table import PostgresImportTable
+from penstock.adapters.postgres.page_writes import TableState
+from penstock.adapters.postgres.sql_templates import CLOCK, NOW, statements
+from penstock.adapters.postgres.table_sql import (
+    PostgresTableCatalog,
+    PostgresTableSql,
+    existing_values,
+)
+from penstock.adapters.sqlstore import database as sql
+from penstock.adapters.sqlstore.database import Outcome
 from penstock.domain.dataset import Dataset, Reference
 from penstock.errors import Refused, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
-    from penstock.adapters.postgres.searching import SearchedTable
-    from penstock.adapters.postgres.served import ServedTable
+    from penstock.adapters.postgres.record_table import PostgresRecordTable
+    from penstock.adapters.postgres.search.table import PostgresSearchTable
 
-# also of a client's, a transaction that writes finds its rows by index
+# every transaction that writes finds its rows by index, also that of a client
 BEGIN = "begin; select pg_current_xact_id()::text as xid, " + ", ".join(
     f"set_config('{name}', '{value}', true)"
-    for name, value in FOR_PAGES.planner.items()
+    for name, value in IMPORT_SESSION.planner.items()
 )
-# how far the log of the server has come, by which replicas follow
-POSITION = """
+# the position in the server's write-ahead log, which replicas replay
+WAL_POSITION = """
 select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint as position"""
-COMMIT_AND_TELL = f"commit; {POSITION}"
-# conflicts that the server resolves by asking one side to begin anew
+COMMIT_RETURNING_POSITION = f"commit; {WAL_POSITION}"
+# the transaction has to be retried
 CONFLICTS = (
     postgres.SerializationFailure,
     postgres.DeadlockDetected,
-    # of a prepared statement whose table has changed
+    # a prepared statement whose table has changed
     postgres.FeatureNotSupported,
 )
-MOST_CONFLICTS = 10
-# the line broke, or the server is starting, stopping or full, or has ended a
-# transaction whose worker had been stopped in the middle of it
-BROKEN = (
+MAX_CONFLICTS = 10
+# the connection broke, or the server is starting, stopping or full, or has ended an
+# idle transaction of a worker that was paused
+DISCONNECTED = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     postgres.IdleInTransactionSessionTimeout,
 )
-# more than the server can ever take, which its driver calls operational, too
-TOO_MUCH = (postgres.ProgramLimitExceeded, postgres.StatementTooComplex)
-# what is wrong with rows, and stays so
-OF_ROWS = (*TOO_MUCH, psycopg.DataError, psycopg.IntegrityError)
-# how long one question whether a commit took effect may take, in seconds
-ASK_FOR = 2.0
-FIRST_REST, LONGEST_REST = 0.05, 1.0
+# beyond a limit of the server; the driver calls this operational, too
+LIMIT_EXCEEDED = (postgres.ProgramLimitExceeded, postgres.StatementTooComplex)
+# errors of the rows themselves, which a retry does not help
+ROW_ERRORS = (*LIMIT_EXCEEDED, psycopg.DataError, psycopg.IntegrityError)
+# seconds that one query for the outcome of a commit may take
+COMMIT_STATUS_TIMEOUT = 2.0
+MIN_RETRY_DELAY, MAX_RETRY_DELAY = 0.05, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction(sql.Transaction):
+class PostgresTransaction(sql.Transaction):
     """Named statements on one connection."""
 
     connection: Connection
     statements: Mapping[str, str]
-    tables: Tables
-    # how many rows of each table it has changed
-    changes: dict[Table, int]
-    # it was tried before, and met a conflict, or its answer was lost
-    is_again: bool = False
+    tables: PostgresTableCatalog
+    # rows that it has changed, by table
+    changes: dict[PostgresTableSql, int]
+    # it was tried before: it met a conflict, or its response was lost
+    is_retry: bool = False
 
     @override
-    def execute(self, name: str, /, **given: Any) -> int:
-        return self._run(name, given).rowcount
+    def execute(self, name: str, /, **parameters: Any) -> int:
+        return self._run(name, parameters).rowcount
 
     @override
-    def execute_all(self, names: Sequence[str], /, **given: Any) -> None:
-        as_one = in_one(tuple([self.statements[name] for name in names]))
-        self.connection.execute(as_one, storable_all(given))
+    def execute_all(self, names: Sequence[str], /, **parameters: Any) -> None:
+        combined = combine(tuple([self.statements[name] for name in names]))
+        self.connection.execute(combined, storable_all(parameters))
 
     @override
-    def each(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
+    def execute_many(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
         if given:
             with self.connection.cursor() as cursor:
                 cursor.executemany(
@@ -105,21 +110,21 @@ class Transaction(sql.Transaction):
                 )
 
     @override
-    def one(self, name: str, /, **given: Any) -> DictRow | None:
-        return self._run(name, given).fetchone()
+    def one(self, name: str, /, **parameters: Any) -> DictRow | None:
+        return self._run(name, parameters).fetchone()
 
     @override
-    def all(self, name: str, /, **given: Any) -> Sequence[DictRow]:
-        return self._run(name, given).fetchall()
+    def all(self, name: str, /, **parameters: Any) -> Sequence[DictRow]:
+        return self._run(name, parameters).fetchall()
 
     @override
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def pipeline(self) -> Iterator[None]:
         try:
             with self.connection.pipeline():
                 yield
         except psycopg.Error:
-            # the driver takes for prepared what the server has passed over
+            # the driver believes statements prepared that the server has skipped
             self.connection.close()
             raise
 
@@ -128,70 +133,76 @@ class Transaction(sql.Transaction):
         try:
             with self.connection.transaction():
                 work()
-        except OF_ROWS as error:
+        except ROW_ERRORS as error:
             return refused_row(error, dataset)
         return None
 
     @override
-    def known_values(
+    def existing_values(
         self, reference: Reference, values: Sequence[Any]
     ) -> Collection[Any]:
         found = self.connection.execute(
-            known_values(reference).encode(), {"values": values}
+            existing_values(reference).encode(), {"values": values}
         )
         return [row["value"] for row in found.fetchall()]
 
     @override
-    def table(self, dataset: Dataset) -> StoredTable:
-        return StoredTable(
+    def table(self, dataset: Dataset) -> PostgresImportTable:
+        return PostgresImportTable(
             self.tables.of(dataset),
+            self.tables.state(dataset),
             self.connection,
             self.statements,
             self.changes,
-            self.is_again,
+            self.is_retry,
         )
 
     @override
-    def served(self, dataset: Dataset) -> "ServedTable":
-        # what only an API needs is loaded with its first question
-        from penstock.adapters.postgres.served import ServedTable
+    def record_table(self, dataset: Dataset) -> "PostgresRecordTable":
+        # loaded by the first request to the API; workers do not need it
+        from penstock.adapters.postgres.record_table import PostgresRecordTable
 
-        return ServedTable(self.tables.of(dataset), self.connection)
+        return PostgresRecordTable(self.tables.of(dataset), self.connection)
 
     @override
-    def searched(self, dataset: Dataset) -> "SearchedTable":
-        from penstock.adapters.postgres.searching import SearchedTable
+    def search_table(self, dataset: Dataset) -> "PostgresSearchTable":
+        from penstock.adapters.postgres.search.table import PostgresSearchTable
 
-        return SearchedTable(self.tables.of(dataset), self.connection, self.statements)
+        return PostgresSearchTable(
+            self.tables.of(dataset),
+            self.tables.state(dataset),
+            self.connection,
+            self.statements,
+        )
 
-    def _run(self, name: str, given: dict[str, Any]) -> psycopg.Cursor[DictRow]:
-        known = storable_all(given)
-        return self.connection.execute(self.statements[name].encode(), known)
+    def _run(self, name: str, parameters: dict[str, Any]) -> psycopg.Cursor[DictRow]:
+        statement = self.statements[name].encode()
+        return self.connection.execute(statement, storable_all(parameters))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done(Generic[Outcome]):
-    """Work that was committed."""
+class CommittedTransaction(Generic[Outcome]):
+    """The result of work that was committed."""
 
     outcome: Outcome
-    # how many rows of each table it has changed
-    changes: Mapping[Table, int]
-    # where the log of the server was then, if that was asked for and heard
+    # changed rows, by table
+    changes: Mapping[PostgresTableSql, int]
+    # the position of the write-ahead log, if requested and received
     position: int | None = None
 
 
-class Database(sql.Database):
+class PostgresDatabase(sql.Database):
     """The database that holds the ledger and the records.
 
-    - A conflict (deadlock, serialization) rolls everything back, and the work is done
-      again.
-    - A broken line before the commit means that nothing was done: again, with growing
-      pauses, as long as a commit may take.
-    - A line that breaks during the commit leaves open whether it took effect. The
-      server knows by the number of the transaction, and is asked. (After a crash it may
-      give the number of a lost transaction to another one and say yes. No promise hangs
-      on that: the next write of the worker meets the true fence and page.)
-    - A statement that is its own transaction is sent again, and the work looks whether
+    - A conflict (deadlock, serialization) rolls everything back, and the work is
+      retried.
+    - A connection that breaks before the commit has changed nothing: the work is
+      retried with growing delays, for as long as a commit may take.
+    - A connection that breaks during the commit leaves its outcome open. The server is
+      asked for it by the id of the transaction. (After a crash it may give the id of a
+      lost transaction to another one and say yes. No guarantee depends on that: the
+      next write of the worker checks the true fence and page.)
+    - A statement that is its own transaction is sent again, and the work checks whether
       it has taken effect.
     """
 
@@ -204,78 +215,91 @@ class Database(sql.Database):
         limit: timedelta = timedelta(seconds=10),
         most_connections: int = 8,
         clock: str | None = None,
-        manner: Manner = FOR_PAGES,
+        manner: SessionProfile = IMPORT_SESSION,
     ) -> None:
         self.place = place
         self.schema = schema
         self._limit = limit.total_seconds()
-        self._patience = self._limit if manner.insists else 0.0
-        self._has_answered = False
+        self._retry_time = self._limit if manner.retries else 0.0
+        self._has_succeeded = False
         self._has_written = False
-        self.connections = Connections(
-            parameters(url, schema=schema, limit=limit, manner=manner),
-            most=most_connections,
+        self.connections = ConnectionPool(
+            connection_parameters(url, schema=schema, limit=limit, profile=manner),
+            max_size=most_connections,
             limit=limit,
         )
-        # a test brings an expression of its own for the time
+        # a test may bring an SQL expression of its own for the time
         self._statements = statements(now=clock or NOW, clock=clock or CLOCK)
-        self._tables = Tables(self._statements, now=clock or NOW)
-        self._tidying = Tidying(self.connections)
+        self._tables = PostgresTableCatalog(self._statements, now=clock or NOW)
+        self._gin_cleanup = GinCleanup(self.connections)
 
     @override
     def write(
-        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+        self, work: Callable[[PostgresTransaction], Outcome], *, slow: bool = False
     ) -> Outcome:
         return self._write(work, slow=slow).outcome
 
-    def write_at_once(self, work: Callable[[Transaction], Outcome]) -> Outcome:
+    def write_statement(
+        self, work: Callable[[PostgresTransaction], Outcome]
+    ) -> Outcome:
         """Do work of which one statement writes, and is its own transaction.
 
-        Where its answer was lost, the work is done again, and told so: it has to look
-        whether it has taken effect.
+        Where its response was lost, the work is retried with `is_retry` set: it has to
+        check whether it has taken effect.
         """
-        return self._written(partial(self._at_once, work), least=2).outcome
+        return self._retry_write(
+            partial(self._autocommit, work), min_attempts=2
+        ).outcome
 
-    def write_and_tell(
-        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+    def write_returning_position(
+        self, work: Callable[[PostgresTransaction], Outcome], *, slow: bool = False
     ) -> tuple[Outcome, int | None]:
-        """Do work in one transaction, and tell where the log was after it.
+        """Do work in one transaction, and also return the log position after it.
 
-        It is told with the commit: a question of its own could fail, though the work
-        has taken effect. None where the commit is known to have, but was not answered.
+        It is read together with the commit: a query of its own could fail although the
+        work has taken effect. None where the response to the commit was lost.
         """
-        done = self._write(work, slow=slow, commit=COMMIT_AND_TELL)
-        return done.outcome, done.position
+        committed = self._write(work, slow=slow, commit=COMMIT_RETURNING_POSITION)
+        return committed.outcome, committed.position
 
     def _write(
         self,
-        work: Callable[[Transaction], Outcome],
+        work: Callable[[PostgresTransaction], Outcome],
         *,
         slow: bool,
         commit: str = "commit",
-    ) -> Done[Outcome]:
-        return self._written(partial(self._write_once, work, slow=slow, commit=commit))
+    ) -> CommittedTransaction[Outcome]:
+        return self._retry_write(
+            partial(self._write_once, work, slow=slow, commit=commit)
+        )
 
-    def _written(
-        self, write: Callable[..., Done[Outcome]], *, least: int = 1
-    ) -> Done[Outcome]:
+    def _retry_write(
+        self,
+        write: Callable[..., CommittedTransaction[Outcome]],
+        *,
+        min_attempts: int = 1,
+    ) -> CommittedTransaction[Outcome]:
         attempts = itertools.count()
-        done = self._insist(lambda: write(is_again=next(attempts) > 0), least=least)
+        committed = self._retry(
+            lambda: write(is_retry=next(attempts) > 0), min_attempts=min_attempts
+        )
         self._has_written = True
-        self._tidying.note(done.changes)
-        return done
+        self._gin_cleanup.count(committed.changes)
+        return committed
 
     @override
-    def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        return self._insist(lambda: self._at_once(work).outcome)
+    def read(self, work: Callable[[PostgresTransaction], Outcome]) -> Outcome:
+        return self._retry(lambda: self._autocommit(work).outcome)
 
-    def _at_once(
-        self, work: Callable[[Transaction], Outcome], *, is_again: bool = False
-    ) -> Done[Outcome]:
+    def _autocommit(
+        self, work: Callable[[PostgresTransaction], Outcome], *, is_retry: bool = False
+    ) -> CommittedTransaction[Outcome]:
         with self.connections.one() as connection, cancellable(connection):
             try:
-                transaction = self._transaction(connection, is_again=is_again)
-                return Done(outcome=work(transaction), changes=transaction.changes)
+                transaction = self._transaction(connection, is_retry=is_retry)
+                return CommittedTransaction(
+                    outcome=work(transaction), changes=transaction.changes
+                )
             except postgres.FeatureNotSupported:
                 # a table has changed since the statement was prepared here
                 connection.close()
@@ -283,20 +307,20 @@ class Database(sql.Database):
 
     @override
     @contextmanager
-    def stream(self) -> Iterator[Transaction]:
+    def stream(self) -> Iterator[PostgresTransaction]:
         with (
             self._translated(),
-            self.connections.one(patience=float("inf")) as one,
-            one.transaction(),
+            self.connections.one(timeout=float("inf")) as connection,
+            connection.transaction(),
         ):
-            # whoever reads along may be slow; it holds nothing that others need
-            one.execute("set local statement_timeout = 0")
-            one.execute("set local idle_in_transaction_session_timeout = 0")
-            one.execute("set local enable_seqscan = on")
-            yield self._transaction(one)
+            # the reader may be slow; it locks nothing that others need
+            connection.execute("set local statement_timeout = 0")
+            connection.execute("set local idle_in_transaction_session_timeout = 0")
+            connection.execute("set local enable_seqscan = on")
+            yield self._transaction(connection)
 
     @override
-    def moment(self, of: datetime | None) -> datetime | None:
+    def to_stored_time(self, of: datetime | None) -> datetime | None:
         return of
 
     @override
@@ -304,23 +328,29 @@ class Database(sql.Database):
         return stored
 
     @contextmanager
-    def alone(self) -> Iterator[Connection]:
-        """Use a connection without a transaction or a time limit, for slow errands."""
-        with self._translated(), self.connections.one(patience=float("inf")) as one:
-            one.execute("set statement_timeout = 0")
-            # an index waits for transactions that began before it, however long
-            one.execute("set lock_timeout = 0")
-            one.execute("set enable_seqscan = on")
+    def maintenance_connection(self) -> Iterator[Connection]:
+        """Borrow a connection without a transaction or a time limit."""
+        with (
+            self._translated(),
+            self.connections.one(timeout=float("inf")) as connection,
+        ):
+            connection.execute("set statement_timeout = 0")
+            # a concurrent index build waits for all earlier transactions
+            connection.execute("set lock_timeout = 0")
+            connection.execute("set enable_seqscan = on")
             try:
-                yield one
+                yield connection
             finally:
-                if not one.closed:
-                    one.execute("reset statement_timeout")
-                    one.execute("reset lock_timeout")
-                    one.execute("reset enable_seqscan")
+                if not connection.closed:
+                    connection.execute("reset statement_timeout")
+                    connection.execute("reset lock_timeout")
+                    connection.execute("reset enable_seqscan")
 
-    def table(self, dataset: Dataset) -> Table:
+    def table(self, dataset: Dataset) -> PostgresTableSql:
         return self._tables.of(dataset)
+
+    def table_state(self, dataset: Dataset) -> TableState:
+        return self._tables.state(dataset)
 
     def close(self) -> None:
         self.connections.close()
@@ -329,92 +359,96 @@ class Database(sql.Database):
         self,
         connection: Connection,
         *,
-        is_again: bool = False,
-    ) -> Transaction:
-        return Transaction(connection, self._statements, self._tables, {}, is_again)
+        is_retry: bool = False,
+    ) -> PostgresTransaction:
+        return PostgresTransaction(
+            connection, self._statements, self._tables, {}, is_retry
+        )
 
-    def _insist(  # noqa: C901 (a line a kind)
-        self, once: Callable[[], Outcome], *, least: int = 1
+    def _retry(  # noqa: C901 (one branch for each kind of error)
+        self, attempt: Callable[[], Outcome], *, min_attempts: int = 1
     ) -> Outcome:
-        """Do something until it is done, refused for good, or out of time.
+        """Retry until it succeeds, fails for good, or is out of time.
 
-        It is tried at least so often, however long a line that broke was silent.
+        `min_attempts` are made even where a broken connection took all of the time.
         """
-        deadline = time.monotonic() + self._patience
-        conflicts, rest, tries = 0, FIRST_REST, 0
+        deadline = time.monotonic() + self._retry_time
+        conflicts, delay, attempts = 0, MIN_RETRY_DELAY, 0
         while True:
-            tries += 1
+            attempts += 1
             try:
-                outcome = once()
+                outcome = attempt()
             except CONFLICTS as error:
                 conflicts += 1
-                if conflicts >= MOST_CONFLICTS:
+                if conflicts >= MAX_CONFLICTS:
                     raise self._unavailable(error) from error
                 time.sleep(random.random() * 0.02 * conflicts)  # noqa: S311 (no secret)
             except postgres.QueryCanceled as error:
                 raise self._unavailable(error) from error
-            except TOO_MUCH as error:
+            except LIMIT_EXCEEDED as error:
                 raise self._refused(error) from error
-            except (*BROKEN, postgres.ReadOnlySqlTransaction) as error:
-                # what a server did before and refuses now will pass: it fails over
-                did_so = (
-                    self._has_written if is_read_only(error) else self._has_answered
+            except (*DISCONNECTED, postgres.ReadOnlySqlTransaction) as error:
+                # if it worked before, the error is temporary: the server fails over
+                has_worked = (
+                    self._has_written if is_read_only(error) else self._has_succeeded
                 )
-                told = refusal(error, self.place, self.schema)
-                if told is not None and not did_so:
-                    raise told from error
-                if time.monotonic() + rest > deadline and tries >= least:
+                permanent = misconfiguration(error, self.place, self.schema)
+                if permanent is not None and not has_worked:
+                    raise permanent from error
+                if time.monotonic() + delay > deadline and attempts >= min_attempts:
                     raise self._unavailable(error) from error
-                time.sleep(rest * (0.5 + random.random()))  # noqa: S311 (no secret)
-                rest = min(2 * rest, LONGEST_REST)
+                time.sleep(delay * (0.5 + random.random()))  # noqa: S311 (no secret)
+                delay = min(2 * delay, MAX_RETRY_DELAY)
             except psycopg.Error as error:
-                told = refusal(error, self.place, self.schema)
-                raise (told or self._refused(error)) from error
+                permanent = misconfiguration(error, self.place, self.schema)
+                raise (permanent or self._refused(error)) from error
             else:
-                self._has_answered = True
+                self._has_succeeded = True
                 return outcome
 
     def _write_once(
         self,
-        work: Callable[[Transaction], Outcome],
+        work: Callable[[PostgresTransaction], Outcome],
         *,
         slow: bool,
-        is_again: bool,
+        is_retry: bool,
         commit: str,
-    ) -> Done[Outcome]:
-        patience = float("inf") if slow else None
-        with self.connections.one(patience=patience) as connection:
-            xid = begun(connection)
+    ) -> CommittedTransaction[Outcome]:
+        timeout = float("inf") if slow else None
+        with self.connections.one(timeout=timeout) as connection:
+            xid = begin(connection)
             try:
                 if slow:
                     connection.execute("set local statement_timeout = 0")
-                    # it may be about all rows of a table
+                    # it may read all rows of a table
                     connection.execute("set local enable_seqscan = on")
-                transaction = self._transaction(connection, is_again=is_again)
+                transaction = self._transaction(connection, is_retry=is_retry)
                 outcome = work(transaction)
             except BaseException:
                 roll_back(connection)
                 raise
             self.connections.extend(connection)
-            done = Done(outcome=outcome, changes=transaction.changes)
+            committed = CommittedTransaction(
+                outcome=outcome, changes=transaction.changes
+            )
             try:
-                told = connection.execute(commit)
+                results = connection.execute(commit)
             except psycopg.Error as error:
                 lost = error
             else:
-                return replace(done, position=position_in(told))
+                return replace(committed, position=read_position(results))
         if self._took_effect(xid):
-            return done
+            return committed
         raise lost
 
     def _took_effect(self, xid: str) -> bool:
-        """Ask what became of a transaction whose commit was not answered."""
+        """Return whether a transaction was committed; its response was lost."""
         deadline = time.monotonic() + self._limit
         while True:
             try:
-                with self.connections.one(patience=ASK_FOR) as connection:
+                with self.connections.one(timeout=COMMIT_STATUS_TIMEOUT) as connection:
                     status = status_of(connection, xid)
-            except BROKEN as error:
+            except DISCONNECTED as error:
                 if time.monotonic() > deadline:
                     raise self._unavailable(error) from error
                 status = "in progress"
@@ -422,41 +456,41 @@ class Database(sql.Database):
                 return status == "committed"
             if time.monotonic() > deadline:
                 raise StoreUnavailable(
-                    f"{self.place}: did not say whether a commit took effect"
+                    f"{self.place}: it is unknown whether a commit took effect"
                 )
-            time.sleep(FIRST_REST)
+            time.sleep(MIN_RETRY_DELAY)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as error:
-            told = refusal(error, self.place, self.schema)
-            raise (told or self._unavailable(error)) from error
+            permanent = misconfiguration(error, self.place, self.schema)
+            raise (permanent or self._unavailable(error)) from error
 
     def _refused(self, error: psycopg.Error) -> StoreRefused:
-        return StoreRefused(f"{self.place}: {explained(error)}")
+        return StoreRefused(f"{self.place}: {describe(error)}")
 
     def _unavailable(self, error: psycopg.Error) -> StoreUnavailable:
         return unavailable(error, self.place)
 
 
 @cache
-def in_one(statements: tuple[str, ...]) -> bytes:
-    """Make one statement of several; none but the last may begin with `with`."""
+def combine(statements: tuple[str, ...]) -> bytes:
+    """Combine statements into one; only the last may begin with `with`."""
     *first, last = (text.removesuffix(";") for text in statements)
     parts = ", ".join(f"part_{at} as ({text})" for at, text in enumerate(first))
     return f"with {parts} {last}".encode()
 
 
-def storable_all(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: storable(value) for name, value in given.items()}
+def storable_all(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {name: storable(value) for name, value in parameters.items()}
 
 
 def storable(value: object) -> object:
-    """Write what no text of the server can hold as a character that stands for it.
+    """Replace characters that a text column cannot hold.
 
-    Records have none of it; what is told of an error may have.
+    Records have none of them; the message of an error may.
     """
     if not isinstance(value, str):
         return value
@@ -468,19 +502,19 @@ def is_read_only(error: psycopg.Error) -> bool:
     return isinstance(error, postgres.ReadOnlySqlTransaction)
 
 
-def begun(connection: Connection) -> str:
-    """Begin a transaction, and learn its number in the same round trip."""
-    answers = connection.execute(BEGIN)
-    answers.nextset()
-    row = answers.fetchone()
+def begin(connection: Connection) -> str:
+    """Begin a transaction, and return its id, in one round trip."""
+    results = connection.execute(BEGIN)
+    results.nextset()
+    row = results.fetchone()
     if row is None:
-        raise psycopg.OperationalError("the transaction has no number")
+        raise psycopg.OperationalError("the transaction has no id")
     return str(row["xid"])
 
 
-def position_in(told: psycopg.Cursor[DictRow]) -> int | None:
-    """Read what follows the answer to a commit, if that was asked for."""
-    row = told.fetchone() if told.nextset() else None
+def read_position(results: psycopg.Cursor[DictRow]) -> int | None:
+    """Read the log position that follows the result of a commit, if requested."""
+    row = results.fetchone() if results.nextset() else None
     return None if row is None else int(row["position"])
 
 
@@ -488,7 +522,7 @@ def roll_back(connection: Connection) -> None:
     try:
         connection.execute("rollback")
     except psycopg.Error:
-        # the line is gone, and the transaction with it
+        # the connection is broken, which ends the transaction
         connection.close()
 
 
@@ -498,6 +532,6 @@ def status_of(connection: Connection, xid: str) -> str:
             "select pg_xact_status(%s::xid8) as status", (xid,)
         ).fetchone()
     except postgres.InvalidParameterValue:
-        # a crash lost it before it was known to anybody
+        # lost in a crash before it was written
         return "aborted"
     return "aborted" if row is None else str(row["status"])

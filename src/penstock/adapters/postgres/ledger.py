@@ -1,56 +1,59 @@
 """The ledger in PostgreSQL."""
 
-from collections import Counter
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from psycopg.rows import DictRow
 from typing_extensions import override
 
-from penstock.adapters.postgres.database import Database, Transaction, storable_all
-from penstock.adapters.sql.ledger import SqlLedger, following, page_told
-from penstock.adapters.sql.memos import read_memo
+from penstock.adapters.postgres.database import (
+    PostgresDatabase,
+    PostgresTransaction,
+    storable_all,
+)
+from penstock.adapters.postgres.page_writes import (
+    FALLBACK_PAGES,
+    PageWrite,
+    choose_page_write,
+)
+from penstock.adapters.sqlstore.ledger import SqlLedger, advance_lease, page_params
+from penstock.adapters.sqlstore.page_summaries import decode_summary
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Lease, cursor_mark
-from penstock.domain.page import Batch, Counts, count_page
-from penstock.domain.repeat import batch_again
+from penstock.domain.jobs import Lease, cursor_fingerprint
+from penstock.domain.page_reuse import build_repeat_batch
+from penstock.domain.pages import Batch, Counts, count_page
 from penstock.errors import LeaseLost
-from penstock.ports import Repeated
-
-# pages that take the long way after one of new rows was refused
-DETOURS = 50
+from penstock.ports import RepeatResult
 
 
-class PostgresLedger(SqlLedger[Database]):
-    """Commits what needs no decision on its way by one statement.
+class PostgresLedger(SqlLedger[PostgresDatabase]):
+    """Commits a page by a single statement where that is possible.
 
     Such a statement is a transaction of its own.
     """
-
-    def __init__(self, database: Database, *, lease: timedelta) -> None:
-        super().__init__(database, lease=lease)
-        # by dataset, how many pages take the long way before another try
-        self._detours: Counter[str] = Counter()
 
     @override
     def _commit(
         self, dataset: Dataset, lease: Lease, batch: Batch
     ) -> tuple[Lease, Counts]:
-        counts = self._store(dataset, lease, batch)
+        counts = self._store_new(dataset, lease, batch)
         if counts is None:
             return super()._commit(dataset, lease, batch)
-        return following(lease, batch.cursor), counts
+        return advance_lease(lease, batch.cursor), counts
 
-    def _store(self, dataset: Dataset, lease: Lease, batch: Batch) -> Counts | None:
-        """Commit a page whose rows are thought to be new.
+    def _store_new(self, dataset: Dataset, lease: Lease, batch: Batch) -> Counts | None:
+        """Commit a page whose rows are expected to be new.
 
-        None, and nothing is written, if it is not such a page, or is refused: the long
-        way then says why.
+        None, and nothing is written, if it is not such a page, or is refused: the
+        general way then finds out why.
         """
-        table = self._database.table(dataset)
-        if batch.rejections or lease.tracked or not table.may_grow_by(batch.records):
-            return None
-        if self._detours[dataset.name] > 0:
-            self._detours[dataset.name] -= 1
+        state = self._database.table_state(dataset)
+        way = choose_page_write(
+            dataset,
+            state,
+            rows=len(batch.records),
+            is_insert_only=not batch.rejections and not lease.tracked,
+        )
+        if way is not PageWrite.SINGLE_STATEMENT:
             return None
         counts = count_page(
             batch,
@@ -59,9 +62,9 @@ class PostgresLedger(SqlLedger[Database]):
             again=0,
             requests=lease.sent,
         )
-        told = storable_all(
+        parameters = storable_all(
             {
-                **page_told(lease, batch, counts),
+                **page_params(lease, batch, counts),
                 "page_seq": lease.page_seq,
                 "cursor": batch.cursor,
                 "proof": batch.proof,
@@ -70,16 +73,17 @@ class PostgresLedger(SqlLedger[Database]):
             }
         )
 
-        def work(transaction: Transaction) -> bool:
-            stored = transaction.table(dataset)
-            is_done = stored.store(batch.records, rank=batch.rank, **told)
-            return is_done or own_page(transaction, lease) is not None
+        def work(transaction: PostgresTransaction) -> bool:
+            is_stored = transaction.table(dataset).store(
+                batch.records, rank=batch.rank, **parameters
+            )
+            return is_stored or own_page(transaction, lease) is not None
 
-        if self._database.write_at_once(work):
+        if self._database.write_statement(work):
             return counts
-        if table.grows:
-            # no row was known: rows wait in quarantine, most likely for a while
-            self._detours[dataset.name] = DETOURS
+        if state.expects_new_rows:
+            # no row existed: rows are in quarantine, most likely for a while
+            state.fallback_pages = FALLBACK_PAGES
         return None
 
     @override
@@ -90,39 +94,40 @@ class PostgresLedger(SqlLedger[Database]):
         imprint: bytes,
         *,
         provider_time: datetime | None,
-    ) -> Repeated | None:
-        def work(transaction: Transaction) -> DictRow | None:
+    ) -> RepeatResult | None:
+        def work(transaction: PostgresTransaction) -> DictRow | None:
             row = transaction.table(dataset).repeat(
                 imprint=imprint,
                 import_id=lease.import_id,
                 job=lease.job,
                 fence=lease.fence,
                 page_seq=lease.page_seq,
-                before=cursor_mark(lease.cursor),
+                before=cursor_fingerprint(lease.cursor),
                 requests=lease.sent,
                 provider_time=provider_time,
                 lease=self._lease,
             )
             if row is None or row["page_seq"] is None:
-                # also if its rows have changed since
+                # our own page may be committed even if its rows have changed since
                 own = own_page(transaction, lease)
                 if row is not None and own is None:
                     raise LeaseLost(lease.job, fence=lease.fence)
                 return own
             return row
 
-        row = self._database.write_at_once(work)
+        row = self._database.write_statement(work)
         if row is None:
             return None
-        memo = read_memo(row["memo"])
-        batch = batch_again(memo, imprint, provider_time=provider_time)
+        memo = decode_summary(row["memo"])
+        batch = build_repeat_batch(memo, imprint, provider_time=provider_time)
         counts = count_page(batch, inserted=0, updated=0, again=0, requests=lease.sent)
-        return Repeated(following(lease, memo.cursor), counts, memo.proof)
+        return RepeatResult(advance_lease(lease, memo.cursor), counts, memo.proof)
 
 
-def own_page(transaction: Transaction, lease: Lease) -> DictRow | None:
-    """Return a page that was committed before, and whose answer was lost, if it was."""
-    if not transaction.is_again:
+def own_page(transaction: PostgresTransaction, lease: Lease) -> DictRow | None:
+    """Return our page if an earlier attempt has committed it and lost the response."""
+    if not transaction.is_retry:
         return None
-    told = {"job": lease.job, "page_seq": lease.page_seq, "fence": lease.fence}
-    return transaction.one("find_own_page", **told)
+    return transaction.one(
+        "find_own_page", job=lease.job, page_seq=lease.page_seq, fence=lease.fence
+    )

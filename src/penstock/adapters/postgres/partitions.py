@@ -1,13 +1,14 @@
-"""List partitions, made from the data as it comes.
+"""List partitions, created as their values appear in the data.
 
-PostgreSQL keeps keys unique within a partition only, and cannot upsert by a key that
-lacks the partition's column. So whoever stores rows of a partitioned dataset, be it a
-page, a replay or a client, does so one at a time, under a lock of the dataset: a key is
-looked for in all partitions, a row whose value has changed is moved by a plain update,
-and no key is ever stored twice. Fetching and mapping still go on side by side.
+PostgreSQL enforces unique keys within a partition only, and cannot upsert by a key that
+lacks the partition's column. So writers of a partitioned dataset (a page, a replay, a
+client) take a lock of the dataset and run one at a time: a key is looked up in all
+partitions, a row whose partition value has changed is moved by a plain update, and no
+key is ever stored twice. Fetching and mapping still run in parallel.
 
-The lock comes before any row of the dataset is looked at or held. Else two would find
-that a key is new, or one would hold a row that the other, who has the lock, waits for.
+The lock is taken before any row of the dataset is read or locked. Otherwise two writers
+could both find a key to be new, or one could lock a row that the other, which has the
+lock of the dataset, waits for.
 """
 
 from collections.abc import Iterable
@@ -15,20 +16,19 @@ from hashlib import blake2b
 
 from psycopg import sql
 
-from penstock.adapters.postgres.connections import Connection
-from penstock.adapters.postgres.locks import lock_number
-from penstock.adapters.postgres.names import own_name
-from penstock.adapters.postgres.tables import FILL
+from penstock.adapters.postgres.connection_pool import Connection
+from penstock.adapters.postgres.identifiers import lock_number, own_name
+from penstock.adapters.postgres.table_sql import FILL_FACTOR
 from penstock.domain.dataset import Dataset
-from penstock.domain.sheet import Sheet
+from penstock.domain.mapping.columnar import ColumnarRecords
 
-# beyond so many, the rows of further values share one partition
-MOST = 256
-OTHERS = "others"
+# the rows of any further values share one default partition
+MAX_PARTITIONS = 256
+DEFAULT_PARTITION = "others"
 
 
-def hold_merges(connection: Connection, dataset: Dataset) -> None:
-    """Let nobody else store rows of a partitioned dataset until the commit."""
+def lock_merges(connection: Connection, dataset: Dataset) -> None:
+    """Lock a partitioned dataset against other writers until the commit."""
     if dataset.partition is not None:
         connection.execute(
             "select pg_advisory_xact_lock(hashtextextended(current_schema(), %s))",
@@ -36,35 +36,40 @@ def hold_merges(connection: Connection, dataset: Dataset) -> None:
         )
 
 
-def ensure_partitions(connection: Connection, dataset: Dataset, sheet: Sheet) -> None:
-    """Make the partitions that these rows need; whoever asks holds the merges."""
+def ensure_partitions(
+    connection: Connection, dataset: Dataset, columnar: ColumnarRecords
+) -> None:
+    """Create the partitions that these rows need; the caller has locked the merges."""
     if dataset.partition is None:
         return
-    at = dataset.column(dataset.partition)
-    wanted = set(sheet.columns[at])
-    known = stored_partitions(connection, dataset.name)
+    values = set(columnar.columns[dataset.column(dataset.partition)])
+    existing = stored_partitions(connection, dataset.name)
     missing = {
-        name: value for name, value in named(dataset.name, wanted) if name not in known
+        name: value
+        for name, value in partition_names(dataset.name, values)
+        if name not in existing
     }
-    others = own_name(dataset.name, OTHERS)
+    others = own_name(dataset.name, DEFAULT_PARTITION)
     for name, value in sorted(missing.items()):
-        if others in known:
+        if others in existing:
             return
-        if len(known) >= MOST:
+        if len(existing) >= MAX_PARTITIONS:
             attach(connection, dataset.name, others, sql.SQL("default"))
-            known.add(others)
+            existing.add(others)
             return
         bound = sql.SQL("for values in ({})").format(sql.Literal(value))
         attach(connection, dataset.name, name, bound)
-        known.add(name)
+        existing.add(name)
 
 
-def named(dataset: str, values: Iterable[object]) -> Iterable[tuple[str, object]]:
+def partition_names(
+    dataset: str, values: Iterable[object]
+) -> Iterable[tuple[str, object]]:
     for value in values:
-        # what a value looks like must not decide whether two names differ
+        # two values may look the same once they are shortened to letters and digits
         digest = blake2b(repr(value).encode(), digest_size=5).hexdigest()
-        shown = "".join(c if c.isalnum() else "_" for c in str(value))[:20].lower()
-        yield own_name(dataset, f"{shown}_{digest}"), value
+        label = "".join(c if c.isalnum() else "_" for c in str(value))[:20].lower()
+        yield own_name(dataset, f"{label}_{digest}"), value
 
 
 def stored_partitions(connection: Connection, dataset: str) -> set[str]:
@@ -81,13 +86,13 @@ def stored_partitions(connection: Connection, dataset: str) -> set[str]:
 def attach(
     connection: Connection, dataset: str, name: str, bound: sql.Composable
 ) -> None:
-    """Make a partition without stopping those who read or write the others."""
+    """Create a partition without blocking readers and writers of the others."""
     parent, child = sql.Identifier(dataset), sql.Identifier(name)
     connection.execute(
         sql.SQL(
             "create table {} (like {} including defaults including constraints) "
             "with (fillfactor = {})"
-        ).format(child, parent, sql.Literal(FILL))
+        ).format(child, parent, sql.Literal(FILL_FACTOR))
     )
     connection.execute(
         sql.SQL("alter table {} attach partition {} {}").format(parent, child, bound)

@@ -1,16 +1,16 @@
-"""Read from replicas that have all that a client may know of, else from the primary.
+"""Read from replicas that are up to date for all clients, else from the primary.
 
-A client that has read something, or written it, must never meet an older state. So
-there is a floor: how far the primary had come when somebody here last learned of a
-change. A replica is asked only once it has replayed its log up to there. One that does
-not get there soon, or does not answer, leaves the rotation and is tried again later.
+A client that has read or written something must never see an older state. So there is
+a floor: the log position of the primary when this process last learned of a change. A
+replica is read only once it has replayed the log up to there. One that does not get
+there soon, or does not respond, leaves the rotation and is tried again later.
 
-Where a change took effect and the primary could not say how far it had come, only the
-primary is read, until it has said so.
+After a write whose log position is unknown (its response was lost), only the primary is
+read, until its position has been read again.
 
-A primary that was put back to an older state has other changes than a replica that was
-not. So before a replica is read from, and whenever the history is in doubt, the primary
-is asked whether it knows the last changes that the replica has.
+A primary that was restored to an older state has other changes than a replica that was
+not. So before a replica is read, and whenever the history is in doubt, it is checked
+that the primary has the last changes of the replica.
 """
 
 import itertools
@@ -23,38 +23,42 @@ from typing import Any
 
 from typing_extensions import override
 
-from penstock.adapters.postgres.database import POSITION, Database, Transaction
-from penstock.adapters.sql import database as sql
-from penstock.adapters.sql.database import Outcome
-from penstock.adapters.sql.states import has_change, to_state
-from penstock.domain.history import Position
-from penstock.errors import Misconfigured, StoreTooSlow, StoreUnavailable
+from penstock.adapters.postgres.database import (
+    WAL_POSITION,
+    PostgresDatabase,
+    PostgresTransaction,
+)
+from penstock.adapters.sqlstore import database as sql
+from penstock.adapters.sqlstore.database import Outcome
+from penstock.adapters.sqlstore.dataset_versions import has_change, read_dataset_version
+from penstock.domain.history import HistoryPosition
+from penstock.errors import Misconfigured, StoreTimeout, StoreUnavailable
 
-# seconds that a read waits for a replica to get there; then the primary is asked
-LONGEST_WAIT = 0.2
-FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.02
-# seconds that a replica stays out of the rotation, longer each time it fails again
-FIRST_REST, LONGEST_REST = 0.5, 10.0
+# seconds that a read waits for a replica to catch up, before the primary is used
+MAX_CATCH_UP_TIME = 0.2
+MIN_POLL_INTERVAL, MAX_POLL_INTERVAL = 0.005, 0.02
+# seconds that a replica stays out of the rotation, doubled each time it fails again
+MIN_BACKOFF, MAX_BACKOFF = 0.5, 10.0
 
-REPLAYED = """
+REPLAY_POSITION = """
 select case when pg_is_in_recovery()
     then pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0')::bigint
 end as position"""
 
 
 class Replica:
-    """One replica, and what is known of it."""
+    """One replica, and its state."""
 
     def __init__(
-        self, database: Database, *, clock: Callable[[], float] = time.monotonic
+        self, database: PostgresDatabase, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.database = database
         self._clock = clock
-        # it never falls, so what was once seen need not be asked again
+        # it never falls, so it is only read again when it is below the floor
         self._replayed = -1
-        self._rest = FIRST_REST
+        self._backoff = MIN_BACKOFF
         self._out_until = -1e9
-        # the doubt after which it was last found to have the history of the primary
+        # the value of `_history_checks` for which it has the history of the primary
         self.verified = -1
 
     @property
@@ -62,153 +66,160 @@ class Replica:
         return self._clock() >= self._out_until
 
     def has(self, floor: int) -> bool:
-        """Say whether it has got there, and wait a moment for it."""
-        deadline, pause = time.monotonic() + LONGEST_WAIT, FIRST_PAUSE
+        """Return whether it has replayed up to the floor, after a short wait."""
+        deadline, interval = time.monotonic() + MAX_CATCH_UP_TIME, MIN_POLL_INTERVAL
         while self._replayed < floor:
-            self._replayed = self.database.read(replayed)
+            self._replayed = self.database.read(replay_position)
             if self._replayed >= floor:
                 break
-            if self._replayed < 0 or time.monotonic() + pause > deadline:
+            if self._replayed < 0 or time.monotonic() + interval > deadline:
                 return False
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            time.sleep(interval)
+            interval = min(2 * interval, MAX_POLL_INTERVAL)
         return True
 
-    def look(self, floor: int, has_history: Callable[["Replica"], bool]) -> None:
-        """See whether it is there and has got so far, though nobody reads from it."""
+    def check(self, floor: int, has_history: Callable[["Replica"], bool]) -> None:
+        """Check whether it can be read, and else take it out of the rotation."""
         if not self.is_in_rotation:
             return
-        self.forget()
+        self._reset()
         try:
-            is_there = self.has(floor) and has_history(self)
+            is_readable = self.has(floor) and has_history(self)
         except (StoreUnavailable, Misconfigured):
-            is_there = False
-        if is_there:
-            self.is_well()
+            is_readable = False
+        if is_readable:
+            self.reset_backoff()
         else:
-            self.leave()
+            self.leave_rotation()
 
-    def leave(self) -> None:
-        """Stay out of the rotation for a while."""
-        self._out_until = self._clock() + self._rest
-        self._rest = min(2 * self._rest, LONGEST_REST)
-        # it may come back as another one
-        self.forget()
+    def leave_rotation(self) -> None:
+        """Stay out of the rotation for the backoff time."""
+        self._out_until = self._clock() + self._backoff
+        self._backoff = min(2 * self._backoff, MAX_BACKOFF)
+        # another server may be there afterwards
+        self._reset()
 
-    def forget(self) -> None:
-        """See anew how far it is, and of which history."""
+    def _reset(self) -> None:
+        """Forget its position and history, so that they are checked again."""
         self._replayed = self.verified = -1
 
-    def is_well(self) -> None:
-        self._rest = FIRST_REST
+    def reset_backoff(self) -> None:
+        self._backoff = MIN_BACKOFF
 
 
-class Replicated(sql.Database):
-    """A primary that is written to, and replicas that are read from."""
+class ReplicatedDatabase(sql.Database):
+    """A primary for writes, and replicas for reads."""
 
-    def __init__(self, primary: Database, replicas: Sequence[Replica]) -> None:
+    def __init__(self, primary: PostgresDatabase, replicas: Sequence[Replica]) -> None:
         self.primary = primary
         self.replicas = replicas
         self._turns = itertools.count()
         self._floor = 0
-        # writes after which the floor is unknown, and how many of them it is above
-        self._doubts = self._settled = 0
-        # how often it was in doubt whether the primary has gone back
-        self._histories = 0
+        # writes with an unknown log position, and how many of them the floor includes
+        self._unknown_writes = self._covered_writes = 0
+        # how often the primary may have been restored to an older state
+        self._history_checks = 0
         self._lock = threading.Lock()
 
-    def rise(self) -> None:
-        """Let nobody read less than the primary has now."""
-        doubts, floor = self._doubts, self._floor
-        position = self.primary.read(written)
+    def raise_floor(self) -> None:
+        """Raise the floor to the current position of the primary."""
+        unknown_writes, floor = self._unknown_writes, self._floor
+        position = self.primary.read(wal_position)
         if position < floor:
-            # it was there before: its log is that of another history
+            # it was further before, so it has another history now
             with self._lock:
                 if self._floor == floor:
                     self._floor = position
             self.doubt()
-        self._rise_to(position, settled=doubts)
+        self._raise_floor(position, covered_writes=unknown_writes)
 
     def doubt(self) -> None:
-        """Read from no replica before it is known to have the primary's history."""
+        """Check the history of each replica before it is read again."""
         with self._lock:
-            self._histories += 1
+            self._history_checks += 1
 
     def _has_history(self, replica: Replica) -> bool:
-        """Say whether the primary knows the last changes that a replica has."""
-        doubt = self._histories
-        if replica.verified == doubt:
+        """Return whether the primary has the last changes of a replica."""
+        check = self._history_checks
+        if replica.verified == check:
             return True
-        theirs = replica.database.read(last_changes)
+        replicated = replica.database.read(last_changes)
 
-        def is_known(look: Transaction) -> bool:
-            doubtful = theirs - last_changes(look)
-            return all(has_change(look, name, each) for name, each in doubtful)
+        def has_changes(transaction: PostgresTransaction) -> bool:
+            differing = replicated - last_changes(transaction)
+            return all(
+                has_change(transaction, name, position) for name, position in differing
+            )
 
-        if not self.primary.read(is_known):
+        if not self.primary.read(has_changes):
             return False
-        replica.verified = doubt
+        replica.verified = check
         return True
 
-    def _rise_to(self, position: int, *, settled: int = 0) -> None:
+    def _raise_floor(self, position: int, *, covered_writes: int = 0) -> None:
         with self._lock:
             self._floor = max(self._floor, position)
-            self._settled = max(self._settled, settled)
+            self._covered_writes = max(self._covered_writes, covered_writes)
 
-    def trouble(self) -> str | None:
-        """Name the replicas from which nobody reads, or None; asks all others."""
-        for each in self.replicas:
-            each.look(self._floor, self._has_history)
-        out = [each for each in self.replicas if not each.is_in_rotation]
-        places = ", ".join(each.database.place for each in out)
-        return f"{places}: not asked for a while" if out else None
+    def failure(self) -> str | None:
+        """Check all replicas; return which are out of the rotation, or None."""
+        for replica in self.replicas:
+            replica.check(self._floor, self._has_history)
+        places = [
+            replica.database.place
+            for replica in self.replicas
+            if not replica.is_in_rotation
+        ]
+        return f"{', '.join(places)}: out of the rotation for now" if places else None
 
     @override
     def write(
-        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+        self, work: Callable[[PostgresTransaction], Outcome], *, slow: bool = False
     ) -> Outcome:
-        outcome, position = self.primary.write_and_tell(work, slow=slow)
+        outcome, position = self.primary.write_returning_position(work, slow=slow)
         if position is None:
             with self._lock:
-                self._doubts += 1
+                self._unknown_writes += 1
         else:
-            self._rise_to(position)
+            self._raise_floor(position)
         return outcome
 
     @override
-    def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        if self._settled < self._doubts:
+    def read(self, work: Callable[[PostgresTransaction], Outcome]) -> Outcome:
+        if self._covered_writes < self._unknown_writes:
             return self._read_primary(work)
         for replica in self._rotation():
             try:
                 if replica.has(self._floor) and self._has_history(replica):
                     outcome = replica.database.read(work)
-                    replica.is_well()
+                    replica.reset_backoff()
                     return outcome
-            except StoreTooSlow:
-                # no fault of the replica: the primary would take as long
+            except StoreTimeout:
+                # the primary would take as long
                 raise
             except (StoreUnavailable, Misconfigured):
-                # the primary may know better; what is wrong with both, it tells
+                # the primary may succeed, or raise an error of its own
                 pass
-            replica.leave()
+            replica.leave_rotation()
         return self.primary.read(work)
 
-    def _read_primary(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        """Read from the primary, and learn how far it has come."""
-        # what comes into doubt from here on, its answer does not settle
-        doubts = self._doubts
-        position, outcome = self.primary.read(lambda look: (written(look), work(look)))
-        self._rise_to(position, settled=doubts)
+    def _read_primary(self, work: Callable[[PostgresTransaction], Outcome]) -> Outcome:
+        """Read from the primary, and raise the floor to its position."""
+        # the position does not include writes from here on
+        unknown_writes = self._unknown_writes
+        position, outcome = self.primary.read(
+            lambda transaction: (wal_position(transaction), work(transaction))
+        )
+        self._raise_floor(position, covered_writes=unknown_writes)
         return outcome
 
     @override
-    def stream(self) -> AbstractContextManager[Transaction]:
+    def stream(self) -> AbstractContextManager[PostgresTransaction]:
         return self.primary.stream()
 
     @override
-    def moment(self, of: datetime | None) -> object:
-        return self.primary.moment(of)
+    def to_stored_time(self, of: datetime | None) -> object:
+        return self.primary.to_stored_time(of)
 
     @override
     def instant(self, stored: Any) -> datetime:
@@ -217,23 +228,28 @@ class Replicated(sql.Database):
     def _rotation(self) -> Iterator[Replica]:
         first = next(self._turns)
         count = len(self.replicas)
-        for at in range(count):
-            replica = self.replicas[(first + at) % count]
+        for offset in range(count):
+            replica = self.replicas[(first + offset) % count]
             if replica.is_in_rotation:
                 yield replica
 
 
-def replayed(look: Transaction) -> int:
-    row = look.connection.execute(REPLAYED).fetchone()
-    # a replica that was made a primary goes its own way
+def replay_position(transaction: PostgresTransaction) -> int:
+    row = transaction.connection.execute(REPLAY_POSITION).fetchone()
+    # null on a replica that was promoted to a primary
     return -1 if row is None or row["position"] is None else int(row["position"])
 
 
-def last_changes(look: Transaction) -> set[tuple[str, Position]]:
+def last_changes(
+    transaction: PostgresTransaction,
+) -> set[tuple[str, HistoryPosition]]:
     """Return the last change of each dataset."""
-    return {(row["name"], to_state(row).position) for row in look.all("dataset_states")}
+    return {
+        (row["name"], read_dataset_version(row).position)
+        for row in transaction.all("dataset_states")
+    }
 
 
-def written(look: Transaction) -> int:
-    row = look.connection.execute(POSITION).fetchone()
+def wal_position(transaction: PostgresTransaction) -> int:
+    row = transaction.connection.execute(WAL_POSITION).fetchone()
     return 0 if row is None else int(row["position"])

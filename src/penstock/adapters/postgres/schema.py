@@ -9,40 +9,45 @@ from psycopg import sql
 from psycopg.rows import DictRow
 from typing_extensions import override
 
-from penstock.adapters.postgres.connections import Connection
-from penstock.adapters.postgres.database import Database, Transaction
-from penstock.adapters.postgres.locks import lock_number
-from penstock.adapters.postgres.tables import RANK, VIEW_MARK, column, live_view
-from penstock.adapters.postgres.tending import Tending
-from penstock.adapters.sql.datasets import SqlDatasets, replace_history
-from penstock.adapters.sql.keys import quoted
-from penstock.adapters.sql.schema import (
+from penstock.adapters.postgres.connection_pool import Connection
+from penstock.adapters.postgres.database import PostgresDatabase, PostgresTransaction
+from penstock.adapters.postgres.identifiers import lock_number
+from penstock.adapters.postgres.index_maintenance import IndexMaintenance
+from penstock.adapters.postgres.table_sql import (
+    RANK_COLUMN,
+    VIEW_COMMENT,
+    column,
+    live_view,
+)
+from penstock.adapters.sqlstore.datasets import SqlDatasets, replace_history
+from penstock.adapters.sqlstore.key_encoding import quote
+from penstock.adapters.sqlstore.schema import (
     REMEDY,
     columns_to_add,
     declared_types,
     lacks_rank,
-    migrations,
+    load_migrations,
     missing_fields,
     missing_migrations,
     refuse_changes,
     refuse_unfinished,
     refuse_view,
-    replaces_empty,
+    replacement_steps,
     view_columns,
     view_steps,
 )
-from penstock.domain.dataset import LIVE, Dataset
+from penstock.domain.dataset import LIVE_VIEW_SUFFIX, Dataset
 from penstock.errors import Misconfigured, StoreUnavailable
 from penstock.ports import Schema
 
-OLDEST_SERVER = 15
-MIGRATIONS = migrations("penstock.adapters.postgres")
+MIN_SERVER_VERSION = 15
+MIGRATIONS = load_migrations("penstock.adapters.postgres")
 
 
 class PostgresSchema(Schema):
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._tending = Tending(database)
+        self._indexes = IndexMaintenance(database)
 
     @property
     @override
@@ -52,29 +57,29 @@ class PostgresSchema(Schema):
     @property
     @override
     def datasets(self) -> SqlDatasets:
-        # few commands need it
+        # loaded late: few commands need it
         from penstock.adapters.postgres.retyping import PostgresTableChanges
 
         return SqlDatasets(self._database, PostgresTableChanges())
 
     @override
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         return bool(self._database.read(self._version))
 
     @override
-    def tend(self, dataset: Dataset) -> Sequence[str]:
-        return self._tending(dataset)
+    def maintain(self, dataset: Dataset) -> Sequence[str]:
+        return self._indexes.maintain(dataset)
 
     @override
     def lacks_indexes(self, dataset: Dataset) -> bool:
-        return bool(self.untended(dataset))
+        return bool(self.pending_maintenance(dataset))
 
     @override
-    def untended(self, dataset: Dataset) -> Sequence[str]:
-        is_there = self._database.read(
-            lambda look: stored_columns(look.connection, dataset)
+    def pending_maintenance(self, dataset: Dataset) -> Sequence[str]:
+        columns = self._database.read(
+            lambda transaction: stored_columns(transaction.connection, dataset)
         )
-        return self._tending.due(dataset) if is_there else []
+        return self._indexes.due(dataset) if columns else []
 
     @override
     def pending(self) -> Sequence[str]:
@@ -83,21 +88,21 @@ class PostgresSchema(Schema):
             known=self._database.read(self._version),
             schema=f"{self._database.place}: schema {self._database.schema}",
         )
-        return [each.name for each in missing]
+        return [migration.name for migration in missing]
 
     @override
     def migrate(self) -> Sequence[str]:
-        # look before taking the lock for which others may wait
+        # checked first, so that the lock is only taken when needed
         return self._database.write(self._migrate, slow=True) if self.pending() else []
 
-    def _migrate(self, transaction: Transaction) -> Sequence[str]:
+    def _migrate(self, transaction: PostgresTransaction) -> Sequence[str]:
         connection = transaction.connection
-        hold(connection, f"migrate:{self._database.schema}")
-        known = self._version(transaction)
-        if not known:
+        lock(connection, f"migrate:{self._database.schema}")
+        version = self._version(transaction)
+        if not version:
             create_schema(connection, self._database.schema)
         applied = []
-        for number, name, text in MIGRATIONS[known:]:
+        for number, name, text in MIGRATIONS[version:]:
             connection.execute(text.encode())
             connection.execute(
                 "insert into penstock_migration (number, name) values (%s, %s)",
@@ -106,44 +111,48 @@ class PostgresSchema(Schema):
             applied.append(name)
         return applied
 
-    def _version(self, transaction: Transaction) -> int:
+    def _version(self, transaction: PostgresTransaction) -> int:
         connection = transaction.connection
-        refuse_old(connection, self._database.place)
+        refuse_unsupported(connection, self._database.place)
         if not exists(connection, self._database.schema, "penstock_migration"):
             return 0
-        # by its whole name: a schema that we may not use would be passed over
+        # by its qualified name: the search path skips a schema without usage rights
         row = connection.execute(
-            sql.SQL("select coalesce(max(number), 0) as known from {}").format(
+            sql.SQL("select coalesce(max(number), 0) as version from {}").format(
                 sql.Identifier(self._database.schema, "penstock_migration")
             )
         ).fetchone()
-        return 0 if row is None else int(row["known"])
+        return 0 if row is None else int(row["version"])
 
     @override
-    def prepare(self, dataset: Dataset) -> Sequence[str]:
-        if not self.unprepared(dataset):
+    def ensure_table(self, dataset: Dataset) -> Sequence[str]:
+        if not self.pending_table_changes(dataset):
             return []
         return self._database.write(
-            lambda each: self._prepare(each, dataset), slow=True
+            lambda transaction: self._prepare(transaction, dataset), slow=True
         )
 
     @override
-    def unprepared(self, dataset: Dataset) -> Sequence[str]:
-        return self._database.read(lambda look: steps(look, dataset))
+    def pending_table_changes(self, dataset: Dataset) -> Sequence[str]:
+        return self._database.read(
+            lambda transaction: pending_steps(transaction, dataset)
+        )
 
-    def _prepare(self, transaction: Transaction, dataset: Dataset) -> Sequence[str]:
+    def _prepare(
+        self, transaction: PostgresTransaction, dataset: Dataset
+    ) -> Sequence[str]:
         connection = transaction.connection
-        hold(connection, f"prepare:{self._database.schema}:{dataset.name}")
+        lock(connection, f"prepare:{self._database.schema}:{dataset.name}")
         transaction.execute("add_dataset", dataset=dataset.name)
-        done = steps(transaction, dataset)
+        steps = pending_steps(transaction, dataset)
         stored = stored_columns(connection, dataset)
-        known = declared_types(transaction, dataset)
+        types = declared_types(transaction, dataset)
         table = transaction.table(dataset).of
-        if done == replaces_empty(dataset):
+        if steps == replacement_steps(dataset):
             drop_empty(transaction, dataset)
-            stored, known = set(), {}
+            stored, types = set(), {}
         if stored:
-            # whoever waits for a table makes all others wait behind: only a moment
+            # short, since all others queue behind a transaction that waits for a table
             connection.execute("set local lock_timeout = '1s'")
             for field in missing_fields(dataset, stored):
                 connection.execute(
@@ -152,47 +161,47 @@ class PostgresSchema(Schema):
                 )
             if lacks_rank(dataset, stored):
                 connection.execute(
-                    f"alter table {table.name} add column {RANK}".encode()
+                    f"alter table {table.name} add column {RANK_COLUMN}".encode()
                 )
         else:
             connection.execute(table.create.encode())
         declared = {field.name: field.type for field in dataset.fields}
         transaction.execute(
-            "set_fields", dataset=dataset.name, fields=json.dumps(known | declared)
+            "set_fields", dataset=dataset.name, fields=json.dumps(types | declared)
         )
         update_view(connection, dataset)
-        return done
+        return steps
 
 
-def steps(transaction: Transaction, dataset: Dataset) -> list[str]:
-    """Say what has to be created for a dataset."""
+def pending_steps(transaction: PostgresTransaction, dataset: Dataset) -> list[str]:
+    """Return what has to be created for a dataset."""
     if relation(transaction.connection, dataset.name)["kind"] == "v":
         raise refuse_view(dataset)
     stored = stored_columns(transaction.connection, dataset)
-    known = declared_types(transaction, dataset)
-    if not stored or not known:
+    types = declared_types(transaction, dataset)
+    if not stored or not types:
         return [f"create table {dataset.name}"]
     try:
-        refuse(transaction.connection, dataset, stored, known)
+        refuse(transaction.connection, dataset, stored, types)
     except Misconfigured:
         if not transaction.table(dataset).is_empty():
             raise
         refuse_unfinished(transaction, dataset.name)
-        return replaces_empty(dataset)
-    # a view follows its table without a word
+        return replacement_steps(dataset)
+    # adding columns updates the view as well, so its steps are not listed then
     return columns_to_add(dataset, stored) or view_steps(
-        dataset, shown_columns(transaction.connection, dataset.live_view)
+        dataset, view_columns_of(transaction.connection, dataset.live_view)
     )
 
 
-def drop_empty(transaction: Transaction, dataset: Dataset) -> None:
-    """Drop a table that has no rows, and gets none meanwhile."""
+def drop_empty(transaction: PostgresTransaction, dataset: Dataset) -> None:
+    """Drop a table that has no rows, locked so that it gets none meanwhile."""
     name = dataset.name
     transaction.connection.execute("set local lock_timeout = '1s'")
     lock_table(transaction, name, mode="access exclusive")
     if not transaction.table(dataset).is_empty():
-        raise StoreUnavailable(f"dataset {name} gets its first rows just now")
-    # no import begins from here on
+        raise StoreUnavailable(f"dataset {name} is getting its first rows right now")
+    # no import can start from here on
     transaction.one("hold_dataset", dataset=name)
     refuse_unfinished(transaction, name)
     drop_table(transaction.connection, name)
@@ -200,15 +209,15 @@ def drop_empty(transaction: Transaction, dataset: Dataset) -> None:
     transaction.execute("forget_rejection_keys", dataset=name)
 
 
-def lock_table(transaction: Transaction, name: str, *, mode: str) -> None:
-    """Hold a table in the order of those who end imports or commit pages.
+def lock_table(transaction: PostgresTransaction, name: str, *, mode: str) -> None:
+    """Lock a table in the same order as ending an import or committing a page.
 
     That is: an import, then the table, and the dataset's row last.
     """
     transaction.all("hold_failed_imports", dataset=name)
     if has_table(transaction.connection, name):
-        lock = f"lock table {quoted(name)} in {mode} mode"
-        transaction.connection.execute(lock.encode())
+        statement = f"lock table {quote(name)} in {mode} mode"
+        transaction.connection.execute(statement.encode())
 
 
 def has_table(connection: Connection, name: str) -> bool:
@@ -219,22 +228,22 @@ def drop_table(connection: Connection, name: str) -> None:
     """Drop the table of a dataset, and its view."""
     drop_view(connection, name)
     with naming_views(name):
-        connection.execute(f"drop table {quoted(name)}".encode())
+        connection.execute(f"drop table {quote(name)}".encode())
 
 
 def drop_view(connection: Connection, name: str) -> list[str]:
     """Drop the live view, if it is ours; return its columns."""
-    view = f"{name}{LIVE}"
-    shown = shown_columns(connection, view) or []
-    if shown:
+    view = f"{name}{LIVE_VIEW_SUFFIX}"
+    columns = view_columns_of(connection, view) or []
+    if columns:
         with naming_views(name):
-            connection.execute(f"drop view {quoted(view)}".encode())
-    return shown
+            connection.execute(f"drop view {quote(view)}".encode())
+    return columns
 
 
 @contextmanager
 def naming_views(name: str) -> Iterator[None]:
-    """Say what an operator has to do where views of others stand in the way."""
+    """Raise what an operator has to do where other views depend on the table."""
     try:
         yield
     except (
@@ -243,28 +252,29 @@ def naming_views(name: str) -> Iterator[None]:
     ) as error:
         message = (error.diag.message_detail or str(error)).partition("\n")[0]
         raise Misconfigured(
-            f"dataset {name}: {message}; drop that view first, and make it again"
+            f"dataset {name}: {message}; drop that view first, and create it "
+            "again afterwards"
         ) from error
 
 
 def update_view(connection: Connection, dataset: Dataset) -> None:
-    """Let the live view show all declared fields, unless its name is not ours."""
-    shown = shown_columns(connection, dataset.live_view)
-    if view_steps(dataset, shown):
-        for statement in live_view(dataset, view_columns(dataset, shown or ())):
+    """Add new fields to the live view, unless something else has its name."""
+    columns = view_columns_of(connection, dataset.live_view)
+    if view_steps(dataset, columns):
+        for statement in live_view(dataset, view_columns(dataset, columns or ())):
             connection.execute(statement.encode())
 
 
-def shown_columns(connection: Connection, view: str) -> list[str] | None:
-    """Return what a live view shows; None if something else has its name."""
+def view_columns_of(connection: Connection, view: str) -> list[str] | None:
+    """Return the columns of a live view; None if something else has its name."""
     found = relation(connection, view)
     if found["kind"] is None:
         return []
-    return found["columns"] if found["comment"] == VIEW_MARK else None
+    return found["columns"] if found["comment"] == VIEW_COMMENT else None
 
 
 def relation(connection: Connection, name: str) -> DictRow:
-    """Return what a name means in our schema."""
+    """Return the table, view or index of this name in our schema."""
     row = connection.execute(
         "select named.oid, relkind::text as kind, "
         "obj_description(named.oid, 'pg_class') as comment, "
@@ -276,15 +286,16 @@ def relation(connection: Connection, name: str) -> DictRow:
         (name,),
     ).fetchone()
     if row is None:
-        raise LookupError("one row is always returned")
+        raise LookupError("no row was returned")
     return row
 
 
-def refuse_old(connection: Connection, place: str) -> None:
+def refuse_unsupported(connection: Connection, place: str) -> None:
     server = connection.info.server_version // 10_000
-    if server < OLDEST_SERVER:
+    if server < MIN_SERVER_VERSION:
         raise Misconfigured(
-            f"{place}: is PostgreSQL {server}; Penstock needs {OLDEST_SERVER} or newer"
+            f"{place}: is PostgreSQL {server}; "
+            f"Penstock needs {MIN_SERVER_VERSION} or newer"
         )
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
@@ -295,16 +306,16 @@ def refuse_old(connection: Connection, place: str) -> None:
         )
 
 
-def hold(connection: Connection, what: str) -> None:
-    """Let one process at a time change the tables; the others wait for it."""
+def lock(connection: Connection, what: str) -> None:
+    """Let one process at a time change the tables; the others wait."""
     connection.execute("set local lock_timeout = '60s'")
     connection.execute("select pg_advisory_xact_lock(%s)", (lock_number(what),))
 
 
 def create_schema(connection: Connection, schema: str) -> None:
-    found = connection.execute("select to_regnamespace(%s) as found", (quoted(schema),))
+    found = connection.execute("select to_regnamespace(%s) as found", (quote(schema),))
     row = found.fetchone()
-    # asked first: whoever may not create schemas may still use one that exists
+    # checked first: a user without the right to create one may use an existing schema
     if row is None or row["found"] is None:
         connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
     connection.execute(
@@ -335,10 +346,10 @@ def stored_columns(connection: Connection, dataset: Dataset) -> set[str]:
 def stored_key(connection: Connection, dataset: Dataset) -> list[str]:
     found = connection.execute(
         "select attname from pg_index "
-        "cross join lateral unnest(indkey) with ordinality as part (number, place) "
+        "cross join lateral unnest(indkey) with ordinality as part (number, position) "
         "join pg_attribute on attrelid = indrelid and attnum = part.number "
         "where indisprimary and indrelid = to_regclass(quote_ident(current_schema()) "
-        "|| '.' || quote_ident(%s)) order by part.place",
+        "|| '.' || quote_ident(%s)) order by part.position",
         (dataset.name,),
     )
     return [row["attname"] for row in found.fetchall()]
@@ -359,8 +370,9 @@ def refuse(
     connection: Connection,
     dataset: Dataset,
     stored: set[str],
-    known: dict[str, str],
+    types: dict[str, str],
 ) -> None:
+    """Raise `Misconfigured` if the declaration contradicts the stored table."""
     partition = stored_partition(connection, dataset)
     if partition != dataset.partition:
         raise Misconfigured(
@@ -372,4 +384,4 @@ def refuse(
         for name in stored_key(connection, dataset)
         if name != partition or partition in dataset.key
     ]
-    refuse_changes(dataset, key=key, stored=stored, known=known)
+    refuse_changes(dataset, key=key, stored=stored, known=types)

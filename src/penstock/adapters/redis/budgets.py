@@ -1,21 +1,22 @@
 """Budgets in Redis, shared by all processes that reach it.
 
-The server decides in one script, by its own clock; threads of one process that ask at
-the same time share a call. Its memory may be lost: the server is killed, comes back
-with an old copy, fails over to a replica that lags, drops the key. Over any time, the
-loss included, no more than rate x time + one burst is sent all the same:
+The server decides in one script, by its own clock; concurrent threads of one process
+share a call. The state may be lost: the server is killed, restarts with an old copy,
+fails over to a lagging replica, evicts the key. Over any time, the loss included, no
+more than rate x time + one burst is sent all the same:
 
-- A memory has a name, its incarnation, which holds that of the server's run. What
-  another run has counted is not believed, and a token of another incarnation is not
-  confirmed: what was reserved in a lost memory is void.
-- The database keeps notes. Without one, a budget was never used and begins with a full
-  bucket. With one, it begins with empty buckets and the noted quotas (see `notes`).
-- A note is written before the tokens that make it due are handed out. If it cannot be,
-  they are given back and `StoreUnavailable` is raised: what the database does not know
-  is at most a hundredth of a quota, however long it is down. Budgets without a
-  quota go on, since they need the database only to begin.
-- Closures and stops are written to the database first. They reach the server even if
-  the database is down; an opening does not.
+- The state has an incarnation id, which contains the id of the server run. Counts of
+  another run are ignored, and a token of another incarnation is not confirmed: what
+  was reserved in a lost state is void.
+- The database records usage. Without a record, a budget was never used and starts with
+  a full bucket. With one, it starts with empty buckets and the recorded quotas (see
+  `budget_recovery`).
+- Usage is recorded before the tokens that make it due are granted. If that fails, they
+  are given back and `StoreUnavailable` is raised: at most a hundredth of a quota is
+  unrecorded, however long the database is down. Budgets without a quota continue,
+  since they need the database only to start.
+- Closures and stops are written to the database first. They are written to Redis even
+  if the database is down; an opening is not.
 
 All processes that share a namespace on a server must share the database, too.
 """
@@ -28,26 +29,30 @@ from datetime import datetime, timedelta
 from redis import Redis
 from typing_extensions import override
 
-from penstock.adapters.redis.client import place_of
-from penstock.adapters.redis.combine import Combined
-from penstock.adapters.redis.memory import (
-    Answered,
-    Known,
-    Memory,
-    Stopped,
-    Unknown,
+from penstock.adapters.redis.budget_recovery import (
+    clock_ahead,
+    is_record_due,
+    starting_usage,
+)
+from penstock.adapters.redis.budget_state import (
+    BudgetReply,
+    BudgetStateReader,
+    KnownBudget,
+    StoppedBudget,
+    UnknownBudget,
     usage_fields,
 )
-from penstock.adapters.redis.notes import clock_ahead, is_due, starting_usage
-from penstock.adapters.redis.scripts import Scripts
+from penstock.adapters.redis.call_batcher import CallBatcher
+from penstock.adapters.redis.client import server_url
+from penstock.adapters.redis.lua_scripts import LuaScripts
 from penstock.domain.budget import (
-    LONGEST_REST,
+    BUDGET_POLL_INTERVAL,
     Budget,
     BudgetState,
     Grant,
     Usage,
     is_timely,
-    limits_left,
+    limit_states,
 )
 from penstock.errors import (
     BudgetClosed,
@@ -56,13 +61,13 @@ from penstock.errors import (
     Snooze,
     StoreUnavailable,
 )
-from penstock.ports import Budgets, LastingBudgets, Remembered
+from penstock.ports import Budgets, BudgetSnapshot, DurableBudgets
 
-# what one call may reserve for a process: others stand in the line, too
-AT_ONCE = timedelta(milliseconds=100)
-MOST_AT_ONCE = 100
-# how often a memory may be lost within one call
-MOST_LOSSES = 10
+# what one call may reserve for a process: others need tokens, too
+BATCH_WINDOW = timedelta(milliseconds=100)
+MAX_BATCH = 100
+# how often the state may be lost within one call
+MAX_LOSSES = 10
 
 
 class RedisBudgets(Budgets):
@@ -71,32 +76,34 @@ class RedisBudgets(Budgets):
     def __init__(
         self,
         client: Redis,
-        lasting: LastingBudgets,
+        lasting: DurableBudgets,
         *,
         namespace: str = "penstock",
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self._place = place_of(client)
-        self._memory = Memory(Scripts(client, namespace=namespace, clock=clock))
-        self._lasting = lasting
-        self._lines: dict[Budget, Combined[timedelta, Grant | Snooze]] = {}
+        self._server = server_url(client)
+        self._state = BudgetStateReader(
+            LuaScripts(client, namespace=namespace, clock=clock)
+        )
+        self._durable = lasting
+        self._batchers: dict[Budget, CallBatcher[timedelta, Grant | Snooze]] = {}
         self._lock = threading.Lock()
 
     @override
     def take(self, budget: Budget, *, longest: timedelta) -> Grant:
-        answer = self._line(budget)(longest)
-        if isinstance(answer, Snooze):
-            raise answer
-        return answer
+        result = self._batcher(budget)(longest)
+        if isinstance(result, Snooze):
+            raise result
+        return result
 
     @override
     def confirm(self, grant: Grant) -> bool:
-        known = self._memory.look(grant.budget, "closed_until", "stopped")
-        if isinstance(known, Unknown) or known.incarnation != grant.incarnation:
+        known = self._state.read(grant.budget, "closed_until", "stopped")
+        if isinstance(known, UnknownBudget) or known.incarnation != grant.incarnation:
             return False
         stopped = known.fields["stopped"]
         if stopped is not None:
-            raise BudgetStopped(grant.budget, reason=stopped, wait=LONGEST_REST)
+            raise BudgetStopped(grant.budget, reason=stopped, wait=BUDGET_POLL_INTERVAL)
         left = known.number("closed_until") - known.now
         if left > 0:
             raise BudgetClosed(grant.budget, wait=timedelta(microseconds=left))
@@ -104,129 +111,131 @@ class RedisBudgets(Budgets):
 
     @override
     def give_back(self, budget: Budget, grant: Grant) -> None:
-        self._memory.give_back(budget, grant)
+        self._state.give_back(budget, grant)
 
     @override
     def close(self, budget: str, *, wait: timedelta, reason: str) -> None:
         try:
-            self._lasting.close(budget, wait=wait, reason=reason)
+            self._durable.close(budget, wait=wait, reason=reason)
         finally:
-            self._memory.close(budget, wait=wait, reason=reason)
+            self._state.close(budget, wait=wait, reason=reason)
 
     @override
     def stop(self, budget: str, *, reason: str) -> None:
         try:
-            self._lasting.stop(budget, reason=reason)
+            self._durable.stop(budget, reason=reason)
         finally:
-            self._memory.stop(budget, reason=reason)
+            self._state.stop(budget, reason=reason)
 
     @override
     def open(self, budget: str) -> None:
-        self._lasting.open(budget)
-        self._memory.open(budget)
+        self._durable.open(budget)
+        self._state.open(budget)
 
     @override
     def state(self, budget: Budget) -> BudgetState:
-        said = "taken", "closed_until", "closed_reason", "stopped"
-        told = self._memory.look(budget.name, *said, *usage_fields(budget))
-        if isinstance(told, Unknown):
-            return remembered_state(budget, self._lasting.recall(budget), now=told.now)
-        left = told.number("closed_until") - told.now
+        fields = "taken", "closed_until", "closed_reason", "stopped"
+        reply = self._state.read(budget.name, *fields, *usage_fields(budget))
+        if isinstance(reply, UnknownBudget):
+            return recovered_state(budget, self._durable.recall(budget), now=reply.now)
+        left = reply.number("closed_until") - reply.now
         return BudgetState(
             budget=budget,
-            limits=limits_left(budget, told.usage(budget), now=told.now),
-            taken=told.number("taken"),
+            limits=limit_states(budget, reply.usage(budget), now=reply.now),
+            taken=reply.number("taken"),
             closed_for=timedelta(microseconds=left) if left > 0 else None,
-            closed_reason=told.fields["closed_reason"] if left > 0 else None,
-            stopped=told.fields["stopped"],
+            closed_reason=reply.fields["closed_reason"] if left > 0 else None,
+            stopped=reply.fields["stopped"],
         )
 
-    def _line(self, budget: Budget) -> Combined[timedelta, Grant | Snooze]:
+    def _batcher(self, budget: Budget) -> CallBatcher[timedelta, Grant | Snooze]:
         with self._lock:
-            if budget not in self._lines:
+            if budget not in self._batchers:
 
                 def take_all(longest: Sequence[timedelta]) -> Sequence[Grant | Snooze]:
                     return self._take_all(budget, longest)
 
-                self._lines[budget] = Combined(take_all, most=most_at_once(budget))
-            return self._lines[budget]
+                self._batchers[budget] = CallBatcher(
+                    take_all, most=max_batch_size(budget)
+                )
+            return self._batchers[budget]
 
     def _take_all(
         self, budget: Budget, longest: Sequence[timedelta]
     ) -> Sequence[Grant | Snooze]:
-        for _ in range(MOST_LOSSES):
-            told = self._memory.take(budget, longest)
-            match told:
-                case Unknown():
-                    self._begin(budget, told)
-                case Stopped():
+        for _ in range(MAX_LOSSES):
+            reply = self._state.take(budget, longest)
+            match reply:
+                case UnknownBudget():
+                    self._create_state(budget, reply)
+                case StoppedBudget():
                     return [
                         BudgetStopped(
-                            budget.name, reason=told.reason, wait=LONGEST_REST
+                            budget.name, reason=reply.reason, wait=BUDGET_POLL_INTERVAL
                         )
                         for _ in longest
                     ]
-                case Answered():
-                    if self._is_noted(budget, told):
-                        return told.answers
+                case BudgetReply():
+                    if self._ensure_recorded(budget, reply):
+                        return reply.answers
         raise StoreUnavailable(
-            f"{self._place}: it forgets budget {budget.name!r} again and again; "
-            "check that nobody flushes it, and that maxmemory-policy keeps keys in use"
+            f"{self._server}: it repeatedly loses budget {budget.name!r}; "
+            "check that it is not flushed, and that maxmemory-policy keeps keys in use"
         )
 
-    def _begin(self, budget: Budget, lost: Unknown) -> None:
-        remembered = self._lasting.recall(budget)
-        usage = starting_usage(budget, remembered, now=lost.now)
-        # who comes second has to look at what the first one made
-        self._memory.create(budget, lost, usage, remembered)
+    def _create_state(self, budget: Budget, lost: UnknownBudget) -> None:
+        snapshot = self._durable.recall(budget)
+        usage = starting_usage(budget, snapshot, now=lost.now)
+        # if another process was faster, the next attempt reads its state
+        self._state.create(budget, lost, usage, snapshot)
 
-    def _is_noted(self, budget: Budget, told: Answered) -> bool:
-        """Say whether the tokens may be handed out; False if they are void."""
-        if not told.grants or not is_due(budget, told.unnoted):
+    def _ensure_recorded(self, budget: Budget, reply: BudgetReply) -> bool:
+        """Record usage if due; return False if the tokens are void."""
+        if not reply.grants or not is_record_due(budget, reply.unnoted):
             return True
         try:
-            return self._note(budget, told.incarnation)
+            return self._record_usage(budget, reply.incarnation)
         except (StoreUnavailable, Misconfigured):
-            self._return(budget, told.grants)
+            self._give_back_all(budget, reply.grants)
             raise
 
-    def _note(self, budget: Budget, incarnation: str) -> bool:
-        known = self._memory.look(budget.name, "reserved", *usage_fields(budget))
-        if not isinstance(known, Known) or known.incarnation != incarnation:
+    def _record_usage(self, budget: Budget, incarnation: str) -> bool:
+        known = self._state.read(budget.name, "reserved", *usage_fields(budget))
+        if not isinstance(known, KnownBudget) or known.incarnation != incarnation:
             return False
-        remembered = self._lasting.recall(budget)
-        if remembered is None:
-            # makes the place, which brings its clock
-            self._lasting.remember(budget, Usage(), ahead=0)
-            remembered = self._lasting.recall(budget)
-        ahead = clock_ahead(known.now, remembered.now) if remembered else 0
-        self._lasting.remember(budget, known.usage(budget), ahead=ahead)
-        return self._memory.noted(budget.name, known)
+        snapshot = self._durable.recall(budget)
+        if snapshot is None:
+            # creates the row, which has the time of the database
+            self._durable.remember(budget, Usage(), ahead=0)
+            snapshot = self._durable.recall(budget)
+        ahead = clock_ahead(known.now, snapshot.now) if snapshot else 0
+        self._durable.remember(budget, known.usage(budget), ahead=ahead)
+        return self._state.noted(budget.name, known)
 
-    def _return(self, budget: Budget, grants: Sequence[Grant]) -> None:
-        # a smooth limit takes back only the last one
+    def _give_back_all(self, budget: Budget, grants: Sequence[Grant]) -> None:
+        # a smooth limit can only take back the last token
         for grant in reversed(grants):
-            # a token that cannot be returned is only lost
+            # a token that cannot be returned is only wasted
             with suppress(StoreUnavailable, Misconfigured):
-                self._memory.give_back(budget, grant)
+                self._state.give_back(budget, grant)
 
 
-def most_at_once(budget: Budget) -> int:
+def max_batch_size(budget: Budget) -> int:
     """Return how many tokens one call may reserve."""
-    fitting = budget.fastest * AT_ONCE.total_seconds()
-    return max(int(min(fitting, MOST_AT_ONCE)), 1)
+    fitting = budget.pacing_rate * BATCH_WINDOW.total_seconds()
+    return max(int(min(fitting, MAX_BATCH)), 1)
 
 
-def remembered_state(
-    budget: Budget, remembered: Remembered | None, *, now: int
+def recovered_state(
+    budget: Budget, snapshot: BudgetSnapshot | None, *, now: int
 ) -> BudgetState:
-    """Return the state with which a memory would begin."""
-    usage = starting_usage(budget, remembered, now=now)
+    """Return the state with which a new incarnation would start."""
+    usage = starting_usage(budget, snapshot, now=now)
     return BudgetState(
         budget=budget,
-        limits=limits_left(budget, usage, now=now),
+        limits=limit_states(budget, usage, now=now),
         taken=0,
-        closed_for=remembered.closed_for if remembered else None,
-        closed_reason=remembered.closed_reason if remembered else None,
-        stopped=remembered.stopped if remembered else None,
+        closed_for=snapshot.closed_for if snapshot else None,
+        closed_reason=snapshot.closed_reason if snapshot else None,
+        stopped=snapshot.stopped if snapshot else None,
     )

@@ -1,13 +1,13 @@
--- Take up to so many requests off the allowance of a client, or say how long to wait.
--- The decision of penstock.domain.rates for several at once, in microseconds of the
--- server's clock: a key holds the time at which the allowance is full again.
+-- Take up to `most` requests off the allowance of a client, or return how long to wait.
+-- The same decision as penstock.domain.client_rate, for several requests at once, in
+-- microseconds of the server's clock: a key holds the time at which the allowance is full.
 
 local interval, window, most = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 local full_at = tonumber(redis.call('GET', KEYS[1]) or 0)
--- further ahead than anybody reserves: the clock was set back
+-- further ahead than any reservation: the clock was set back
 if full_at > now + window + interval then
   full_at = now + window
 end

@@ -1,4 +1,4 @@
-"""One SQLite file, a connection a thread, and transactions that keep time."""
+"""One SQLite file with a connection per thread; each transaction has one time."""
 
 import json
 import sqlite3
@@ -12,38 +12,38 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from penstock.adapters.sql import database as sql
-from penstock.adapters.sql.database import Outcome, instant
-from penstock.adapters.sql.keys import plain_value
-from penstock.adapters.sql.statements import load
-from penstock.adapters.sqlite.stored import StoredTable
-from penstock.adapters.sqlite.tables import Tables, known_values
+from penstock.adapters.sqlite.import_table import SqliteImportTable
+from penstock.adapters.sqlite.table_sql import SqliteTableCatalog, existing_values
+from penstock.adapters.sqlstore import database as sql
+from penstock.adapters.sqlstore.database import Outcome, instant
+from penstock.adapters.sqlstore.key_encoding import plain_value
+from penstock.adapters.sqlstore.sql_loader import load_statements
 from penstock.domain.dataset import Dataset, Reference
-from penstock.domain.times import EPOCH, MICROSECOND
+from penstock.domain.formats import EPOCH, MICROSECOND
 from penstock.errors import (
     Misconfigured,
     Refused,
     StoreRefused,
-    StoreTooSlow,
+    StoreTimeout,
     StoreUnavailable,
 )
-from penstock.ports.tickets import CURRENT
+from penstock.ports.cancellation import CURRENT_TOKEN
 
 if TYPE_CHECKING:
-    from penstock.adapters.sqlite.searching import SearchedTable
-    from penstock.adapters.sqlite.served import ServedTable
+    from penstock.adapters.sqlite.record_table import SqliteRecordTable
+    from penstock.adapters.sqlite.search_table import SqliteSearchTable
 
-# what a statement says that was called off
+# the error message of a cancelled statement
 INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction(sql.Transaction):
+class SqliteTransaction(sql.Transaction):
     """A connection inside one transaction, and the database's time at its start."""
 
     connection: sqlite3.Connection
     statements: Mapping[str, str]
-    tables: Tables
+    tables: SqliteTableCatalog
     now: int
 
     @override
@@ -56,9 +56,9 @@ class Transaction(sql.Transaction):
             self._run(name, parameters)
 
     @override
-    def each(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
-        told = [{**one, "now": self.now} for one in given]
-        self.connection.executemany(self.statements[name], told)
+    def execute_many(self, name: str, /, given: Sequence[dict[str, Any]]) -> None:
+        rows = [{**parameters, "now": self.now} for parameters in given]
+        self.connection.executemany(self.statements[name], rows)
 
     @override
     def one(self, name: str, /, **parameters: Any) -> sqlite3.Row | None:
@@ -70,8 +70,8 @@ class Transaction(sql.Transaction):
         return self._run(name, parameters).fetchall()
 
     @override
-    def together(self) -> AbstractContextManager[object]:
-        # the database is in this very process
+    def pipeline(self) -> AbstractContextManager[object]:
+        # the database runs in this process: there is nothing to batch
         return nullcontext()
 
     @override
@@ -87,33 +87,33 @@ class Transaction(sql.Transaction):
         return None
 
     @override
-    def known_values(
+    def existing_values(
         self, reference: Reference, values: Sequence[Any]
     ) -> Collection[Any]:
         plain = {plain_value(value): value for value in values}
         found = self.connection.execute(
-            known_values(reference), (json.dumps([*plain], ensure_ascii=False),)
+            existing_values(reference), (json.dumps([*plain], ensure_ascii=False),)
         )
         return [plain[row["value"]] for row in found]
 
     @override
-    def table(self, dataset: Dataset) -> StoredTable:
+    def table(self, dataset: Dataset) -> SqliteImportTable:
         table = self.tables.of(dataset)
-        return StoredTable(table, self.connection, self.statements, self.now)
+        return SqliteImportTable(table, self.connection, self.statements, self.now)
 
     @override
-    def served(self, dataset: Dataset) -> "ServedTable":
-        # what only an API needs is loaded with its first question
-        from penstock.adapters.sqlite.served import ServedTable
+    def record_table(self, dataset: Dataset) -> "SqliteRecordTable":
+        # only an API needs it: imported on first use
+        from penstock.adapters.sqlite.record_table import SqliteRecordTable
 
-        return ServedTable(self.tables.of(dataset), self.connection, self.now)
+        return SqliteRecordTable(self.tables.of(dataset), self.connection, self.now)
 
     @override
-    def searched(self, dataset: Dataset) -> "SearchedTable":
-        from penstock.adapters.sqlite.searching import SearchedTable
+    def search_table(self, dataset: Dataset) -> "SqliteSearchTable":
+        from penstock.adapters.sqlite.search_table import SqliteSearchTable
 
         table = self.tables.of(dataset)
-        return SearchedTable(table, self.connection, self.statements)
+        return SqliteSearchTable(table, self.connection, self.statements)
 
     def _run(self, name: str, parameters: dict[str, Any]) -> sqlite3.Cursor:
         # `:now` is this transaction's time in every statement
@@ -121,11 +121,11 @@ class Transaction(sql.Transaction):
         return self.connection.execute(self.statements[name], parameters)
 
 
-class Database(sql.Database):
-    """The file that holds the ledger and the records.
+class SqliteDatabase(sql.Database):
+    """The file with the ledger and the records.
 
     Writers wait for each other at `begin immediate`, never in mid-transaction, so a
-    transaction that has begun cannot meet a conflict.
+    transaction that has begun cannot fail with a conflict.
     """
 
     def __init__(
@@ -137,22 +137,22 @@ class Database(sql.Database):
     ) -> None:
         self.path = path
         self._busy = busy
-        # the database's own clock, unless a test brings one
+        # the database's own clock, unless a test sets one
         self._clock = clock
         self._local = threading.local()
-        # which file it is, once it was opened; another may be put in its place
+        # the identity of the opened file, which may be replaced by another
         self._file: tuple[int, int] | None = None
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
-        self._statements = load("penstock.adapters.sqlite")
-        self._tables = Tables()
+        self._statements = load_statements("penstock.adapters.sqlite")
+        self._tables = SqliteTableCatalog()
 
     @override
     def write(
-        self, work: Callable[[Transaction], Outcome], *, slow: bool = False
+        self, work: Callable[[SqliteTransaction], Outcome], *, slow: bool = False
     ) -> Outcome:
-        del slow  # nothing here ends a transaction that takes long
-        with translated(self.path):
+        del slow  # transactions have no time limit here
+        with translate_errors(self.path):
             connection = self._connection()
             connection.execute("begin immediate")
             try:
@@ -165,20 +165,20 @@ class Database(sql.Database):
             return outcome
 
     @override
-    def read(self, work: Callable[[Transaction], Outcome]) -> Outcome:
-        with translated(self.path):
+    def read(self, work: Callable[[SqliteTransaction], Outcome]) -> Outcome:
+        with translate_errors(self.path):
             connection = self._connection()
             with interruptible(connection):
                 return work(self._transaction(connection))
 
     @override
     @contextmanager
-    def stream(self) -> Iterator[Transaction]:
-        with translated(self.path):
+    def stream(self) -> Iterator[SqliteTransaction]:
+        with translate_errors(self.path):
             yield self._transaction(self._connection())
 
     @override
-    def moment(self, of: datetime | None) -> int | None:
+    def to_stored_time(self, of: datetime | None) -> int | None:
         return None if of is None else (of - EPOCH) // MICROSECOND
 
     @override
@@ -193,20 +193,20 @@ class Database(sql.Database):
             self._local = threading.local()
             self._file = None
 
-    def _transaction(self, connection: sqlite3.Connection) -> Transaction:
-        given = None if self._clock is None else self.moment(self._clock())
-        row = connection.execute(self._statements["now"], {"now": given}).fetchone()
-        return Transaction(connection, self._statements, self._tables, row["now"])
+    def _transaction(self, connection: sqlite3.Connection) -> SqliteTransaction:
+        now = None if self._clock is None else self.to_stored_time(self._clock())
+        row = connection.execute(self._statements["now"], {"now": now}).fetchone()
+        return SqliteTransaction(connection, self._statements, self._tables, row["now"])
 
     def _connection(self) -> sqlite3.Connection:
-        known: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        current: sqlite3.Connection | None = getattr(self._local, "connection", None)
         file = self._identify_file()
-        if known is not None:
+        if current is not None:
             if file == self._local.file:
-                return known
-            # another file stands in its place: what this one reads is not served any
-            # more, and what it writes would be lost
-            self._drop(known)
+                return current
+            # the file was replaced: this connection would read stale rows, and its
+            # writes would be lost
+            self._drop(current)
         connection = sqlite3.connect(
             self.path,
             timeout=self._busy.total_seconds(),
@@ -217,7 +217,7 @@ class Database(sql.Database):
         connection.row_factory = sqlite3.Row
         connection.execute("pragma journal_mode = wal")
         # a crash of the process loses nothing; only a power cut may lose the last
-        # commits, and then cursor and records go back together
+        # commits, and then cursor and records are lost together
         connection.execute("pragma synchronous = normal")
         connection.execute("pragma foreign_keys = on")
         self._local.connection = connection
@@ -227,12 +227,12 @@ class Database(sql.Database):
         return connection
 
     def _identify_file(self) -> tuple[int, int] | None:
-        """Return by what a file is told from another that has its name later."""
+        """Return the identity of the file, which differs if another replaces it."""
         try:
             found = self.path.stat()
         except FileNotFoundError:
             if self._file is not None:
-                # to open it now would make an empty one
+                # opening it now would create an empty one
                 raise StoreUnavailable(f"{self.path}: the file is gone") from None
             return None
         return found.st_dev, found.st_ino
@@ -249,7 +249,7 @@ class Database(sql.Database):
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let all statements see the same rows, whoever writes meanwhile."""
+    """Let all statements see the same rows, despite concurrent writes."""
     if connection.in_transaction:
         yield
         return
@@ -263,32 +263,32 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def interruptible(connection: sqlite3.Connection) -> Iterator[None]:
-    """Let whoever asks call off what a connection is asked meanwhile."""
-    ticket = CURRENT.get()
+    """Let the current request cancel the statements of a connection."""
+    ticket = CURRENT_TOKEN.get()
     if ticket is None:
         yield
         return
-    with ticket.covering(connection.interrupt):
+    with ticket.on_cancel(connection.interrupt):
         yield
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn the driver's errors into ours."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Translate the driver's errors into ours."""
     try:
         yield
     except sqlite3.OperationalError as error:
-        told = str(error)
-        if "no such table" in told:
+        message = str(error)
+        if "no such table" in message:
             raise Misconfigured(
-                f"{path}: {told}; run penstock migrate first"
+                f"{path}: {message}; run penstock migrate first"
             ) from error
-        if "unable to open" in told or "readonly" in told:
+        if "unable to open" in message or "readonly" in message:
             raise Misconfigured(
-                f"{path}: {told}; check that the folder exists and can be written"
+                f"{path}: {message}; check that the folder exists and can be written"
             ) from error
-        kind = StoreTooSlow if told == INTERRUPTED else StoreUnavailable
-        raise kind(f"{path}: {told}") from error
+        kind = StoreTimeout if message == INTERRUPTED else StoreUnavailable
+        raise kind(f"{path}: {message}") from error
     except (sqlite3.IntegrityError, sqlite3.DataError) as error:
         raise StoreRefused(f"{path}: {error}") from error
     except sqlite3.DatabaseError as error:

@@ -4,15 +4,15 @@ from datetime import datetime
 
 from typing_extensions import override
 
-from penstock.adapters.sql.ledger import SqlLedger
-from penstock.adapters.sqlite.database import Database
+from penstock.adapters.sqlite.database import SqliteDatabase
+from penstock.adapters.sqlstore.ledger import SqlLedger
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Lease
-from penstock.domain.repeat import batch_again
-from penstock.ports import Repeated
+from penstock.domain.jobs import Lease
+from penstock.domain.page_reuse import build_repeat_batch
+from penstock.ports import RepeatResult
 
 
-class SqliteLedger(SqlLedger[Database]):
+class SqliteLedger(SqlLedger[SqliteDatabase]):
     @override
     def repeat_page(
         self,
@@ -21,10 +21,12 @@ class SqliteLedger(SqlLedger[Database]):
         imprint: bytes,
         *,
         provider_time: datetime | None,
-    ) -> Repeated | None:
-        # rows are compared beside those who write, of whom there is one at a time
-        memo = self._database.read(lambda look: look.table(dataset).recall(imprint))
+    ) -> RepeatResult | None:
+        # compared in a read, because only one transaction can write at a time
+        memo = self._database.read(
+            lambda transaction: transaction.table(dataset).find_repeated_page(imprint)
+        )
         if memo is None:
             return None
-        batch = batch_again(memo, imprint, provider_time=provider_time)
-        return Repeated(*self.commit_page(dataset, lease, batch), memo.proof)
+        batch = build_repeat_batch(memo, imprint, provider_time=provider_time)
+        return RepeatResult(*self.commit_page(dataset, lease, batch), memo.proof)

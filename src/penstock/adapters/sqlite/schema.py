@@ -8,42 +8,42 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from penstock.adapters.sql.datasets import SqlDatasets, replace_history
-from penstock.adapters.sql.keys import quoted
-from penstock.adapters.sql.schema import (
+from penstock.adapters.sqlite.database import SqliteDatabase, SqliteTransaction
+from penstock.adapters.sqlite.table_sql import (
+    COLUMN_TYPES,
+    RANK_COLUMN,
+    VIEW_MARK,
+    SqliteTableSql,
+    is_empty,
+    live_view,
+)
+from penstock.adapters.sqlstore.datasets import SqlDatasets, replace_history
+from penstock.adapters.sqlstore.key_encoding import quote
+from penstock.adapters.sqlstore.schema import (
     columns_to_add,
     declared_types,
     lacks_rank,
-    migrations,
+    load_migrations,
     missing_fields,
     missing_migrations,
     refuse_changes,
     refuse_unfinished,
     refuse_view,
-    replaces_empty,
+    replacement_steps,
     view_columns,
     view_steps,
 )
-from penstock.adapters.sqlite.database import Database, Transaction
-from penstock.adapters.sqlite.tables import (
-    COLUMN_TYPES,
-    RANK,
-    VIEW_MARK,
-    Table,
-    is_empty,
-    live_view,
-)
-from penstock.domain.dataset import LIVE, Dataset
+from penstock.domain.dataset import LIVE_VIEW_SUFFIX, Dataset
 from penstock.errors import Misconfigured
 from penstock.ports import Schema
 
-# "PENS", by which a file is known to be ours
-OURS = 0x50454E53
-MIGRATIONS = migrations("penstock.adapters.sqlite")
+# "PENS", the application id that SQLite stores in the file
+APPLICATION_ID = 0x50454E53
+MIGRATIONS = load_migrations("penstock.adapters.sqlite")
 
 
 class SqliteSchema(Schema):
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
     @property
@@ -54,37 +54,41 @@ class SqliteSchema(Schema):
     @property
     @override
     def datasets(self) -> SqlDatasets:
-        # few commands need it
+        # few commands need it: imported on first use
         from penstock.adapters.sqlite.retyping import SqliteTableChanges
 
         return SqlDatasets(self._database, SqliteTableChanges())
 
     @override
-    def is_there(self) -> bool:
-        return bool(self._database.read(lambda look: schema_version(look.connection)))
+    def exists(self) -> bool:
+        return bool(
+            self._database.read(
+                lambda transaction: schema_version(transaction.connection)
+            )
+        )
 
     @override
     def migrate(self) -> Sequence[str]:
-        # every command comes by here: look before taking the lock that writers need
+        # every command calls this: read before taking the writers' lock
         return self._database.write(self._migrate) if self.pending() else []
 
     @override
     def pending(self) -> Sequence[str]:
-        def work(transaction: Transaction) -> Sequence[str]:
-            refuse_stranger(transaction.connection, self._database.path)
+        def work(transaction: SqliteTransaction) -> Sequence[str]:
+            refuse_foreign_file(transaction.connection, self._database.path)
             missing = missing_migrations(
                 MIGRATIONS,
                 known=schema_version(transaction.connection),
                 schema=f"{self._database.path}: the schema",
             )
-            return [each.name for each in missing]
+            return [migration.name for migration in missing]
 
         return self._database.read(work)
 
-    def _migrate(self, transaction: Transaction) -> Sequence[str]:
+    def _migrate(self, transaction: SqliteTransaction) -> Sequence[str]:
         connection = transaction.connection
         applied = []
-        connection.execute(f"pragma application_id = {OURS:d}")
+        connection.execute(f"pragma application_id = {APPLICATION_ID:d}")
         for number, name, text in MIGRATIONS[schema_version(connection) :]:
             run_script(connection, text)
             # pragmas take no parameters; the number is our own
@@ -93,54 +97,62 @@ class SqliteSchema(Schema):
         return applied
 
     @override
-    def prepare(self, dataset: Dataset) -> Sequence[str]:
-        if not self.unprepared(dataset):
+    def ensure_table(self, dataset: Dataset) -> Sequence[str]:
+        if not self.pending_table_changes(dataset):
             return []
-        table = Table(dataset)
-        return self._database.write(lambda each: create(each, dataset, table))
+        table = SqliteTableSql(dataset)
+        return self._database.write(
+            lambda transaction: prepare_table(transaction, dataset, table)
+        )
 
     @override
-    def unprepared(self, dataset: Dataset) -> Sequence[str]:
-        table = Table(dataset)
-        return self._database.read(lambda look: steps(look, dataset, table))
+    def pending_table_changes(self, dataset: Dataset) -> Sequence[str]:
+        table = SqliteTableSql(dataset)
+        return self._database.read(
+            lambda transaction: pending_steps(transaction, dataset, table)
+        )
 
     @override
-    def tend(self, dataset: Dataset) -> Sequence[str]:
-        """Let the index of words follow the rows, while no search waits for it.
+    def maintain(self, dataset: Dataset) -> Sequence[str]:
+        """Bring the search index up to date, so that no search has to do it.
 
-        Other indexes SQLite keeps in order while it writes. Where many rows are
-        deleted, the others get one of their own, once no import waits for it.
+        SQLite maintains other indexes with each write. If many rows are deleted, the
+        live rows get an index of their own, while no import is running.
         """
         done = self._index_live_rows(dataset)
-        # whoever cannot search can still import
+        # an SQLite without FTS5 can still import
         with suppress(Misconfigured):
             while self._is_behind(dataset):
                 has_more = self._database.write(
-                    lambda each: each.searched(dataset).catch_up()
+                    lambda transaction: transaction.search_table(dataset).catch_up()
                 )
-                # whoever imports waits for us: the rest comes later
+                # a running import waits for this transaction: do the rest later
                 if not has_more or not self._is_at_rest(dataset):
                     break
         return done
 
     def _index_live_rows(self, dataset: Dataset) -> list[str]:
-        def is_due(look: Transaction) -> bool:
-            table = look.searched(dataset).of
-            return table.live_index in table.missing_indexes(look.connection)
+        def is_due(transaction: SqliteTransaction) -> bool:
+            table = transaction.search_table(dataset).of
+            return table.live_index in table.missing_indexes(transaction.connection)
 
-        def build(transaction: Transaction) -> list[str]:
-            table = transaction.searched(dataset).of
+        def build(transaction: SqliteTransaction) -> list[str]:
+            table = transaction.search_table(dataset).of
             return table.build_indexes(transaction.connection)
 
         if self._database.read(is_due) and self._is_at_rest(dataset):
-            return built(self._database.write(build))
+            return build_steps(self._database.write(build))
         return []
 
     def _is_behind(self, dataset: Dataset) -> bool:
-        return self._database.read(lambda look: look.searched(dataset).is_behind())
+        return self._database.read(
+            lambda transaction: transaction.search_table(dataset).is_behind()
+        )
 
     def _is_at_rest(self, dataset: Dataset) -> bool:
-        return self._database.read(lambda look: look.searched(dataset).is_at_rest())
+        return self._database.read(
+            lambda transaction: transaction.search_table(dataset).is_at_rest()
+        )
 
     @override
     def lacks_indexes(self, dataset: Dataset) -> bool:
@@ -149,34 +161,38 @@ class SqliteSchema(Schema):
         return False
 
     @override
-    def untended(self, dataset: Dataset) -> Sequence[str]:
+    def pending_maintenance(self, dataset: Dataset) -> Sequence[str]:
         return []
 
 
-def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence[str]:
-    done = steps(transaction, dataset, table)
+def prepare_table(
+    transaction: SqliteTransaction, dataset: Dataset, table: SqliteTableSql
+) -> Sequence[str]:
+    done = pending_steps(transaction, dataset, table)
     connection = transaction.connection
     transaction.execute("add_dataset", dataset=dataset.name)
     stored = stored_columns(connection, dataset)
-    known = declared_types(transaction, dataset)
-    if done == replaces_empty(dataset):
+    types = declared_types(transaction, dataset)
+    if done == replacement_steps(dataset):
         drop_table(connection, dataset.name)
         replace_history(transaction, dataset.name)
         transaction.execute("forget_rejection_keys", dataset=dataset.name)
-        stored, known = {}, {}
+        stored, types = {}, {}
     if stored:
         for field in missing_fields(dataset, stored):
             connection.execute(
-                f"alter table {quoted(dataset.name)} "
-                f"add column {quoted(field.name)} {COLUMN_TYPES[field.type]}"
+                f"alter table {quote(dataset.name)} "
+                f"add column {quote(field.name)} {COLUMN_TYPES[field.type]}"
             )
         if lacks_rank(dataset, stored):
-            connection.execute(f"alter table {quoted(dataset.name)} add column {RANK}")
+            connection.execute(
+                f"alter table {quote(dataset.name)} add column {RANK_COLUMN}"
+            )
     else:
         connection.execute(table.create)
     declared = {field.name: field.type for field in dataset.fields}
     transaction.execute(
-        "set_fields", dataset=dataset.name, fields=json.dumps(known | declared)
+        "set_fields", dataset=dataset.name, fields=json.dumps(types | declared)
     )
     table.build_indexes(connection)
     update_view(connection, dataset)
@@ -184,33 +200,33 @@ def create(transaction: Transaction, dataset: Dataset, table: Table) -> Sequence
 
 
 def update_view(connection: sqlite3.Connection, dataset: Dataset) -> None:
-    """Let the live view show all declared fields, unless its name is not ours."""
+    """Let the live view show all declared fields, unless it is not ours."""
     shown = shown_columns(connection, dataset.live_view)
     if view_steps(dataset, shown):
-        connection.execute(f"drop view if exists {quoted(dataset.live_view)}")
+        connection.execute(f"drop view if exists {quote(dataset.live_view)}")
         connection.execute(live_view(dataset, view_columns(dataset, shown or ())))
 
 
 def drop_table(connection: sqlite3.Connection, name: str) -> None:
-    """Drop the table of a dataset, its view, and what is searched by."""
+    """Drop the table of a dataset, its view and its search tables."""
     drop_view(connection, name)
-    connection.execute(f"drop table {quoted(name)}")
+    connection.execute(f"drop table {quote(name)}")
     for part in ("words", "entries"):
-        drop = f"drop table if exists {quoted(f'penstock:{name}:{part}')}"
+        drop = f"drop table if exists {quote(f'penstock:{name}:{part}')}"
         connection.execute(drop)
 
 
 def drop_view(connection: sqlite3.Connection, name: str) -> list[str]:
     """Drop the live view, if it is ours; return its columns."""
-    view = f"{name}{LIVE}"
+    view = f"{name}{LIVE_VIEW_SUFFIX}"
     shown = shown_columns(connection, view) or []
     if shown:
-        connection.execute(f"drop view {quoted(view)}")
+        connection.execute(f"drop view {quote(view)}")
     return shown
 
 
 def shown_columns(connection: sqlite3.Connection, view: str) -> list[str] | None:
-    """Return what a live view shows; None if something else has its name."""
+    """Return the columns of a live view; None if something else has its name."""
     found = connection.execute(
         "select sql from sqlite_master where lower(name) = ?", (view,)
     ).fetchone()
@@ -218,16 +234,16 @@ def shown_columns(connection: sqlite3.Connection, view: str) -> list[str] | None
         return []
     if VIEW_MARK not in found["sql"]:
         return None
-    columns = connection.execute(f"pragma table_info({quoted(view)})")
+    columns = connection.execute(f"pragma table_info({quote(view)})")
     return [row["name"] for row in columns]
 
 
-def refuse_stranger(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a database whose numbers mean something to another program."""
-    # in this order: who migrates at this moment sets both in one commit
+def refuse_foreign_file(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise `Misconfigured` for the database of another program."""
+    # in this order: a concurrent migration sets both in one commit
     version = schema_version(connection)
     owner = connection.execute("pragma application_id").fetchone()[0]
-    if owner != OURS and (owner or version):
+    if owner != APPLICATION_ID and (owner or version):
         raise Misconfigured(
             f"{path} belongs to another program; "
             "point penstock.database at a file of its own"
@@ -238,40 +254,39 @@ def schema_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("pragma user_version").fetchone()[0])
 
 
-def steps(transaction: Transaction, dataset: Dataset, table: Table) -> list[str]:
-    """Say what has to be created for a dataset."""
+def pending_steps(
+    transaction: SqliteTransaction, dataset: Dataset, table: SqliteTableSql
+) -> list[str]:
+    """Describe what has to be created for a dataset."""
     connection = transaction.connection
     if kind_of(connection, dataset.name) == "view":
         raise refuse_view(dataset)
     stored = stored_columns(connection, dataset)
-    known = declared_types(transaction, dataset)
-    if not stored or not known:
+    types = declared_types(transaction, dataset)
+    if not stored or not types:
         return [f"create table {dataset.name}"]
     try:
-        refuse(dataset, stored, known)
+        refuse_changed_table(dataset, stored, types)
     except Misconfigured:
         if not is_empty(connection, dataset):
             raise
         refuse_unfinished(transaction, dataset.name)
-        return replaces_empty(dataset)
-    # a view follows its table without a word
-    gained = columns_to_add(dataset, stored) or view_steps(
+        return replacement_steps(dataset)
+    # a view that changes with its table is not mentioned
+    added = columns_to_add(dataset, stored) or view_steps(
         dataset, shown_columns(connection, dataset.live_view)
     )
-    return [
-        *gained,
-        *built(table.missing_indexes(connection)),
-    ]
+    return [*added, *build_steps(table.missing_indexes(connection))]
 
 
-def built(indexes: Sequence[str]) -> list[str]:
+def build_steps(indexes: Sequence[str]) -> list[str]:
     return [f"build index {name}" for name in indexes]
 
 
 def stored_columns(
     connection: sqlite3.Connection, dataset: Dataset
 ) -> dict[str, sqlite3.Row]:
-    found = connection.execute(f"pragma table_info({quoted(dataset.name)})")
+    found = connection.execute(f"pragma table_info({quote(dataset.name)})")
     return {row["name"]: row for row in found}
 
 
@@ -283,7 +298,7 @@ def kind_of(connection: sqlite3.Connection, name: str) -> str | None:
 
 
 def run_script(connection: sqlite3.Connection, text: str) -> None:
-    # executescript would commit the transaction that keeps a migration whole
+    # executescript would commit the transaction of the migration
     statement = ""
     for line in text.splitlines(keepends=True):
         statement += line
@@ -292,9 +307,9 @@ def run_script(connection: sqlite3.Connection, text: str) -> None:
             statement = ""
 
 
-def refuse(
-    dataset: Dataset, stored: dict[str, sqlite3.Row], known: dict[str, str]
+def refuse_changed_table(
+    dataset: Dataset, stored: dict[str, sqlite3.Row], types: dict[str, str]
 ) -> None:
-    by_place = sorted(stored.items(), key=lambda item: item[1]["pk"])
-    key = [name for name, row in by_place if row["pk"]]
-    refuse_changes(dataset, key=key, stored=stored, known=known)
+    by_position = sorted(stored.items(), key=lambda item: item[1]["pk"])
+    key = [name for name, row in by_position if row["pk"]]
+    refuse_changes(dataset, key=key, stored=stored, known=types)

@@ -21,7 +21,7 @@ from penstock.domain.events import (
     StoreWasAway,
     WorkerFailed,
 )
-from penstock.domain.page import Counts
+from penstock.domain.pages import Counts
 from penstock.ports import Emit, Redact
 
 WARNINGS = (
@@ -42,9 +42,9 @@ def log_events(
     verbose: bool = False,
     stream: TextIO | None = None,
 ) -> Emit:
-    """Return a listener that writes one line an event, without secrets.
+    """Return a listener that writes one line for each event, without secrets.
 
-    Pages are only told when asked for: they are what a busy worker has most of.
+    Committed pages are only logged if verbose: they are the most frequent events.
     """
     out = sys.stderr if stream is None else stream
     logger = structlog.wrap_logger(
@@ -62,20 +62,20 @@ def log_events(
         if isinstance(event, PageCommitted) and not verbose:
             return
         fields = {
-            field.name: told(getattr(event, field.name), redact)
+            field.name: to_field(getattr(event, field.name), redact)
             for field in dataclasses.fields(event)
         }
-        tell = logger.info
+        log = logger.info
         if isinstance(event, WARNINGS):
-            tell = logger.warning
+            log = logger.warning
         elif isinstance(event, ERRORS):
-            tell = logger.error
-        tell(name_of(event), **fields)
+            log = logger.error
+        log(event_name(event), **fields)
 
     return emit
 
 
-def told(value: object, redact: Redact) -> object:
+def to_field(value: object, redact: Redact) -> object:
     if isinstance(value, timedelta):
         return round(value.total_seconds(), 3)
     if isinstance(value, Counts):
@@ -83,13 +83,13 @@ def told(value: object, redact: Redact) -> object:
             name: count for name, count in dataclasses.asdict(value).items() if count
         }
     if isinstance(value, tuple):
-        return [told(each, redact) for each in value]
+        return [to_field(item, redact) for item in value]
     if isinstance(value, bool | int | None):
         return value
     return redact(str(value))
 
 
-def name_of(event: Event) -> str:
+def event_name(event: Event) -> str:
     """Write `PageCommitted` as `page_committed`."""
     name = type(event).__name__
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")

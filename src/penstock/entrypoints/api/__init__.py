@@ -1,1 +1,1 @@
-"""The HTTP API: the only place where anything is asynchronous."""
+"""The HTTP API: the only asynchronous package."""

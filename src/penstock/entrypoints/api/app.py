@@ -1,172 +1,180 @@
-"""Put the API together."""
+"""Assembly of the API."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from penstock.entrypoints.api import (
+from penstock.entrypoints.api.cache.change_feed import ChangeFeedReader
+from penstock.entrypoints.api.cache.dataset_versions import (
+    POLL_TIMEOUT,
+    DatasetVersionPoller,
+)
+from penstock.entrypoints.api.cache.response_cache import ResponseCache
+from penstock.entrypoints.api.cache.row_counts import RowCounts
+from penstock.entrypoints.api.concurrency.background import BackgroundExecutor
+from penstock.entrypoints.api.concurrency.lanes import Lanes
+from penstock.entrypoints.api.context import AppContext
+from penstock.entrypoints.api.dependency_health import DependencyHealth
+from penstock.entrypoints.api.endpoints import AnyEndpoint
+from penstock.entrypoints.api.import_progress import ProgressTracker
+from penstock.entrypoints.api.metrics.http_metrics import Metrics
+from penstock.entrypoints.api.metrics.multiprocess import SingleProcessMetrics
+from penstock.entrypoints.api.middleware.auth import AccessControl
+from penstock.entrypoints.api.middleware.errors import ErrorMiddleware
+from penstock.entrypoints.api.middleware.rate_limit import RateLimiter
+from penstock.entrypoints.api.openapi import document
+from penstock.entrypoints.api.problems import Problem
+from penstock.entrypoints.api.resources import (
     budgets,
     datasets,
-    docs,
-    events,
     health,
+    import_events,
     imports,
     jobs,
-    openapi,
     records,
-    scrape,
     search,
-    starting,
+    start_import,
+    swagger_ui,
 )
-from penstock.entrypoints.api.answers import Answers
-from penstock.entrypoints.api.colleagues import Alone
-from penstock.entrypoints.api.dispatch import Dispatch
-from penstock.entrypoints.api.edge import Edge
-from penstock.entrypoints.api.endpoints import Endpoint
-from penstock.entrypoints.api.errands import Errands
-from penstock.entrypoints.api.feeds import Feeds
-from penstock.entrypoints.api.gate import Gate
-from penstock.entrypoints.api.lanes import Lanes
-from penstock.entrypoints.api.metrics import Metrics
-from penstock.entrypoints.api.problems import Problem
-from penstock.entrypoints.api.progress import Gauges
-from penstock.entrypoints.api.rates import Rates
-from penstock.entrypoints.api.service import Api
-from penstock.entrypoints.api.sizes import Sizes
-from penstock.entrypoints.api.troubles import Troubles
-from penstock.entrypoints.api.watch import LONGEST_LOOK, Watch
+from penstock.entrypoints.api.resources import metrics as metrics_module
+from penstock.entrypoints.api.routing import EndpointHandler
 from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
+from penstock.flow.list_records import ListRecords
 from penstock.flow.search_records import SearchRecords
-from penstock.flow.serve_records import ServeRecords
-from penstock.ports.answers import SharedAnswers
-from penstock.ports.limits import SharedRates
-from penstock.ports.serving import Served
-from penstock.wiring import Penstock
-from penstock.wiring.access import verifier_of
-
-# threads that look how far the datasets have come
-LOOKING = 2
+from penstock.ports.rate_limits import SharedRateLimiter
+from penstock.ports.record_access import ApiStores
+from penstock.ports.response_cache import SharedCache
+from penstock.wiring import Container
+from penstock.wiring.auth import verifier_of
 
 
-def all_endpoints() -> Sequence[Endpoint]:
-    """Return everything that can be asked, what is asked most first."""
-    described = [
+def all_endpoints() -> Sequence[AnyEndpoint]:
+    """Return all endpoints, the most used first, as routes are matched in order."""
+    documented = [
         *records.endpoints(),
         *search.endpoints(),
         *datasets.endpoints(),
-        *starting.endpoints(),
+        *start_import.endpoints(),
         *imports.endpoints(),
-        *events.endpoints(),
+        *import_events.endpoints(),
         *jobs.endpoints(),
         *budgets.endpoints(),
         *health.endpoints(),
-        *scrape.endpoints(),
+        *metrics_module.endpoints(),
     ]
-    return [*described, *openapi.endpoints(described), *docs.endpoints()]
+    return [*documented, *document.endpoints(documented), *swagger_ui.endpoints()]
 
 
-def api_of(
-    penstock: Penstock,
-    served: Served,
+def build_api(
+    penstock: Container,
+    served: ApiStores,
     *,
     threads: int,
-    shared: SharedAnswers | None = None,
-    rates: SharedRates | None = None,
-) -> Api:
+    shared: SharedCache | None = None,
+    rates: SharedRateLimiter | None = None,
+) -> AppContext:
     lanes = Lanes(threads, datasets=len(penstock.settings.datasets))
-    answers = Answers(lanes=lanes, shared=shared, knows=served.reads.knows)
-    serve = ServeRecords(penstock.settings.datasets, served.reads)
-    # what keeps an eye on the database must not wait for those who ask it
-    looking = ThreadPoolExecutor(LOOKING, thread_name_prefix="look")
+    cache = ResponseCache(lanes=lanes, shared=shared, knows=served.reads.knows)
+    records = ListRecords(penstock.settings.datasets, served.reads)
     metrics = Metrics()
-    watch = Watch(served.reads, looking, on_new=answers.warm)
-    answers.track_positions = watch.track_positions
-    stores = [each for each in (shared, rates) if each is not None]
-    return Api(
+    versions = DatasetVersionPoller(served.reads, on_new=cache.warm)
+    cache.track_positions = versions.track_positions
+    shared_stores = [store for store in (shared, rates) if store is not None]
+    return AppContext(
         penstock=penstock,
         served=served,
-        records=serve,
-        search=SearchRecords(served.search, lambda: serve.seal),
+        records=records,
+        search=SearchRecords(served.search, records),
         edits=EditRecords(served.edits, penstock.stores.records),
-        answers=answers,
-        watch=watch,
-        feeds=Feeds(served.reads, watch, lanes),
-        sizes=Sizes(served.reads),
-        troubles=Troubles(
-            {"redis": [each.trouble for each in stores], "replicas": [served.trouble]}
+        response_cache=cache,
+        dataset_versions=versions,
+        feeds=ChangeFeedReader(served.reads, versions, lanes),
+        row_counts=RowCounts(served.reads),
+        dependency_health=DependencyHealth(
+            {
+                "redis": [store.failure for store in shared_stores],
+                "replicas": [served.failure],
+            }
         ),
         lanes=lanes,
-        rates=Rates(penstock.settings.api.rate, rates),
+        rate_limiter=RateLimiter(penstock.settings.api.rate, rates),
         verifier=verifier_of(penstock.settings),
         metrics=metrics,
-        colleagues=Alone(metrics),
-        errands=Errands(penstock.emit),
-        gauges=Gauges(penstock),
+        process_metrics=SingleProcessMetrics(metrics),
+        background=BackgroundExecutor(penstock.emit),
+        progress_tracker=ProgressTracker(penstock),
     )
 
 
-class WholeKey(StringConvertor):
-    """The rest of an address, line breaks included: a key may hold anything."""
+class KeyConvertor(StringConvertor):
+    """The rest of a path, line breaks included: a key may contain anything."""
 
     regex = "(?s:.*)"
 
 
-def app_of(api: Api) -> ASGIApp:
-    register_url_convertor("key", WholeKey())
-    gate = Gate(api.penstock.settings.api, api.verifier, api.rates)
-    api.metrics.tell_along(api.lanes, api.answers, api.rates)
+def build_app(api: AppContext) -> ASGIApp:
+    register_url_convertor("key", KeyConvertor())
+    access = AccessControl(api.penstock.settings.api, api.verifier, api.rate_limiter)
+    api.metrics.collect_from(api.lanes, api.response_cache, api.rate_limiter)
     routes = [
-        Route(path, Dispatch(api, gate, {each.method: each for each in some}))
-        for path, some in by_path(all_endpoints()).items()
+        Route(path, EndpointHandler(api, access, by_method))
+        for path, by_method in group_by_path(all_endpoints()).items()
     ]
     router = Router(
         routes,
-        # to another place, by a name that the client has made up
+        # a redirect would go to the host that the client has sent
         redirect_slashes=False,
-        default=nothing_here(gate),
-        lifespan=lambda _: running(api, gate),
+        default=not_found(access),
+        lifespan=lambda _: lifespan(api, access),
     )
-    return Edge(router, api)
+    return ErrorMiddleware(router, api)
 
 
-def by_path(endpoints: Iterable[Endpoint]) -> dict[str, list[Endpoint]]:
-    found: dict[str, list[Endpoint]] = {}
-    for each in endpoints:
-        found.setdefault(each.path, []).append(each)
-    return found
+def group_by_path(
+    endpoints: Iterable[AnyEndpoint],
+) -> dict[str, dict[str, AnyEndpoint]]:
+    by_path: dict[str, dict[str, AnyEndpoint]] = {}
+    for endpoint in endpoints:
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    return by_path
 
 
-def nothing_here(gate: Gate) -> ASGIApp:
+def not_found(access: AccessControl) -> ASGIApp:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         del receive, send
-        await gate.charge_address(scope)
-        raise Problem("not-found", f"{scope['path']} is no address here; see /docs")
+        access.charge_address(scope)
+        raise Problem("not-found", f"there is no path {scope['path']}; see /docs")
 
     return refuse
 
 
 @asynccontextmanager
-async def running(api: Api, gate: Gate) -> AsyncIterator[None]:
+async def lifespan(api: AppContext, access: AccessControl) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        for each in (api.lanes, api.rates, gate, api.errands, api.troubles):
-            stack.callback(each.close)
-        # asked for once; where that takes too long, by the first who needs it
+        for part in (
+            api.lanes,
+            api.rate_limiter,
+            access,
+            api.background,
+            api.dependency_health,
+        ):
+            stack.callback(part.close)
+        # if this takes too long, the first request that needs it loads it
         with suppress(PenstockError, TimeoutError):
-            await asyncio.wait_for(api.know_seal(), LONGEST_LOOK)
-        renewing = asyncio.create_task(gate.renew_keys())
-        stack.callback(renewing.cancel)
-        await api.watch.start()
-        stack.push_async_callback(api.watch.stop)
-        telling = asyncio.create_task(api.colleagues.go_on())
-        stack.callback(telling.cancel)
-        # a database that is away is no reason not to listen
-        planning = asyncio.create_task(starting.go_on_planning(api))
+            await asyncio.wait_for(api.load_signer(), POLL_TIMEOUT)
+        renewal = asyncio.create_task(access.renew_keys())
+        stack.callback(renewal.cancel)
+        await api.dataset_versions.start()
+        stack.push_async_callback(api.dataset_versions.stop)
+        sharing_metrics = asyncio.create_task(api.process_metrics.run())
+        stack.callback(sharing_metrics.cancel)
+        # not awaited: the API starts while the database is unreachable
+        planning = asyncio.create_task(start_import.start_maintenance(api))
         stack.callback(planning.cancel)
         yield
         api.stop()

@@ -1,56 +1,69 @@
-"""What an endpoint declares: its address, who may call it, and by which lane."""
+"""The declaration of an endpoint: its route, its scope, its lane and its schemas."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.access import Scope
+from penstock.domain.auth_claims import AccessScope
 from penstock.domain.dataset import Dataset
-from penstock.domain.lanes import Lane
-from penstock.entrypoints.api.answers import Answer, Asked
-from penstock.entrypoints.api.service import Api
+from penstock.entrypoints.api.cache.response_cache import ReadResult
+from penstock.entrypoints.api.concurrency.thread_shares import Lane
+from penstock.entrypoints.api.context import AppContext
+from penstock.entrypoints.api.params.request_head import RequestHead
 
-__all__ = ["Endpoint", "Handle", "Lane", "Read"]
+__all__ = ["Endpoint", "Handle", "Lane", "Parse", "Read"]
 
-Handle: TypeAlias = Callable[[Api, Request], Awaitable[Response]]
-# asked in a thread; what it returns may be kept and given to others
-Read: TypeAlias = Callable[[Api, Asked], Answer]
+Query = TypeVar("Query")
+
+# parses path, parameters and headers in the event loop, without any query or lock: a
+# malformed request is refused before it takes a lane, a thread or a trip to Redis
+Parse: TypeAlias = Callable[[AppContext, RequestHead], Query]
+Handle: TypeAlias = Callable[[AppContext, Request, Query], Awaitable[Response]]
+# runs in a thread; its result may be cached and sent to other clients
+Read: TypeAlias = Callable[[AppContext, Query], ReadResult]
+
+
+def ignore_params(api: AppContext, head: RequestHead) -> None:
+    """Parse nothing: the endpoint has no parameters, and accepts any."""
+    del api, head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """One thing that can be asked; `scope` None is open to all."""
+class Endpoint(Generic[Query]):
+    """One operation; without a `scope` it needs no token."""
 
     method: str
     path: str
-    scope: Scope | None
+    scope: AccessScope | None
     lane: Lane
     summary: str
+    parse: Parse[Query]
     # exactly one of them
-    handle: Handle | None = None
-    read: Read | None = None
-    # reads the parameters alone, so that what is malformed takes no thread
-    check: Callable[[Api, Asked], object] | None = None
-    # whether what it reads is one record, which any change may be one of
+    handle: Handle[Query] | None = None
+    read: Read[Query] | None = None
+    # whether it reads one record, which any change of the dataset may affect
     follows_changes: bool = False
     # its name in generated clients; unless given, that of its function
     operation: str = ""
-    # what OpenAPI says of it beyond its path: its Parameter Objects, and the schema of
-    # JSON that it reads and answers with, or a whole Request Body or Response Object
+    # its OpenAPI Parameter Objects, and the schemas of its JSON body and responses, or
+    # whole Request Body and Response Objects
     parameters: Sequence[Mapping[str, Any]] = ()
     body: Mapping[str, Any] | None = None
-    answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    # all of that, where it is another for each dataset; None of those that have no such
-    describe: Callable[[Dataset], "Described | None"] | None = None
+    responses: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    # all of that by dataset, if it differs; None if a dataset lacks the operation
+    describe: Callable[[Dataset], "OperationDoc | None"] | None = None
+
+
+AnyEndpoint: TypeAlias = Endpoint[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """What OpenAPI says of an endpoint of one dataset."""
+class OperationDoc:
+    """The OpenAPI documentation of an operation for one dataset."""
 
     parameters: Sequence[Mapping[str, Any]] = ()
     body: Mapping[str, Any] | None = None
-    answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    responses: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)

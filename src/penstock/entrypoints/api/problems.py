@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 has them: a stable type, a sentence, and every flaw's place."""
+"""Problem details (RFC 9457): a type, a sentence, and a pointer to each error."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,25 +10,25 @@ from starlette.responses import Response
 from penstock.errors import (
     BadRequest,
     Conflict,
-    Flaw,
+    FieldError,
     Forbidden,
-    KeyReused,
-    KeysUnavailable,
+    IdempotencyKeyReused,
+    JwksUnavailable,
     NoSuchRecord,
     NotFound,
     Overloaded,
     PenstockError,
     PositionGone,
-    StillAtWork,
+    RequestInProgress,
     StoreRefused,
-    StoreTooSlow,
+    StoreTimeout,
     StoreUnavailable,
     Unauthenticated,
     VersionChanged,
 )
 
 MEDIA_TYPE = "application/problem+json"
-# where a client finds out what a type means
+# prefix of problem types; each is a URL that explains it
 TYPES = "/api/problems/"
 CHALLENGE = 'Bearer realm="penstock"'
 
@@ -36,14 +36,14 @@ encode = msgspec.json.Encoder().encode
 
 
 class Problem(Exception):
-    """An answer that is not what was asked for."""
+    """An error response."""
 
     def __init__(
         self,
         code: str,
         detail: str = "",
         *,
-        flaws: Sequence[Flaw] = (),
+        flaws: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
         members: Mapping[str, Any] | None = None,
         cause: str | None = None,
@@ -54,9 +54,9 @@ class Problem(Exception):
         self.detail = detail or self.title
         self.flaws = flaws
         self.headers = headers or {}
-        # beside those that all have
+        # additional members of the document
         self.members = members or {}
-        # for operators only
+        # for the log only
         self.cause = cause
 
     def response(self, *, trace_id: str, instance: str) -> Response:
@@ -73,11 +73,11 @@ class Problem(Exception):
         if self.flaws:
             document["errors"] = [
                 {
-                    "pointer": each.pointer,
-                    "code": str(each.code),
-                    "detail": each.detail,
+                    "pointer": flaw.pointer,
+                    "code": str(flaw.code),
+                    "detail": flaw.detail,
                 }
-                for each in self.flaws
+                for flaw in self.flaws
             ]
         return Response(
             encode(document),
@@ -87,50 +87,50 @@ class Problem(Exception):
         )
 
 
-# code -> status, title: every problem there is, as /api/problems tells them
+# code -> status, title: all problems, as /api/problems returns them
 TITLES: Mapping[str, tuple[int, str]] = {
-    "bad-request": (400, "The request has flaws"),
-    "unauthenticated": (401, "A valid token is needed"),
+    "bad-request": (400, "The request is invalid"),
+    "unauthenticated": (401, "A valid token is required"),
     "forbidden": (403, "The token does not allow this"),
-    "not-found": (404, "There is nothing here"),
-    "method-not-allowed": (405, "This cannot be done here"),
-    "request-timeout": (408, "The request did not come to its end in time"),
-    "conflict": (409, "It is in another state than was thought"),
-    "position-gone": (410, "That change is not known here, or not any more"),
-    "version-changed": (412, "It has changed since it was read"),
+    "not-found": (404, "Not found"),
+    "method-not-allowed": (405, "Method not allowed"),
+    "request-timeout": (408, "The request was not complete in time"),
+    "conflict": (409, "Conflict with the current state"),
+    "position-gone": (410, "That position of the change feed is not available"),
+    "version-changed": (412, "The record has changed since it was read"),
     "too-large": (413, "The body is too large"),
-    "uri-too-long": (414, "The address is too long"),
-    "unsupported-media-type": (415, "The body is in a form that is not read here"),
-    "key-reused": (422, "The key of this request was used for another"),
-    "misdirected": (421, "This name is not served here"),
-    "unprocessable": (422, "The body has flaws"),
+    "uri-too-long": (414, "The URL is too long"),
+    "unsupported-media-type": (415, "The media type of the body is not supported"),
+    "key-reused": (422, "The idempotency key was used for another request"),
+    "misdirected": (421, "This host name is not served"),
+    "unprocessable": (422, "The body is invalid"),
     "headers-too-large": (431, "The headers are too large"),
-    "rate-limited": (429, "This client has asked too often"),
-    "internal": (500, "Something went wrong here"),
-    "stopping": (503, "This process ends"),
-    "overloaded": (503, "Too much is asked at once"),
-    "unavailable": (503, "A store does not answer"),
-    "took-too-long": (504, "The answer took too long"),
+    "rate-limited": (429, "Too many requests"),
+    "internal": (500, "Internal error"),
+    "stopping": (503, "The process is shutting down"),
+    "overloaded": (503, "Too many requests at once"),
+    "unavailable": (503, "A store is unavailable"),
+    "took-too-long": (504, "The response took too long"),
 }
 
 
-def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911, PLR0912 (a line a kind)
-    """Say what an error means to a client; never with a driver's text."""
+def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911, PLR0912 (a case a kind)
+    """Return the problem of an error; never with a driver's text."""
     match error:
         case BadRequest():
-            in_body = all(each.pointer.startswith("/") for each in error.flaws)
+            in_body = all(flaw.pointer.startswith("/") for flaw in error.flaws)
             code = "unprocessable" if in_body else "bad-request"
             return Problem(code, str(error), flaws=error.flaws)
         case NotFound(among=str() as among):
-            # a client has addresses, not commands
-            return Problem("not-found", f"{error.told}; see /api/v1/{among}")
+            # the error's own remedy is a command, which HTTP clients cannot run
+            return Problem("not-found", f"{error.message}; see /api/v1/{among}")
         case NoSuchRecord() | NotFound():
             return Problem("not-found", str(error))
-        case StillAtWork():
+        case RequestInProgress():
             return Problem("conflict", str(error), headers={"retry-after": "1"})
         case Conflict():
             return Problem("conflict", str(error))
-        case KeyReused():
+        case IdempotencyKeyReused():
             return Problem("key-reused", str(error))
         case VersionChanged():
             return Problem("version-changed", str(error))
@@ -138,8 +138,7 @@ def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911, PLR0912
             members = {} if error.next is None else {"next": error.next}
             return Problem("position-gone", str(error), members=members)
         case StoreRefused():
-            told = "the database refuses what it was given"
-            return Problem("unprocessable", told)
+            return Problem("unprocessable", "the database rejects a value")
         case Unauthenticated() | Forbidden():
             return access_problem(error)
         case Overloaded():
@@ -151,21 +150,22 @@ def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911, PLR0912
 
 
 def access_problem(error: Unauthenticated | Forbidden) -> Problem:
-    """Say what is wrong with a token, to people and as RFC 6750 has it."""
+    """Return the problem of a token, with the challenge of RFC 6750."""
     if isinstance(error, Forbidden):
-        told = f'{CHALLENGE}, error="insufficient_scope", scope="{error.scope}"'
-        return Problem("forbidden", str(error), headers={"www-authenticate": told})
-    told = f'{CHALLENGE}, error="invalid_token"'
-    return Problem("unauthenticated", str(error), headers={"www-authenticate": told})
+        challenge = f'{CHALLENGE}, error="insufficient_scope", scope="{error.scope}"'
+        code = "forbidden"
+    else:
+        challenge = f'{CHALLENGE}, error="invalid_token"'
+        code = "unauthenticated"
+    return Problem(code, str(error), headers={"www-authenticate": challenge})
 
 
 def store_problem(error: StoreUnavailable) -> Problem:
-    """Tell what takes too long from what is not there."""
-    if isinstance(error, StoreTooSlow):
-        told = "the database was not given the time that this answer takes"
-        return Problem("took-too-long", told)
-    told, seconds = "a store does not answer; ask again", 1
-    if isinstance(error, KeysUnavailable):
-        told = "the token cannot be verified now; ask again"
+    """Distinguish a query that takes too long from a store that does not respond."""
+    if isinstance(error, StoreTimeout):
+        return Problem("took-too-long", "the query was cancelled at its time limit")
+    text, seconds = "a store does not respond; try again", 1
+    if isinstance(error, JwksUnavailable):
+        text = "the token cannot be verified now; try again"
         seconds = max(1, math.ceil(error.retry_after.total_seconds()))
-    return Problem("unavailable", told, headers={"retry-after": str(seconds)})
+    return Problem("unavailable", text, headers={"retry-after": str(seconds)})

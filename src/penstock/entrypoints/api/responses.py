@@ -1,4 +1,4 @@
-"""The forms in which answers leave: documents, pages of a list, streams."""
+"""Responses: documents, pages of a list, streams."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -11,12 +11,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Send
 from typing_extensions import override
 
-from penstock.entrypoints.api.exchange import ClientLeft
+from penstock.entrypoints.api.request_context import ClientDisconnected
 
-# of what changes by itself
-NEVER = {"cache-control": "no-store"}
-# seconds in which a client takes a piece of a stream
-LONGEST_SEND = 30.0
+# for documents that change at any time
+NO_STORE = {"cache-control": "no-store"}
+# seconds in which a client has to read a chunk of a stream
+SEND_TIMEOUT = 30.0
 
 encode = msgspec.json.Encoder().encode
 
@@ -32,43 +32,43 @@ def json_response(
     )
 
 
-def page_of(
+def page_response(
     request: Request,
     items: Sequence[Mapping[str, Any]],
     *,
     following: tuple[str, int | None],
     limit: int,
 ) -> Response:
-    """Answer with some of a list, and where it goes on."""
+    """Return a page of a list, with a link to the next."""
     name, last = following
-    headers = dict(NEVER)
+    headers = dict(NO_STORE)
     if last is not None:
-        address = request.url.include_query_params(**{name: last})
-        headers["link"] = f'<{address.path}?{address.query}>; rel="next"'
+        url = request.url.include_query_params(**{name: last})
+        headers["link"] = f'<{url.path}?{url.query}>; rel="next"'
     page = {"next": last, "has_more": last is not None, "limit": limit}
     return json_response({"items": items, "page": page}, headers=headers)
 
 
-class Timely(StreamingResponse):
-    """An answer that is broken off where its client does not read it."""
+class TimeoutStreamingResponse(StreamingResponse):
+    """A stream that ends if its client does not read it."""
 
     @override
     async def stream_response(self, send: Send) -> None:
         async def send_in_time(message: Message) -> None:
             try:
-                async with asyncio.timeout(LONGEST_SEND):
+                async with asyncio.timeout(SEND_TIMEOUT):
                     await send(message)
             except TimeoutError as error:
-                raise ClientLeft from error
+                raise ClientDisconnected from error
 
         await super().stream_response(send_in_time)
 
 
-async def following(
+async def prepend_chunk(
     first: bytes, rest: AsyncGenerator[bytes, None]
 ) -> AsyncIterator[bytes]:
-    # whoever does not come to the end must not keep a place until somebody notices
+    # a stream that is not read to its end is closed at once, and releases its slot
     async with aclosing(rest):
         yield first
-        async for each in rest:
-            yield each
+        async for chunk in rest:
+            yield chunk

@@ -1,4 +1,4 @@
-"""Put the commands together, and turn every error into a sentence."""
+"""Assemble the commands, and turn every error into a message."""
 
 import gc
 import json
@@ -18,11 +18,11 @@ from penstock.errors import Misconfigured, PenstockError
 
 DONE, FAILED, WRONG = 0, 1, 2
 
-# where each command is, in the order in which help shows them
+# module:attribute of each command, in the order of the help text
 COMMANDS = {
     "init": "init:init",
-    "check": "setup:check",
-    "migrate": "setup:migrate",
+    "check": "check_migrate:check",
+    "migrate": "check_migrate:migrate",
     "plan": "plan:plan",
     "run": "run:run",
     "worker": "worker:worker",
@@ -40,8 +40,8 @@ COMMANDS = {
 }
 
 
-class Lazily(TyperGroup):
-    """Loads only the command that is called: loading all takes longer than many do."""
+class LazyCommandGroup(TyperGroup):
+    """Imports only the command that is run: importing all is slower than most runs."""
 
     @override
     def list_commands(self, ctx: Any) -> list[str]:
@@ -49,31 +49,31 @@ class Lazily(TyperGroup):
 
     @override
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        place = COMMANDS.get(cmd_name)
-        return None if place is None else loaded(cmd_name, place)
+        target = COMMANDS.get(cmd_name)
+        return None if target is None else load_command(cmd_name, target)
 
     @override
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            error.message = what_is_wrong(error)
+            error.message = plain_message(error)
             raise
 
 
-def what_is_wrong(error: typer.BadParameter) -> str:
-    """Say what is wrong with a number in words for people."""
+def plain_message(error: typer.BadParameter) -> str:
+    """Return the message of a bad parameter, in plain words for bad numbers."""
     cause: Any = error.__cause__
-    # they are the validator's own where it was one
-    for each in cause.errors() if hasattr(cause, "errors") else ():
-        if each["type"] in {"int_parsing", "float_parsing"}:
-            return f"{each['input']!r} is not a number"
+    # pydantic's errors have details
+    for detail in cause.errors() if hasattr(cause, "errors") else ():
+        if detail["type"] in {"int_parsing", "float_parsing"}:
+            return f"{detail['input']!r} is not a number"
     return error.message
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
-    """Load modules, among which is no garbage: looking for it is a tenth of a start."""
+def gc_disabled() -> Iterator[None]:
+    """Disable garbage collection: it is a tenth of the start-up time."""
     gc.disable()
     try:
         yield
@@ -82,24 +82,26 @@ def no_collection() -> Iterator[None]:
         gc.enable()
 
 
-def loaded(name: str, place: str) -> Any:
-    """Build a command as it would be among all others."""
-    module, _, attribute = place.partition(":")
-    with no_collection():
-        found = getattr(import_module(f"penstock.entrypoints.cli.{module}"), attribute)
-    among = typer.Typer(add_completion=False, rich_markup_mode=None)
-    among.callback()(lambda: None)
-    if isinstance(found, typer.Typer):
-        among.add_typer(found, name=name)
+def load_command(name: str, target: str) -> Any:
+    """Import a command, and build it as Typer builds it inside a group."""
+    module, _, attribute = target.partition(":")
+    with gc_disabled():
+        command = getattr(
+            import_module(f"penstock.entrypoints.cli.{module}"), attribute
+        )
+    parent = typer.Typer(add_completion=False, rich_markup_mode=None)
+    parent.callback()(lambda: None)
+    if isinstance(command, typer.Typer):
+        parent.add_typer(command, name=name)
     else:
-        among.command(name)(found)
-    group: Any = typer.main.get_command(among)
+        parent.command(name)(command)
+    group: Any = typer.main.get_command(parent)
     return group.commands[name]
 
 
 app = typer.Typer(
     name="penstock",
-    cls=Lazily,
+    cls=LazyCommandGroup,
     help="Import rate-limited APIs completely, once, with many workers, and prove it.",
     no_args_is_help=True,
     add_completion=False,
@@ -108,8 +110,8 @@ app = typer.Typer(
 )
 
 
-def show_version(wanted: bool) -> None:
-    if wanted:
+def show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"penstock {__version__}")
         raise typer.Exit
 
@@ -128,46 +130,46 @@ def root(
 
 
 def main() -> None:
-    """Run a command; no traceback reaches a user who did not ask for it."""
+    """Run a command; print tracebacks only if PENSTOCK_TRACEBACK is set."""
     for stream in (sys.stdout, sys.stderr):
-        # a terminal that cannot show a character is no reason to fail
+        # a character that the terminal cannot show must not fail the command
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         app()
     except PenstockError as error:
-        tell(error.code, str(error))
+        print_error(error.code, str(error))
         sys.exit(WRONG if isinstance(error, Misconfigured) else FAILED)
     except SystemExit as end:
-        # typer has told people of a wrong use; its own error is behind the exit
+        # typer has printed the usage error already, but not as JSON
         if end.code == WRONG:
-            tell_machine("usage", str(end.__context__))
+            print_json_error("usage", str(end.__context__))
         raise
     except BrokenPipeError:
-        # the reader of our output went away: nothing is wrong, nobody listens
+        # the reader of our output has closed it, as `head` does: no error
         sys.stderr.close()
         sys.exit(DONE)
     except OSError as error:
-        tell("io", f"{error.filename or 'output'}: {error.strerror}")
+        print_error("io", f"{error.filename or 'output'}: {error.strerror}")
         sys.exit(FAILED)
     except Exception as error:
         if os.environ.get("PENSTOCK_TRACEBACK"):
             raise
-        tell(
+        print_error(
             "internal",
             f"this is a bug in penstock: {type(error).__name__}: {error}\n"
-            "set PENSTOCK_TRACEBACK=1 to see where, and please report it",
+            "set PENSTOCK_TRACEBACK=1 to see the traceback, and please report it",
         )
         sys.exit(FAILED)
 
 
-def tell(code: str, message: str) -> None:
-    """Say what is wrong, to machines if they asked, and to people."""
-    tell_machine(code, message)
+def print_error(code: str, message: str) -> None:
+    """Print an error to standard error, and as JSON with `--json`."""
+    print_json_error(code, message)
     for line in message.splitlines():
         typer.echo(f"penstock: {line}", err=True)
 
 
-def tell_machine(code: str, message: str) -> None:
-    """Print an error as the one document that `--json` promises."""
+def print_json_error(code: str, message: str) -> None:
+    """Print an error as the JSON document of `--json`, if that was given."""
     if "--json" in sys.argv:
         typer.echo(json.dumps({"error": {"code": code, "message": message}}))

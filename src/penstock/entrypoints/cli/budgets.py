@@ -1,16 +1,16 @@
-"""Look at request allowances, and open closed ones: `budgets`."""
+"""List budgets, and reopen stopped ones: `budgets`."""
 
 from typing import Annotated
 
 import typer
 
-from penstock.entrypoints.cli.shared import (
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
     WithDefault,
     default_help,
-    look,
+    open_readonly,
     print_json,
     session,
     show_table,
@@ -19,14 +19,14 @@ from penstock.errors import NotFound
 
 app = typer.Typer(
     cls=WithDefault,
-    help=default_help("Look at budgets, or open a closed one.", "budgets"),
+    help=default_help("List budgets, or reopen a closed one.", "budgets"),
 )
 
 
 @app.command("list")
 def show(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """Show the state and the remaining allowance of every budget."""
-    with look(config) as penstock:
+    with open_readonly(config) as penstock:
         states = [
             penstock.stores.budgets.state(budget)
             for budget in penstock.budgets.values()
@@ -39,9 +39,11 @@ def show(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
             else "closed"
             if state.closed_for
             else "open",
-            "rate": ", ".join(str(each.limit) for each in state.limits) or "no limit",
+            "rate": ", ".join(str(allowance.limit) for allowance in state.limits)
+            or "no limit",
             "remaining": ", ".join(
-                f"{each.remaining:,} of {each.limit}" for each in state.limits
+                f"{allowance.remaining:,} of {allowance.limit}"
+                for allowance in state.limits
             ),
             "taken": state.taken,
             "closed_seconds": None
@@ -54,7 +56,7 @@ def show(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     if as_json:
         print_json({"budgets": rows})
     else:
-        show_table("budgets", list(rows), empty="No dataset needs a budget.")
+        show_table("budgets", list(rows), empty="No budget is declared.")
 
 
 @app.command("open")
@@ -66,8 +68,8 @@ def open_budget(
     """Open a budget that the provider or an error has closed."""
     with session(config) as penstock:
         if name not in penstock.budgets:
-            known = ", ".join(penstock.budgets) or "none"
-            raise NotFound(f"there is no budget {name!r}; known: {known}")
+            existing = ", ".join(penstock.budgets) or "none"
+            raise NotFound(f"there is no budget {name!r}; existing: {existing}")
         penstock.stores.budgets.open(name)
     if as_json:
         print_json({"opened": name})

@@ -1,4 +1,4 @@
-"""Look at datasets as a whole, remove them, convert them: `datasets`."""
+"""List datasets, drop them, and convert their types: `datasets`."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -7,53 +7,54 @@ from typing import Annotated
 
 import typer
 
-from penstock.domain.dataset import LIVE
-from penstock.domain.text import key_as_text
-from penstock.entrypoints.cli.shared import (
+from penstock.domain.dataset import LIVE_VIEW_SUFFIX
+from penstock.domain.formats import format_key
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
     WithDefault,
     counted,
     default_help,
-    look,
+    open_readonly,
     print_json,
     session,
     show_table,
     stdout,
 )
 from penstock.errors import Misconfigured, NotFound
-from penstock.ports.datasets import Retyped, StoredDataset
-from penstock.settings.problems import did_you_mean
-from penstock.wiring import Penstock
+from penstock.ports.datasets import RetypeResult, StoredDataset
+from penstock.settings.validation_errors import did_you_mean
+from penstock.wiring import Container
 
 app = typer.Typer(
     cls=WithDefault,
-    help=default_help("Look at datasets, drop one, or change its types.", "datasets"),
+    help=default_help("List datasets, drop one, or convert its types.", "datasets"),
 )
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
 @app.command("list")
 def show(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """Show what is stored of every dataset, also of those no longer declared."""
-    with look(config, is_prepared=False) as penstock:
-        stored = {each.name: each for each in penstock.stores.schema.datasets.stored()}
+    """Show every stored dataset, also those that are no longer declared."""
+    with open_readonly(config, is_prepared=False) as penstock:
+        found = penstock.stores.schema.datasets.stored()
+        stored = {dataset.name: dataset for dataset in found}
         now = penstock.stores.jobs.now()
         names = sorted({*stored, *penstock.settings.datasets})
-        found = [describe(penstock, name, stored.get(name), now) for name in names]
+        documents = [describe(penstock, name, stored.get(name), now) for name in names]
     if as_json:
-        print_json({"datasets": found})
+        print_json({"datasets": documents})
         return
-    rows: list[Mapping[str, object]] = [as_row(each) for each in found]
+    rows: list[Mapping[str, object]] = [*map(as_row, documents)]
     show_table("datasets", rows, empty="No dataset is declared.")
 
 
 def describe(
-    penstock: Penstock, name: str, stored: StoredDataset | None, now: datetime
+    penstock: Container, name: str, stored: StoredDataset | None, now: datetime
 ) -> dict[str, object]:
-    """Say what is known of a dataset, as JSON."""
+    """Return the document of a dataset for `--json`."""
     declared = penstock.settings.datasets.get(name)
     last = None if stored is None else stored.last_import
     done_at = None if stored is None else stored.imported_at
@@ -72,23 +73,23 @@ def describe(
         "bad_rows": 0 if stored is None else stored.bad_rows,
         "budget": None if declared is None else penstock.budget(declared).name,
         "table": name,
-        "view": f"{name}{LIVE}",
+        "view": f"{name}{LIVE_VIEW_SUFFIX}",
     }
 
 
-def as_row(described: Mapping[str, object]) -> Mapping[str, object]:
-    age, last = described["age_seconds"], described["last_import"]
+def as_row(document: Mapping[str, object]) -> Mapping[str, object]:
+    age, last = document["age_seconds"], document["last_import"]
     return {
-        "name": described["name"],
-        "rows": described["rows"],
+        "name": document["name"],
+        "rows": document["rows"],
         "age": None if age is None else timedelta(seconds=int(str(age))),
         "last_import": f"{last['id']} {last['mode']} {last['status']}"
         if isinstance(last, Mapping)
         else None,
-        "bad_rows": described["bad_rows"],
-        "budget": described["budget"],
-        "declared": described["declared"],
-        "view": described["view"],
+        "bad_rows": document["bad_rows"],
+        "budget": document["budget"],
+        "declared": document["declared"],
+        "view": document["view"],
     }
 
 
@@ -99,36 +100,36 @@ def drop(
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Remove the rows of a dataset, and all that the ledger and the spool have of it.
+    """Remove the rows of a dataset, its imports and its spooled files.
 
-    Followers of its changes have to begin again, also if it is declared again.
+    Clients that follow its changes have to start again, also if it is declared again.
     """
     with session(config, is_prepared=False) as penstock:
-        found = stored_dataset(penstock, name)
-        rows = 0 if found.rows is None else found.rows + found.deleted
+        stored = stored_dataset(penstock, name)
+        rows = 0 if stored.rows is None else stored.rows + stored.deleted
         confirm(
             f"Remove dataset {name} with {counted(rows, 'row')}, "
-            f"{counted(found.bad_rows, 'bad row')} and the history of its imports?",
+            f"{counted(stored.bad_rows, 'bad row')} and the history of its imports?",
             yes=yes,
         )
-        removed = sum(removing(penstock, name))
+        removed = sum(remove_all(penstock, name))
     if as_json:
         print_json({"dropped": name, "rows": rows, "removed": removed})
     else:
-        typer.echo(f"Dataset {name} is gone: {counted(rows, 'row')} removed.")
+        typer.echo(f"Dataset {name} removed with {counted(rows, 'row')}.")
 
 
-def stored_dataset(penstock: Penstock, name: str) -> StoredDataset:
-    stored = {each.name: each for each in penstock.stores.schema.datasets.stored()}
+def stored_dataset(penstock: Container, name: str) -> StoredDataset:
+    stored = {found.name: found for found in penstock.stores.schema.datasets.stored()}
     if name not in stored:
         hint = f"; {did_you_mean(name, stored)}" if stored else ""
         raise NotFound(f"nothing is stored of dataset {name!r}{hint}")
     return stored[name]
 
 
-def removing(penstock: Penstock, name: str) -> Iterator[int]:
+def remove_all(penstock: Container, name: str) -> Iterator[int]:
     yield from penstock.stores.schema.datasets.drop(name)
-    # files come last: no import reads them any more
+    # files last: no import reads them any more
     yield penstock.uploads.remove_all(name, spool=str(penstock.settings.spool))
 
 
@@ -141,74 +142,75 @@ def retype(
 ) -> None:
     """Convert stored values to the types that are declared now.
 
-    It is done for all rows or for none: if a value would be lost, such rows are listed.
-    Followers of the changes of the dataset have to begin again.
+    All rows are converted, or none: values that would be lost are listed.
+    Clients that follow the changes of the dataset have to start again.
     """
     with session(config, is_prepared=False) as penstock:
         dataset = penstock.settings.dataset(name)
         datasets = penstock.stores.schema.datasets
         changes = datasets.type_changes(dataset)
         summary = ", ".join(
-            f"{e.field} from {e.stored} to {e.declared}" for e in changes
+            f"{change.field} from {change.stored} to {change.declared}"
+            for change in changes
         )
         if changes:
             confirm(f"Convert {summary} in all rows of dataset {name}?", yes=yes)
-        done = datasets.retype(dataset)
-        if not done.lost:
-            penstock.stores.schema.prepare(dataset)
-            penstock.stores.schema.tend(dataset)
+        result = datasets.retype(dataset)
+        if not result.lost:
+            penstock.stores.schema.ensure_table(dataset)
+            penstock.stores.schema.maintain(dataset)
     if as_json:
-        print_json(as_document(name, done))
+        print_json(as_document(name, result))
     else:
-        print_retyped(name, done, summary)
-    if done.lost:
+        print_result(name, result, summary)
+    if result.lost:
         raise typer.Exit(1)
 
 
-def as_document(name: str, done: Retyped) -> dict[str, object]:
+def as_document(name: str, result: RetypeResult) -> dict[str, object]:
     return {
         "dataset": name,
         "changes": [
-            {"field": each.field, "from": each.stored, "to": each.declared}
-            for each in done.changes
+            {"field": change.field, "from": change.stored, "to": change.declared}
+            for change in result.changes
         ],
-        "rows": done.rows,
-        "lost": done.lost,
+        "rows": result.rows,
+        "lost": result.lost,
         "losses": [
             {
-                "key": [*map(key_part, each.key)],
-                "field": each.field,
-                "value": each.value,
-                "detail": each.detail,
+                "key": [*map(key_part, loss.key)],
+                "field": loss.field,
+                "value": loss.value,
+                "detail": loss.detail,
             }
-            for each in done.losses
+            for loss in result.losses
         ],
     }
 
 
 def key_part(value: object) -> object:
-    return value if isinstance(value, int) else key_as_text([value])
+    return value if isinstance(value, int) else format_key([value])
 
 
-def print_retyped(name: str, done: Retyped, changes: str) -> None:
-    if not done.changes:
-        typer.echo(f"The types of dataset {name} are as declared; nothing was done.")
-    elif not done.lost:
-        typer.echo(f"Converted {changes} in {counted(done.rows, 'row')} of {name}.")
+def print_result(name: str, result: RetypeResult, changes: str) -> None:
+    if not result.changes:
+        typer.echo(f"The types of dataset {name} are as declared; nothing to convert.")
+    elif not result.lost:
+        typer.echo(f"Converted {changes} in {counted(result.rows, 'row')} of {name}.")
     else:
-        for each in done.losses:
-            line = f"{key_as_text(each.key)}: {each.field}: {each.detail}"
+        for loss in result.losses:
+            line = f"{format_key(loss.key)}: {loss.field}: {loss.detail}"
             stdout().print(line, markup=False)
-        if done.lost > len(done.losses):
-            typer.echo(f"and {done.lost - len(done.losses):,} more")
+        if result.lost > len(result.losses):
+            typer.echo(f"and {result.lost - len(result.losses):,} more")
         typer.echo(
-            f"{counted(done.lost, 'value')} of {name} would be lost; nothing was "
+            f"{counted(result.lost, 'value')} of {name} would be lost; nothing was "
             "changed. Correct the declared type, or drop the dataset and import it."
         )
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a person; a script has to say that nobody is to be asked."""
+    """Ask for confirmation; without a terminal, `--yes` is required."""
     if yes:
         return
     if not sys.stdin.isatty():

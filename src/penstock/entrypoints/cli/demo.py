@@ -1,4 +1,4 @@
-"""Show the whole thing in half a minute, without a network: `demo`."""
+"""Import from a local sandbox with faults and a killed worker: `demo`."""
 
 import tempfile
 import threading
@@ -10,24 +10,19 @@ from typing import Annotated
 import typer
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import Import, Mode, Shards
-from penstock.domain.scope import Scope
-from penstock.entrypoints.cli.gauges import gauge_for
-from penstock.entrypoints.cli.mishap import Mishap
-from penstock.entrypoints.cli.progress import PageRetries, progress
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import Import, Mode, Shards
+from penstock.entrypoints.cli.common import AsJson, print_json, session, stdout
+from penstock.entrypoints.cli.demo_kill import WorkerKiller
+from penstock.entrypoints.cli.output.import_progress import gauge_for
+from penstock.entrypoints.cli.output.progress_display import PageRetries, progress
 from penstock.entrypoints.cli.run import work
-from penstock.entrypoints.cli.shared import (
-    AsJson,
-    print_json,
-    session,
-    stdout,
-)
-from penstock.entrypoints.crews import ProcessCrew
-from penstock.entrypoints.reports import report
-from penstock.entrypoints.threads import stop_on_signals
-from penstock.flow.audit import Audited
+from penstock.entrypoints.import_report import report
+from penstock.entrypoints.worker.loop import stop_on_signals
+from penstock.entrypoints.worker.pool import ProcessWorkerPool
+from penstock.flow.audit import AuditReport
 from penstock.sandbox import Sandbox, SandboxOptions, peak_over
-from penstock.wiring import Penstock
+from penstock.wiring import Container
 
 FAULTS = {
     "500": 0.02,
@@ -40,7 +35,7 @@ FAULTS = {
 }
 RATE, BURST, PAGE = 20, 10, 100
 # the share of the records after which a worker is killed
-KILL_AFTER = 0.3
+KILL_AFTER_SHARE = 0.3
 
 CONFIG = """\
 [penstock]
@@ -92,36 +87,38 @@ check = "AddressInfo.CountryID" }}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What the demo found, from the ledger and from the provider's own log."""
+class DemoResult:
+    """What the ledger and the provider's own log show."""
 
-    known: Import
+    import_: Import
     shards: Shards
-    audited: Audited
+    audit: AuditReport
     stored: int
     expected: int
     differing: int
     sent: int
-    least: int
-    answered_429: int
+    min_requests: int
+    responses_429: int
     peak: float
 
     @property
     def holds(self) -> bool:
         return (
-            self.known.proven
-            and self.audited.complete
+            self.import_.proven
+            and self.audit.complete
             and self.differing == 0
-            and self.answered_429 == 0
+            and self.responses_429 == 0
         )
 
 
 def demo(
-    records: Annotated[int, typer.Option(min=1, help="Charging points.")] = 20_000,
-    workers: Annotated[int, typer.Option(min=2, max=16, help="Processes.")] = 4,
+    records: Annotated[
+        int, typer.Option(min=1, help="Number of charging points.")
+    ] = 20_000,
+    workers: Annotated[int, typer.Option(min=2, max=16, help="Worker processes.")] = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Import a practice provider with faults, kill a worker on the way, prove it."""
+    """Import from a faulty sandbox, kill a worker meanwhile, and audit the result."""
     halt = threading.Event()
     options = SandboxOptions(records=records, rate=RATE, burst=BURST, faults=FAULTS)
     with (
@@ -132,16 +129,16 @@ def demo(
         expected = provider.expected()
         config = write_config(Path(folder), provider, expected)
         if not as_json:
-            say(records, workers, provider.url)
+            print_introduction(records, workers, provider.url)
         with session(config) as penstock:
-            outcome = import_all(
+            result = import_all(
                 penstock, config, provider, expected, workers, halt, quiet=as_json
             )
     if as_json:
-        print_json(document(outcome))
+        print_json(document(result))
     else:
-        show_summary(outcome)
-    if not outcome.holds:
+        show_summary(result)
+    if not result.holds:
         raise typer.Exit(1)
 
 
@@ -168,17 +165,17 @@ def country_of(point: dict[str, object]) -> int:
     return int(address["CountryID"]) if isinstance(address, dict) else 0
 
 
-def say(records: int, workers: int, url: str) -> None:
+def print_introduction(records: int, workers: int, url: str) -> None:
     typer.echo(
-        f"A practice provider serves {records:,} charging points at {url},\n"
-        f"allows {RATE} requests a second, and fails in about "
-        f"{sum(FAULTS.values()):.0%} of its answers.\n"
-        f"{workers} worker processes import it; one of them is killed on the way.\n"
+        f"A sandbox provider serves {records:,} charging points at {url},\n"
+        f"allows {RATE} requests a second, and fails "
+        f"{sum(FAULTS.values()):.0%} of its requests.\n"
+        f"{workers} worker processes import it; one of them is killed meanwhile.\n"
     )
 
 
 def import_all(
-    penstock: Penstock,
+    penstock: Container,
     config: Path,
     provider: Sandbox,
     expected: dict[int, dict[str, object]],
@@ -186,46 +183,46 @@ def import_all(
     halt: threading.Event,
     *,
     quiet: bool,
-) -> Outcome:
+) -> DemoResult:
     dataset = penstock.settings.dataset("poi")
     planned = penstock.plan(
         dataset,
-        Scope(mode=Mode.FULL),
+        ImportScope(mode=Mode.FULL),
         declaration=penstock.declaration(dataset),
     )
-    crew = ProcessCrew(config, dataset, workers=workers, threads=2)
+    pool = ProcessWorkerPool(config, dataset, workers=workers, threads=2)
     import_id = planned.planned.id
     gauge = gauge_for(penstock, dataset, import_id)
     with (
-        progress(gauge, quiet=quiet) as show,
-        Mishap(
-            crew.processes,
+        progress(gauge, quiet=quiet) as display,
+        WorkerKiller(
+            pool.processes,
             penstock.stores,
             import_id,
-            show,
-            after=KILL_AFTER * len(expected),
+            display,
+            after=KILL_AFTER_SHARE * len(expected),
         ),
     ):
-        work(penstock, dataset, import_id, crew, halt, show, PageRetries())
-    known, shards = penstock.stores.imports.get(import_id)
+        work(penstock, dataset, import_id, pool, halt, display, PageRetries())
+    import_, shards = penstock.stores.imports.get(import_id)
     requests = provider.requests
     stored = {row[0]: row for row in penstock.stores.records.rows(dataset)}
-    return Outcome(
-        known=known,
+    return DemoResult(
+        import_=import_,
         shards=shards,
-        audited=penstock.audit(dataset, declaration=penstock.declaration(dataset)),
+        audit=penstock.audit(dataset, declaration=penstock.declaration(dataset)),
         stored=len(stored),
         expected=len(expected),
         differing=differences(dataset, stored, expected),
         sent=len(requests),
-        least=least_requests(expected),
-        answered_429=sum(request.status == 429 for request in requests),  # noqa: PLR2004
+        min_requests=min_requests(expected),
+        responses_429=sum(request.status == 429 for request in requests),  # noqa: PLR2004
         peak=peak_over(requests, RATE),
     )
 
 
-def least_requests(expected: dict[int, dict[str, object]]) -> int:
-    """Count the full pages, and for each country the empty one that proves its end."""
+def min_requests(expected: dict[int, dict[str, object]]) -> int:
+    """Count the pages, with one empty page per country that proves its end."""
     sizes: dict[int, int] = {}
     for point in expected.values():
         sizes[country_of(point)] = sizes.get(country_of(point), 0) + 1
@@ -237,7 +234,7 @@ def differences(
     stored: dict[object, tuple[object, ...]],
     expected: dict[int, dict[str, object]],
 ) -> int:
-    """Count the points that are missing, extra, or have another title or place."""
+    """Count the points that are missing, extra, or have another latitude."""
     names = [field.name for field in dataset.fields]
     lat = names.index("lat")
     different = len(set(stored) ^ set(expected))
@@ -248,47 +245,47 @@ def differences(
     return different
 
 
-def document(outcome: Outcome) -> dict[str, object]:
+def document(result: DemoResult) -> dict[str, object]:
     return {
-        **report(outcome.known, outcome.shards),
-        "stored": outcome.stored,
-        "expected": outcome.expected,
-        "differing": outcome.differing,
-        "requests_seen_by_provider": outcome.sent,
-        "least_requests": outcome.least,
-        "answered_429": outcome.answered_429,
-        "peak_burst": round(outcome.peak, 2),
-        "audit_complete": outcome.audited.complete,
-        "holds": outcome.holds,
+        **report(result.import_, result.shards),
+        "stored": result.stored,
+        "expected": result.expected,
+        "differing": result.differing,
+        "requests_seen_by_provider": result.sent,
+        "least_requests": result.min_requests,
+        "answered_429": result.responses_429,
+        "peak_burst": round(result.peak, 2),
+        "audit_complete": result.audit.complete,
+        "holds": result.holds,
     }
 
 
-def show_summary(outcome: Outcome) -> None:
-    known = outcome.known
+def show_summary(result: DemoResult) -> None:
+    import_ = result.import_
     console = stdout()
-    end = known.finished_at or known.created_at
-    took = max((end - known.created_at) / timedelta(seconds=1), 0.1)
+    end = import_.finished_at or import_.created_at
+    took = max((end - import_.created_at) / timedelta(seconds=1), 0.1)
     allowance = RATE * took + BURST
-    same = "the same as the provider's" if not outcome.differing else "DIFFERENT"
-    found = "complete" if outcome.audited.complete else "NOT COMPLETE"
+    same = "the same as the provider's" if not result.differing else "DIFFERENT"
+    verdict = "complete" if result.audit.complete else "NOT COMPLETE"
     lines = {
-        "records": f"{outcome.stored:,} stored, {same}",
-        "requests": f"{outcome.sent:,} sent, {outcome.least:,} is the least possible; "
-        "the others met a fault or a killed worker",
-        "budget": f"{outcome.sent / allowance:.0%} of the allowance used in "
-        f"{took:.1f} s, largest burst {outcome.peak:.1f} of {BURST}, "
-        f"{outcome.answered_429} answers of 429",
-        "crash": f"1 worker killed, {known.rescues} jobs taken over at their cursors",
-        "audit": f"{found}: {outcome.audited.shards:,} shards, "
-        f"{outcome.audited.pages:,} pages, {len(outcome.audited.findings)} findings",
+        "records": f"{result.stored:,} stored, {same}",
+        "requests": f"{result.sent:,} sent, {result.min_requests:,} needed at least; "
+        "the others repeat those lost by a fault or the killed worker",
+        "budget": f"{result.sent / allowance:.0%} of the allowance used in "
+        f"{took:.1f} s, largest burst {result.peak:.1f} of {BURST}, "
+        f"{result.responses_429} responses with status 429",
+        "crash": f"1 worker killed, {import_.rescues} jobs resumed from their cursors",
+        "audit": f"{verdict}: {result.audit.shards:,} shards, "
+        f"{result.audit.pages:,} pages, {len(result.audit.findings)} findings",
     }
     console.print()
     for name, text in lines.items():
         console.print(f"  [bold]{name:9}[/bold] {text}")
     console.print()
-    verdict = (
-        "Every page once, never over the limit, nothing lost."
-        if outcome.holds
-        else "Something does not hold; see above."
+    conclusion = (
+        "Each page stored once, rate limit kept, nothing lost."
+        if result.holds
+        else "A guarantee was violated; see above."
     )
-    console.print(verdict)
+    console.print(conclusion)

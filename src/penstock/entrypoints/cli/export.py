@@ -1,4 +1,4 @@
-"""Write the served rows of a dataset to a file: `export`."""
+"""Write the live rows of a dataset to a file: `export`."""
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -9,9 +9,7 @@ from typing import IO, Annotated, TypeAlias
 import typer
 
 from penstock.domain.dataset import Dataset
-from penstock.entrypoints.cli.out import standard_output, whole_file
-from penstock.entrypoints.cli.plan import Name
-from penstock.entrypoints.cli.shared import (
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
@@ -19,9 +17,11 @@ from penstock.entrypoints.cli.shared import (
     open_existing,
     print_json,
 )
-from penstock.entrypoints.forms.as_csv import write_csv
-from penstock.entrypoints.forms.as_jsonl import write_jsonl
-from penstock.entrypoints.forms.as_parquet import write_parquet
+from penstock.entrypoints.cli.output.output_file import atomic_file, standard_output
+from penstock.entrypoints.cli.plan import Name
+from penstock.entrypoints.exports.csv import write_csv
+from penstock.entrypoints.exports.jsonl import write_jsonl
+from penstock.entrypoints.exports.parquet import write_parquet
 from penstock.errors import Misconfigured
 
 Write: TypeAlias = Callable[[Dataset, Iterator[tuple[object, ...]], IO[bytes]], int]
@@ -39,33 +39,34 @@ def export(
         Format | None,
         typer.Option(
             "--format",
-            help="The form to write; without, the ending of --out says it; "
-            "to standard output, jsonl.",
+            help="The file format; by default the extension of --out, or jsonl on "
+            "standard output.",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="A file; standard output without.")
+        Path | None,
+        typer.Option("--out", help="The file to write; default is standard output."),
     ] = None,
     raw: Annotated[
         bool,
         typer.Option(
             "--raw",
-            help="CSV to be imported again: put no apostrophe before text that "
-            "a spreadsheet would run as a formula.",
+            help="Do not put an apostrophe before CSV text that a spreadsheet would "
+            "run as a formula; for files to be imported again.",
         ),
     ] = False,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Write the live rows, streamed, ordered by key."""
-    form = form or form_of(out, dataset)
+    """Write the live rows, ordered by key, as a stream."""
+    form = form or format_of(out, dataset)
     if out is None and (as_json or form is Format.PARQUET):
-        asked = "--json" if as_json else "--format parquet"
-        raise Misconfigured(f"{asked} needs a file: add --out FILE")
+        option = "--json" if as_json else "--format parquet"
+        raise Misconfigured(f"{option} needs a file: add --out FILE")
     with open_existing(config, dataset) as penstock:
         declared = penstock.settings.dataset(dataset)
         rows = penstock.stores.records.rows(declared)
-        with standard_output() if out is None else whole_file(out) as file:
+        with standard_output() if out is None else atomic_file(out) as file:
             written = writer(form, raw=raw)(declared, rows, file)
     if as_json:
         print_json({"dataset": dataset, "rows": written, "file": str(out)})
@@ -73,21 +74,22 @@ def export(
         typer.echo(f"Wrote {counted(written, 'row')} to {out}.")
 
 
-def form_of(out: Path | None, dataset: str) -> Format:
-    """Return the form that the name of a file asks for, or refuse the name."""
+def format_of(out: Path | None, dataset: str) -> Format:
+    """Return the format of a file name; raises `Misconfigured` if it has none."""
     if out is None:
         return Format.JSONL
-    ending = ending_of(out)
-    if ending in {*Format}:
-        return Format(ending)
-    told = "the name must end in .jsonl, .csv or .parquet, or say --format"
-    if ending == "gz":
-        inside = Format.CSV if ending_of(Path(out.stem)) == "csv" else Format.JSONL
-        told += f"; to pack: penstock export {dataset} --format {inside} | gzip > {out}"
-    raise Misconfigured(f"--out {out}: {told}")
+    extension = extension_of(out)
+    if extension in {*Format}:
+        return Format(extension)
+    message = "the name must end in .jsonl, .csv or .parquet, or give --format"
+    if extension == "gz":
+        inner = Format.CSV if extension_of(Path(out.stem)) == "csv" else Format.JSONL
+        command = f"penstock export {dataset} --format {inner} | gzip > {out}"
+        message += f"; to compress: {command}"
+    raise Misconfigured(f"--out {out}: {message}")
 
 
-def ending_of(name: Path) -> str:
+def extension_of(name: Path) -> str:
     return name.suffix.lower().removeprefix(".")
 
 

@@ -1,13 +1,12 @@
-"""Look at imports, end them, prove them: `imports`, `audit`."""
+"""List, cancel and audit imports: `imports`, `audit`."""
 
 import dataclasses
 from typing import Annotated
 
 import typer
 
-from penstock.domain.job import ImportId
-from penstock.entrypoints.cli.plan import Name
-from penstock.entrypoints.cli.shared import (
+from penstock.domain.jobs import ImportId
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
@@ -16,18 +15,19 @@ from penstock.entrypoints.cli.shared import (
     default_help,
     id_argument,
     id_option,
-    look,
+    open_readonly,
     print_json,
     session,
     show_fields,
     show_table,
     stdout,
 )
-from penstock.entrypoints.reports import report
+from penstock.entrypoints.cli.plan import Name
+from penstock.entrypoints.import_report import report
 from penstock.entrypoints.waiting_text import describe_waiting
 
 app = typer.Typer(
-    cls=WithDefault, help=default_help("Look at imports, or cancel one.", "imports")
+    cls=WithDefault, help=default_help("List imports, or cancel one.", "imports")
 )
 
 
@@ -35,116 +35,118 @@ app = typer.Typer(
 def show(
     import_id: Annotated[
         int | None,
-        id_argument("One import; all without."),
+        id_argument("Show only this import, with all its figures."),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only of this dataset.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="Only imports of this dataset.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 20,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest imports, or one with all its figures."""
-    with look(config, is_prepared=False) as penstock:
+    with open_readonly(config, is_prepared=False) as penstock:
         if import_id is not None:
-            known, shards = penstock.stores.imports.get(ImportId(import_id))
-            waiting = penstock.explain_waiting(known)
-            told = report(known, shards, waiting)
+            import_, shards = penstock.stores.imports.get(ImportId(import_id))
+            waiting = penstock.explain_waiting(import_)
+            document = report(import_, shards, waiting)
             if as_json:
-                print_json(told)
+                print_json(document)
             else:
                 text = None if waiting is None else describe_waiting(waiting)
-                show_fields({**told, "waiting": text})
+                show_fields({**document, "waiting": text})
             return
-        found = [
-            (known, shards, penstock.explain_waiting(known))
-            for known, shards in penstock.stores.imports.recent(
+        imports = [
+            (import_, shards, penstock.explain_waiting(import_))
+            for import_, shards in penstock.stores.imports.recent(
                 dataset=dataset, limit=limit
             )
         ]
-    reports = [report(*each) for each in found]
     if as_json:
-        print_json({"imports": reports})
+        print_json({"imports": [report(*entry) for entry in imports]})
         return
     show_table(
         "imports",
         [
             {
-                "id": known.id,
-                "dataset": known.dataset,
-                "mode": known.mode.value,
-                "status": known.status.value,
+                "id": import_.id,
+                "dataset": import_.dataset,
+                "mode": import_.mode.value,
+                "status": import_.status.value,
                 "shards": f"{shards.done + shards.split}/{shards.total}",
-                "pages": known.counts.pages,
-                "seen": known.counts.seen,
-                "bad": known.counts.quarantined,
-                "proven": known.proven,
-                "created": known.created_at,
+                "pages": import_.counts.pages,
+                "seen": import_.counts.seen,
+                "bad": import_.counts.quarantined,
+                "proven": import_.proven,
+                "created": import_.created_at,
             }
-            for known, shards, _ in found
+            for import_, shards, _ in imports
         ],
-        empty="There is no import yet. Start one with: penstock run DATASET",
+        empty="There are no imports. Start one with: penstock run DATASET",
     )
-    for known, _, waiting in found:
+    for import_, _, waiting in imports:
         if waiting is not None:
-            line = f"Import {known.id} waits: {describe_waiting(waiting)}."
+            line = f"Import {import_.id} is waiting: {describe_waiting(waiting)}."
             stdout().print(line, markup=False)
 
 
 @app.command("cancel")
 def cancel(
-    import_id: Annotated[int, id_argument("The import to end.")],
+    import_id: Annotated[int, id_argument("The import to cancel.")],
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """End an import; what was committed stays."""
+    """Cancel an import; committed pages stay."""
     with session(config, is_prepared=False) as penstock:
-        known = penstock.stores.imports.cancel(
+        import_ = penstock.stores.imports.cancel(
             ImportId(import_id), reason="cancelled by an operator"
         )
     if as_json:
-        print_json({"import_id": known.id, "status": known.status})
+        print_json({"import_id": import_.id, "status": import_.status})
     else:
-        typer.echo(f"Import {known.id} is {known.status}.")
+        typer.echo(f"Import {import_.id}: {import_.status}.")
 
 
 def audit(
     dataset: Name,
     import_id: Annotated[
         int | None,
-        id_option("--import", "This import, not the newest."),
+        id_option("--import", "Audit this import instead of the newest."),
     ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute the coverage of the newest import; exit 1 if anything is missing."""
-    with look(config) as penstock:
+    """Recompute the coverage of an import; exit 1 if anything is missing."""
+    with open_readonly(config) as penstock:
         declared = penstock.settings.dataset(dataset)
         wanted = None if import_id is None else ImportId(import_id)
-        found = penstock.audit(
+        result = penstock.audit(
             declared, declaration=penstock.declaration(declared), wanted=wanted
         )
     if as_json:
         print_json(
             {
-                "import_id": found.audited.id,
-                "mode": found.audited.mode,
-                "complete": found.complete,
-                "shards": found.shards,
-                "pages": found.pages,
-                "findings": [dataclasses.asdict(each) for each in found.findings],
+                "import_id": result.audited.id,
+                "mode": result.audited.mode,
+                "complete": result.complete,
+                "shards": result.shards,
+                "pages": result.pages,
+                "findings": [*map(dataclasses.asdict, result.findings)],
             }
         )
     else:
-        for each in found.findings:
-            stdout().print(f"{each.flaw}: {each.shard}: {each.detail}", markup=False)
+        for finding in result.findings:
+            line = f"{finding.flaw}: {finding.shard}: {finding.detail}"
+            stdout().print(line, markup=False)
         verdict = (
             "complete: no gap, no overlap, every end proven"
-            if found.complete
-            else f"NOT complete: {counted(len(found.findings), 'finding')}"
+            if result.complete
+            else f"NOT complete: {counted(len(result.findings), 'finding')}"
         )
         typer.echo(
-            f"Import {found.audited.id} of {dataset} ({found.audited.mode}) is "
-            f"{verdict} ({counted(found.shards, 'shard')}, "
-            f"{counted(found.pages, 'page')})."
+            f"Import {result.audited.id} of {dataset} ({result.audited.mode}) is "
+            f"{verdict} ({counted(result.shards, 'shard')}, "
+            f"{counted(result.pages, 'page')})."
         )
-    if not found.complete:
+    if not result.complete:
         raise typer.Exit(1)

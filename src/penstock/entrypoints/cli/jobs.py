@@ -1,125 +1,127 @@
-"""Look at jobs, and give failed ones another chance: `jobs`."""
+"""List jobs, and retry failed ones: `jobs`."""
 
 import dataclasses
 from typing import Annotated
 
 import typer
 
-from penstock.domain.job import ImportId, Job, JobId, JobStatus
-from penstock.domain.text import shorten
-from penstock.entrypoints.cli.shared import (
+from penstock.domain.formats import shorten
+from penstock.domain.jobs import ImportId, Job, JobId, JobStatus
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
     WithDefault,
     counted,
     default_help,
+    format_value,
     id_argument,
     id_option,
-    look,
+    open_readonly,
     print_json,
     session,
     show_fields,
     show_table,
-    shown,
     stdout,
 )
 from penstock.errors import Misconfigured, NotFound
 from penstock.ports import JobFilter
-from penstock.wiring import Penstock
+from penstock.wiring import Container
 
 app = typer.Typer(
-    cls=WithDefault, help=default_help("Look at jobs, or retry failed ones.", "jobs")
+    cls=WithDefault, help=default_help("List jobs, or retry failed ones.", "jobs")
 )
-LONGEST_ERROR = 80
+MAX_ERROR_LENGTH = 80
 
 
 @app.command("list")
 def show(
     job: Annotated[
         int | None,
-        id_argument("One job, with its errors."),
+        id_argument("Show only this job, with its errors."),
     ] = None,
     status: Annotated[
-        JobStatus | None, typer.Option(help="Only in this state.")
+        JobStatus | None, typer.Option(help="Only jobs in this state.")
     ] = None,
     import_id: Annotated[
         int | None,
-        id_option("--import", "Only of this import."),
+        id_option("--import", "Only jobs of this import."),
     ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only of this dataset.")] = None,
-    after: Annotated[int, id_option("--after", "Begin after this id.")] = 0,
+    dataset: Annotated[
+        str | None, typer.Option(help="Only jobs of this dataset.")
+    ] = None,
+    after: Annotated[int, id_option("--after", "Start after this id.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Show jobs in the order of their ids."""
-    wanted = JobFilter(
+    """Show jobs ordered by id."""
+    job_filter = JobFilter(
         status=status,
         import_id=None if import_id is None else ImportId(import_id),
         dataset=dataset,
     )
-    with look(config) as penstock:
+    with open_readonly(config) as penstock:
         if job is not None:
             show_one(penstock.stores.jobs.get(JobId(job)), as_json=as_json)
             return
-        found = penstock.stores.jobs.find(wanted, after=JobId(after), limit=limit)
+        found = penstock.stores.jobs.find(job_filter, after=JobId(after), limit=limit)
     if as_json:
-        print_json({"jobs": [dataclasses.asdict(each) for each in found]})
+        print_json({"jobs": [*map(dataclasses.asdict, found)]})
         return
     show_table(
         "jobs",
         [
             {
-                "id": each.id,
-                "import": each.import_id,
-                "shard": each.shard_key,
-                "status": each.status.value,
-                "pages": each.page_seq,
-                "seen": each.counts.seen,
-                "fence": int(each.fence),
-                "attempts": each.attempts,
-                "proof": each.proof,
-                "last_error": last_error(each),
+                "id": entry.id,
+                "import": entry.import_id,
+                "shard": entry.shard_key,
+                "status": entry.status.value,
+                "pages": entry.page_seq,
+                "seen": entry.counts.seen,
+                "fence": int(entry.fence),
+                "attempts": entry.attempts,
+                "proof": entry.proof,
+                "last_error": last_error(entry),
             }
-            for each in found
+            for entry in found
         ],
         empty="No job matches.",
     )
 
 
 def show_one(job: Job, *, as_json: bool) -> None:
-    told = dataclasses.asdict(job)
+    document = dataclasses.asdict(job)
     if as_json:
-        print_json(told)
+        print_json(document)
         return
-    errors = told.pop("errors")
-    # what a worker goes on from, not what an operator reads
-    told["cursor"] = None if job.cursor is None else shorten(job.cursor)
-    show_fields(told)
-    for each in errors:
+    errors = document.pop("errors")
+    # shortened: only workers need all of it
+    document["cursor"] = None if job.cursor is None else shorten(job.cursor)
+    show_fields(document)
+    for error in errors:
         stdout().print(
-            f"  {shown(each['at'])} fence {each['fence']} {each['code']}: "
-            f"{each['message']}",
+            f"  {format_value(error['at'])} fence {error['fence']} {error['code']}: "
+            f"{error['message']}",
             markup=False,
         )
 
 
 @app.command("retry")
 def retry(
-    jobs: Annotated[list[int] | None, id_argument("The failed jobs.")] = None,
+    jobs: Annotated[list[int] | None, id_argument("The failed jobs to retry.")] = None,
     failed: Annotated[
         bool,
         typer.Option(
-            "--failed", help="Every failed job of each dataset's newest import."
+            "--failed", help="Retry all failed jobs of every dataset's newest import."
         ),
     ] = False,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Make failed jobs pending again; they go on from their cursors."""
+    """Make failed jobs pending again; they resume from their cursors."""
     if bool(jobs) == failed:
-        raise Misconfigured("say which jobs: penstock jobs retry ID… or --failed")
+        raise Misconfigured("name the jobs: penstock jobs retry ID… or use --failed")
     with session(config) as penstock:
         retried = retry_failed(penstock) if failed else []
         refused: list[JobId] = []
@@ -135,24 +137,28 @@ def retry(
         print_json({"retried": retried})
     else:
         typer.echo(
-            f"{counted(len(retried), 'job')} pending again. Work with: penstock worker"
+            f"{counted(len(retried), 'job')} pending again. Run: penstock worker"
             if retried
             else "No job has failed. Start an import with: penstock run DATASET"
         )
 
 
-def retry_failed(penstock: Penstock) -> list[JobId]:
+def retry_failed(penstock: Container) -> list[JobId]:
     """Retry the failed jobs of the newest import of every dataset."""
     retried: list[JobId] = []
     for dataset in penstock.settings.datasets:
-        for known, _ in penstock.stores.imports.recent(dataset=dataset, limit=1):
-            retried += penstock.retry.all_of(known.id).jobs
+        for import_, _ in penstock.stores.imports.recent(dataset=dataset, limit=1):
+            retried += penstock.retry.all_of(import_.id).jobs
     return retried
 
 
 def last_error(job: Job) -> str | None:
-    """Return the error that matters; a job that is done has overcome its own."""
+    """Return the last error of a job, unless the job is done."""
     if not job.errors or job.status is JobStatus.DONE:
         return None
     message = job.errors[-1].message
-    return message if len(message) <= LONGEST_ERROR else f"{message[:LONGEST_ERROR]}…"
+    return (
+        message
+        if len(message) <= MAX_ERROR_LENGTH
+        else f"{message[:MAX_ERROR_LENGTH]}…"
+    )

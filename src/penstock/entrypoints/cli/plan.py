@@ -9,32 +9,33 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal as in_bytes
 
-from penstock.domain.axes import FileAxis
 from penstock.domain.budget import Budget
-from penstock.domain.job import Mode
-from penstock.domain.scope import Scope
-from penstock.domain.source import CsvSource, is_address
-from penstock.entrypoints.cli.remarks import Remarks
-from penstock.entrypoints.cli.shared import (
+from penstock.domain.import_scope import ImportScope
+from penstock.domain.jobs import Mode
+from penstock.domain.sharding.axes import FileAxis
+from penstock.domain.source import CsvSource, is_url
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
     counted,
-    look,
+    open_readonly,
     print_json,
     read_instant,
     session,
     stdout,
 )
-from penstock.entrypoints.threads import stop_on_signals
+from penstock.entrypoints.cli.output.plan_warnings import PlanWarnings
+from penstock.entrypoints.worker.loop import stop_on_signals
 from penstock.errors import Misconfigured
-from penstock.flow.plan import Estimate, Foreseen
-from penstock.wiring import Penstock
+from penstock.flow.plan import Estimate, PlanPreview
+from penstock.wiring import Container
 
 Name = Annotated[str, typer.Argument(help="A dataset of the configuration.")]
 TheMode = Annotated[Mode, typer.Option("--mode", help="What to import.")]
 From = Annotated[
-    str | None, typer.Option("--from", help="Lower bound, as 2026-01-31T12:00:00Z.")
+    str | None,
+    typer.Option("--from", help="Lower bound, such as 2026-01-31T12:00:00Z."),
 ]
 Until = Annotated[
     str | None, typer.Option("--until", help="Upper bound of a backfill.")
@@ -43,19 +44,19 @@ Files = Annotated[
     list[Path] | None,
     typer.Option(
         "--file",
-        help="Import this file instead of the declared ones; give it again for more. "
-        "What is not in them is not missing.",
+        help="Import this file instead of the declared ones; may be repeated. "
+        "Rows that are not in it are not marked as missing.",
     ),
 ]
 AcceptLostFiles = Annotated[
     bool,
     typer.Option(
         "--accept-lost-files",
-        help='With missing.do = "mark", mark also rows that were last seen in a file '
-        "which is not there any more.",
+        help='With missing.do = "mark", also mark rows that were last seen in a file '
+        "that no longer exists.",
     ),
 ]
-SHOWN = 20
+DEFAULT_LIMIT = 20
 
 
 def plan(
@@ -67,52 +68,52 @@ def plan(
     accept_lost_files: AcceptLostFiles = False,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Show shards, first requests and cost only."),
+        typer.Option("--dry-run", help="Only show shards, first requests and cost."),
     ] = False,
     limit: Annotated[
         int,
         typer.Option(min=1, max=100_000, help="How many shards a dry run shows."),
-    ] = SHOWN,
+    ] = DEFAULT_LIMIT,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Store an import's jobs for workers to claim."""
+    """Plan an import: store its jobs for workers to claim."""
     scope = read_scope(mode, since, until, accept_lost_files=accept_lost_files)
     if dry_run:
-        with look(config) as penstock:
-            scope = with_named(penstock, dataset, scope, files)
+        with open_readonly(config) as penstock:
+            scope = with_files(penstock, dataset, scope, files)
             show_dry_run(penstock, dataset, scope, limit=limit, as_json=as_json)
         return
-    halt, remarks = threading.Event(), Remarks()
-    with stop_on_signals(halt), session(config, remarks.listen) as penstock:
+    halt, warnings = threading.Event(), PlanWarnings()
+    with stop_on_signals(halt), session(config, warnings.listen) as penstock:
         declared = penstock.settings.dataset(dataset)
-        remarks.look_at_references(penstock, declared)
-        scope = with_named(penstock, dataset, scope, files)
-        done = penstock.plan(
+        warnings.check_references(penstock, declared)
+        scope = with_files(penstock, dataset, scope, files)
+        result = penstock.plan(
             declared, scope, declaration=penstock.declaration(declared), halt=halt
         )
-    verb = "Resumed" if done.resumed else "Planned"
+    verb = "Resumed" if result.resumed else "Planned"
     if as_json:
         print_json(
             {
-                "import_id": done.planned.id,
-                "mode": done.planned.mode,
-                "resumed": done.resumed,
-                "shards": done.shards,
+                "import_id": result.planned.id,
+                "mode": result.planned.mode,
+                "resumed": result.resumed,
+                "shards": result.shards,
             }
         )
     else:
-        remarks.tell()
+        warnings.print()
         typer.echo(
-            f"{verb} import {done.planned.id} of {dataset}: "
-            f"{counted(done.shards, 'shard')}. Work with: penstock worker"
+            f"{verb} import {result.planned.id} of {dataset}: "
+            f"{counted(result.shards, 'shard')}. Run it with: penstock worker"
         )
 
 
 def read_scope(
     mode: Mode, since: str | None, until: str | None, *, accept_lost_files: bool
-) -> Scope:
-    return Scope(
+) -> ImportScope:
+    return ImportScope(
         mode=mode,
         since=read_instant(since, "--from"),
         until=read_instant(until, "--until"),
@@ -120,83 +121,86 @@ def read_scope(
     )
 
 
-def with_named(
-    penstock: Penstock, dataset: str, scope: Scope, files: list[Path] | None
-) -> Scope:
-    """Add files to a scope by the names under which workers find them."""
+def with_files(
+    penstock: Container, dataset: str, scope: ImportScope, files: list[Path] | None
+) -> ImportScope:
+    """Add files to a scope, under the names by which workers find them."""
     source = penstock.settings.dataset(dataset).source
     if not files or not isinstance(source, CsvSource):
-        # what has no meaning is refused with the scope
+        # files of another source are refused with the scope
         return replace(scope, files=tuple(map(str, files or ())))
     folder = Path(source.folder).absolute()
-    return replace(scope, files=tuple(name_below(folder, file) for file in files))
+    return replace(scope, files=tuple(relative_name(folder, file) for file in files))
 
 
-def name_below(folder: Path, file: Path) -> str:
-    """Name a file as others do whose folder is elsewhere, if it is below it."""
+def relative_name(folder: Path, file: Path) -> str:
+    """Name a file relative to the folder if it is inside: hosts mount it elsewhere."""
     if not file.is_file():
         raise Misconfigured(f"--file {file}: there is no such file")
-    found = file.absolute()
-    is_below = found.is_relative_to(folder)
-    return str(found.relative_to(folder) if is_below else found)
+    path = file.absolute()
+    is_inside = path.is_relative_to(folder)
+    return str(path.relative_to(folder) if is_inside else path)
 
 
 def show_dry_run(
-    penstock: Penstock, name: str, scope: Scope, *, limit: int, as_json: bool
+    penstock: Container, name: str, scope: ImportScope, *, limit: int, as_json: bool
 ) -> None:
     dataset = penstock.settings.dataset(name)
     budget = penstock.budget(dataset)
     now = penstock.stores.jobs.now()
-    foreseen = penstock.dry_run(dataset, scope, now)
-    cost = foreseen.estimate(budget)
-    some = itertools.islice(foreseen.shards(penstock.source(dataset)), limit)
+    preview = penstock.dry_run(dataset, scope, now)
+    cost = preview.estimate(budget)
+    shards = itertools.islice(preview.shards(penstock.source(dataset)), limit)
     if as_json:
         print_json(
             {
                 "dataset": name,
-                "mode": foreseen.scope.mode,
+                "mode": preview.scope.mode,
                 "shards": cost.shards,
                 "requests": cost.requests,
                 "at_least": cost.at_least,
                 "seconds": cost.duration.total_seconds(),
                 "first": [
-                    {"shard_key": each.key, "request": each.first_request}
-                    for each in some
+                    {"shard_key": shard.key, "request": shard.first_request}
+                    for shard in shards
                 ],
             }
         )
         return
     console = stdout()
-    for each in some:
-        console.print(f"{each.key}\n    {each.first_request}", markup=False)
+    for shard in shards:
+        console.print(f"{shard.key}\n    {shard.first_request}", markup=False)
     if cost.shards > limit:
         console.print(f"… and {counted(cost.shards - limit, 'more shard')}")
-    shards = counted(cost.shards, "shard")
-    console.print(f"{shards}, {work_of(foreseen, cost, budget)}. {left_by(foreseen)}")
+    console.print(
+        f"{counted(cost.shards, 'shard')}, {describe_cost(preview, cost, budget)}. "
+        f"{describe_side_effects(preview)}"
+    )
 
 
-def work_of(foreseen: Foreseen, cost: Estimate, budget: Budget) -> str:
-    """Say what an import would have to do: read files, or ask a provider."""
+def describe_cost(preview: PlanPreview, cost: Estimate, budget: Budget) -> str:
+    """Describe the work of an import: bytes of files, or requests."""
     sizes = {
         part.file: part.size
-        for axis in foreseen.axes
+        for axis in preview.axes
         if isinstance(axis, FileAxis)
         for part in axis.slices
     }
     if sizes:
         size = in_bytes(sum(sizes.values()))
         return f"{size} in {counted(len(sizes), 'file')}"
-    least = "at least " if cost.at_least else "about "
+    bound = "at least " if cost.at_least else "about "
     rates = ", ".join(map(str, budget.limits)) or "no limit"
     requests = counted(cost.requests, "request")
-    return f"{least}{requests}, {cost.duration.total_seconds():,.0f} s at {rates}"
+    return f"{bound}{requests}, {cost.duration.total_seconds():,.0f} s at {rates}"
 
 
-def left_by(foreseen: Foreseen) -> str:
-    """Say what a dry run leaves behind."""
-    source, named = foreseen.dataset.source, foreseen.scope.files
+def describe_side_effects(preview: PlanPreview) -> str:
+    """Describe what a dry run has stored or sent."""
+    source, named = preview.dataset.source, preview.scope.files
     files = source.files if isinstance(source, CsvSource) and not named else ()
-    if any(map(is_address, files)):
-        return "No job was stored; what was fetched lies in the spool for a day."
-    is_read = isinstance(source, CsvSource)
-    return "Nothing was stored." if is_read else "Nothing was stored or sent."
+    if any(map(is_url, files)):
+        return "No job was stored; downloaded files stay in the spool for a day."
+    if isinstance(source, CsvSource):
+        return "Nothing was stored."
+    return "Nothing was stored or sent."

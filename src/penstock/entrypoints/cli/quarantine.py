@@ -1,4 +1,4 @@
-"""Look at bad rows, and try them again: `quarantine`."""
+"""List, export and replay bad rows: `quarantine`."""
 
 import json
 from collections import Counter
@@ -9,11 +9,9 @@ from typing import IO, Annotated, Any
 import typer
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.job import ImportId
+from penstock.domain.jobs import ImportId
 from penstock.domain.source import CsvSource
-from penstock.entrypoints.cli.out import whole_file
-from penstock.entrypoints.cli.plan import Name
-from penstock.entrypoints.cli.shared import (
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
@@ -22,20 +20,26 @@ from penstock.entrypoints.cli.shared import (
     default_help,
     id_option,
     open_existing,
-    plain,
     print_json,
     session,
     show_table,
+    to_json,
 )
-from penstock.entrypoints.forms.as_csv import line, protected
-from penstock.entrypoints.forms.bad_rows import page_by_page, place_of, write_bad_rows
+from penstock.entrypoints.cli.output.output_file import atomic_file
+from penstock.entrypoints.cli.plan import Name
+from penstock.entrypoints.exports.csv import csv_line, quote_safely
+from penstock.entrypoints.exports.rejected_rows import (
+    position_of,
+    read_all,
+    write_bad_rows,
+)
 from penstock.errors import Misconfigured
-from penstock.ports import Quarantined
-from penstock.wiring import Penstock
+from penstock.ports import QuarantinedRow
+from penstock.wiring import Container
 
 app = typer.Typer(
     cls=WithDefault,
-    help=default_help("Look at bad rows, or try them again.", "quarantine"),
+    help=default_help("List bad rows, or replay them.", "quarantine"),
 )
 
 
@@ -44,51 +48,51 @@ def show(
     dataset: Name,
     export: Annotated[
         Path | None,
-        typer.Option("--export", help="Write all of them to a .csv or .jsonl file."),
+        typer.Option("--export", help="Write all bad rows to a .csv or .jsonl file."),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    after: Annotated[int, id_option("--after", "Begin after this id.")] = 0,
+    after: Annotated[int, id_option("--after", "Start after this id.")] = 0,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Show the open bad rows of a dataset with their reasons."""
+    """Show the unresolved bad rows of a dataset with their reasons."""
     with open_existing(config, dataset) as penstock:
         declared = penstock.settings.dataset(dataset)
         if export is not None:
-            by_import = write(penstock, declared, export)
+            by_import = export_rows(penstock, declared, export)
             written = by_import.total()
             if as_json:
                 print_json({"written": written, "file": str(export)})
             else:
-                more = settled(penstock, declared, by_import)
+                more = describe_resolved(penstock, declared, by_import)
                 typer.echo(f"Wrote {counted(written, 'bad row')} to {export}{more}.")
             return
-        # one more than is shown says whether there are more
+        # one more row shows whether there are more
         found = penstock.stores.records.quarantine(
             declared, after=after, limit=limit + 1
         )
         rows = found[:limit]
     if as_json:
-        print_json({"rows": [told(each) for each in rows]})
+        print_json({"rows": [to_dict(row) for row in rows]})
         return
     show_table(
         "quarantine",
         [
             {
-                "id": each.id,
-                "import": each.import_id,
-                **shown_place(declared, each),
-                "field": each.rejection.field,
-                "reason": each.rejection.reason.value,
-                "detail": each.rejection.detail[:80],
+                "id": row.id,
+                "import": row.import_id,
+                **location_columns(declared, row),
+                "field": row.rejection.field,
+                "reason": row.rejection.reason.value,
+                "detail": row.rejection.detail[:80],
             }
-            for each in rows
+            for row in rows
         ],
         empty=f"{dataset} has no bad rows{f' after {after}' if after else ''}.",
     )
     if len(found) > limit:
         typer.echo(
-            f"These are {limit:,}, and there are more; go on with: "
+            f"Showing {limit:,}; there are more. Continue with: "
             f"penstock quarantine {dataset} --after {rows[-1].id}"
         )
 
@@ -97,31 +101,32 @@ def show(
 def replay(
     dataset: Name, config: Config = DEFAULT_CONFIG, as_json: AsJson = False
 ) -> None:
-    """Map the bad rows anew, and store those that are good now."""
+    """Map the bad rows again, and store those that are valid now."""
     with session(config) as penstock:
         declared = penstock.settings.dataset(dataset)
-        done = penstock.replay(declared, penstock.source(declared))
+        result = penstock.replay(declared, penstock.source(declared))
     if as_json:
         print_json(
             {
-                "accepted": done.accepted,
-                "superseded": done.superseded,
-                "still_bad": done.still_bad,
+                "accepted": result.accepted,
+                "superseded": result.superseded,
+                "still_bad": result.still_bad,
             }
         )
     else:
         typer.echo(
-            f"{done.accepted:,} accepted, {done.superseded:,} superseded since, "
-            f"{done.still_bad:,} still bad."
+            f"{result.accepted:,} accepted, {result.superseded:,} superseded, "
+            f"{result.still_bad:,} still bad."
         )
 
 
-def shown_place(dataset: Dataset, row: Quarantined) -> Mapping[str, object]:
-    """Say where a row stands: in a file, or on a page of a provider."""
+def location_columns(dataset: Dataset, row: QuarantinedRow) -> Mapping[str, object]:
+    """Return where a row comes from: a line of a file, or a page of a provider."""
     if isinstance(dataset.source, CsvSource):
-        place = place_of(row)
-        is_known = place["file"] is not None
-        return {"place": f"{place['file']}:{place['line']}" if is_known else None}
+        location = position_of(row)
+        if location["file"] is None:
+            return {"location": None}
+        return {"location": f"{location['file']}:{location['line']}"}
     return {
         "shard": row.shard_key,
         "page": row.page_seq,
@@ -129,7 +134,7 @@ def shown_place(dataset: Dataset, row: Quarantined) -> Mapping[str, object]:
     }
 
 
-def told(row: Quarantined) -> dict[str, Any]:
+def to_dict(row: QuarantinedRow) -> dict[str, Any]:
     rejection = row.rejection
     return {
         "id": row.id,
@@ -138,7 +143,7 @@ def told(row: Quarantined) -> dict[str, Any]:
         "shard_key": row.shard_key,
         "page": row.page_seq,
         "position": rejection.position,
-        **place_of(row),
+        **position_of(row),
         "field": rejection.field,
         "reason": rejection.reason.value,
         "detail": rejection.detail,
@@ -148,20 +153,15 @@ def told(row: Quarantined) -> dict[str, Any]:
     }
 
 
-def write(penstock: Penstock, dataset: Dataset, path: Path) -> Counter[ImportId]:
-    """Write all open bad rows in the form that the file's name asks for.
-
-    Return how many there are of each import.
-    """
+def export_rows(penstock: Container, dataset: Dataset, path: Path) -> Counter[ImportId]:
+    """Write all unresolved bad rows; return how many each import has."""
     if path.suffix not in {".csv", ".jsonl"}:
         raise Misconfigured(f"--export {path}: the name must end in .csv or .jsonl")
     quarantine = penstock.stores.records.quarantine
-    found = page_by_page(
-        lambda after, limit: quarantine(dataset, after=after, limit=limit)
-    )
+    found = read_all(lambda after, limit: quarantine(dataset, after=after, limit=limit))
     by_import: Counter[ImportId] = Counter()
-    rows = tallied(found, by_import)
-    with whole_file(path, "--export") as file:
+    rows = count_by_import(found, by_import)
+    with atomic_file(path, "--export") as file:
         if path.suffix == ".jsonl":
             write_lines(rows, file)
         elif isinstance(dataset.source, CsvSource):
@@ -171,48 +171,51 @@ def write(penstock: Penstock, dataset: Dataset, path: Path) -> Counter[ImportId]
     return by_import
 
 
-def tallied(
-    rows: Iterable[Quarantined], by_import: Counter[ImportId]
-) -> Iterator[Quarantined]:
+def count_by_import(
+    rows: Iterable[QuarantinedRow], by_import: Counter[ImportId]
+) -> Iterator[QuarantinedRow]:
     for row in rows:
         by_import[row.import_id] += 1
         yield row
 
 
-def settled(
-    penstock: Penstock, dataset: Dataset, by_import: Mapping[ImportId, int]
+def describe_resolved(
+    penstock: Container, dataset: Dataset, by_import: Mapping[ImportId, int]
 ) -> str:
-    """Say how many bad rows of the last import are left out, since all is well."""
+    """Describe bad rows of the last import that a valid row has replaced since."""
     last = penstock.stores.imports.newest(dataset.name)
     if last is None:
         return ""
     records = penstock.stores.records
-    found = sum(each.rows for each in records.rejections_by_reason(last.id))
-    # an import that repeats another tells of rows which that one has read
+    found = sum(reason.rows for reason in records.rejections_by_reason(last.id))
+    # an import that reuses the pages of another reports that import's rows
     ids = {row.import_id for row in records.rejected(last.id, after=0, limit=1)}
-    more = found - sum(by_import.get(each, 0) for each in ids)
+    more = found - sum(by_import.get(import_id, 0) for import_id in ids)
     if more <= 0:
         return ""
     verb = "was" if more == 1 else "were"
     return (
-        f"; {more:,} more of import {last.id} {verb} replaced by a good row of the key"
+        f"; {more:,} more of import {last.id} {verb} replaced by a valid row with the "
+        "same key"
     )
 
 
-def write_lines(rows: Iterable[Quarantined], file: IO[bytes]) -> None:
+def write_lines(rows: Iterable[QuarantinedRow], file: IO[bytes]) -> None:
     for row in rows:
-        document = json.dumps(told(row), ensure_ascii=False, default=plain)
+        document = json.dumps(to_dict(row), ensure_ascii=False, default=to_json)
         file.write(f"{document}\n".encode())
 
 
-def write_table(rows: Iterable[Quarantined], file: IO[bytes]) -> None:
-    for place, row in enumerate(rows):
-        document = told(row)
-        if not place:
-            file.write(line(document))
-        cells = (None if each is None else cell_of(each) for each in document.values())
-        file.write(line("" if each is None else protected(each) for each in cells))
+def write_table(rows: Iterable[QuarantinedRow], file: IO[bytes]) -> None:
+    for position, row in enumerate(rows):
+        document = to_dict(row)
+        if not position:
+            file.write(csv_line(document))
+        values = document.values()
+        file.write(
+            csv_line("" if v is None else quote_safely(as_text(v)) for v in values)
+        )
 
 
-def cell_of(value: object) -> str:
-    return value if isinstance(value, str) else str(plain(value))
+def as_text(value: object) -> str:
+    return value if isinstance(value, str) else str(to_json(value))

@@ -1,4 +1,4 @@
-"""Plan an import and work it here until it is finished: `run`."""
+"""Plan an import, and run its jobs until it is finished: `run`."""
 
 import threading
 import time
@@ -11,11 +11,32 @@ import typer
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import Event
-from penstock.domain.job import Import, ImportId, ImportStatus, Mode
-from penstock.entrypoints.cli.duplicates import refuse_duplicates, write_duplicates
-from penstock.entrypoints.cli.gauges import gauge_for
-from penstock.entrypoints.cli.out import refuse_unwritable, whole_file
-from penstock.entrypoints.cli.outcome import document, outcome_of, show_outcome
+from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode
+from penstock.entrypoints.cli.common import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    print_json,
+    read_settings,
+    session,
+)
+from penstock.entrypoints.cli.duplicates_report import (
+    refuse_duplicates,
+    write_duplicates,
+)
+from penstock.entrypoints.cli.output.import_progress import gauge_for
+from penstock.entrypoints.cli.output.output_file import atomic_file, refuse_unwritable
+from penstock.entrypoints.cli.output.plan_warnings import PlanWarnings
+from penstock.entrypoints.cli.output.progress_display import (
+    PageRetries,
+    ProgressDisplay,
+    progress,
+)
+from penstock.entrypoints.cli.output.run_summary import (
+    document,
+    show_summary,
+    summarize,
+)
 from penstock.entrypoints.cli.plan import (
     AcceptLostFiles,
     Files,
@@ -24,40 +45,30 @@ from penstock.entrypoints.cli.plan import (
     TheMode,
     Until,
     read_scope,
-    with_named,
+    with_files,
 )
-from penstock.entrypoints.cli.progress import PageRetries, Show, progress
-from penstock.entrypoints.cli.remarks import Remarks
-from penstock.entrypoints.cli.shared import (
-    DEFAULT_CONFIG,
-    AsJson,
-    Config,
-    print_json,
-    read_settings,
-    session,
+from penstock.entrypoints.exports.rejected_rows import read_all, write_bad_rows
+from penstock.entrypoints.worker.loop import sleep_until_notified, stop_on_signals
+from penstock.entrypoints.worker.pool import (
+    API_JOBS,
+    FILE_JOBS,
+    CompositeWorkerPool,
+    ProcessWorkerPool,
+    ThreadWorkerPool,
+    WorkerPool,
+    pool_size,
 )
-from penstock.entrypoints.crews import (
-    OF_ANSWERS,
-    OF_FILES,
-    Crew,
-    MixedCrew,
-    ProcessCrew,
-    ThreadCrew,
-    sized,
-)
-from penstock.entrypoints.forms.bad_rows import page_by_page, write_bad_rows
-from penstock.entrypoints.processes import copied
-from penstock.entrypoints.threads import sleep, stop_on_signals
+from penstock.entrypoints.worker.subprocesses import fork
 from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.ports import Emit
-from penstock.wiring import Penstock
+from penstock.wiring import Container
 
-# how often the state of an import is looked at, in seconds
-LOOK_EVERY = 0.25
-# how many times as long as a look took until the next
-LOOK_SHARE = 20
-# and after how many seconds who waits would think that nothing goes on
-LOOK_AGAIN = 5.0
+# seconds between two polls of an import
+POLL_INTERVAL = 0.25
+# a slow poll is followed by a pause of this many times its duration
+POLL_BACKOFF = 20
+# but not longer, in seconds: the display would seem frozen
+MAX_POLL_INTERVAL = 5.0
 
 
 def run(
@@ -73,9 +84,9 @@ def run(
             "--workers",
             min=1,
             max=64,
-            help="Worker processes, this one included.  [default: 1; on PostgreSQL, "
-            "where no budget limits the dataset and --threads is not given, the "
-            "threads of one are shared by up to one a core]",
+            help="Worker processes, including this one.  [default: 1; on PostgreSQL, "
+            "if no budget limits the dataset and --threads is not given, the default "
+            "threads are spread over up to one process per core]",
         ),
     ] = None,
     threads: Annotated[
@@ -84,8 +95,8 @@ def run(
             "--threads",
             min=1,
             max=64,
-            help="Jobs worked at a time by a process.  "
-            f"[default: {OF_ANSWERS}, of files {OF_FILES}; shared as --workers says]",
+            help="Concurrent jobs per process.  "
+            f"[default: {API_JOBS}, for files {FILE_JOBS}; see --workers]",
         ),
     ] = None,
     errors: Annotated[
@@ -96,77 +107,79 @@ def run(
         Path | None,
         typer.Option(
             "--duplicates",
-            help="Write the rows of files that lost to another row of their key "
+            help="Write the rows of files that another row with the same key replaced "
             "to this file, as CSV.",
         ),
     ] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Plan, work here until finished, report; exit 1 unless proven complete."""
+    """Plan and run an import, and report it; exit 1 unless proven complete."""
     scope = read_scope(mode, since, until, accept_lost_files=accept_lost_files)
     if errors is not None:
         refuse_unwritable(errors, "--errors")
-    halt, remarks, retries = threading.Event(), Remarks(), PageRetries()
+    halt, warnings, retries = threading.Event(), PlanWarnings(), PageRetries()
     settings = read_settings(config)
     declared = settings.dataset(dataset)
     if duplicates is not None:
         refuse_duplicates(declared, duplicates)
-    workers, threads = sized(settings, declared, workers=workers, threads=threads)
-    beside = ProcessCrew(
-        config, declared, workers=workers - 1, threads=threads, begin=copied
+    workers, threads = pool_size(settings, declared, workers=workers, threads=threads)
+    processes = ProcessWorkerPool(
+        config, declared, workers=workers - 1, threads=threads, begin=fork
     )
-    # first of all: a copy of us that has opened nothing yet gets ready while we do
-    beside.call()
+    # before anything is opened: the processes are forked, and start up meanwhile
+    processes.prepare()
     with (
         stop_on_signals(halt),
-        dismissed(beside),
+        stop_at_exit(processes),
         session(
             config,
-            lambda settings: to_all(remarks.listen(settings), retries.listen),
+            lambda settings: fan_out(warnings.listen(settings), retries.listen),
             threads=threads,
         ) as penstock,
     ):
         declared = penstock.settings.dataset(dataset)
-        # what cannot work is told before anything is planned
+        # raises if the source cannot work, before anything is planned
         penstock.source(declared)
-        remarks.look_at_references(penstock, declared)
-        scope = with_named(penstock, dataset, scope, files)
+        warnings.check_references(penstock, declared)
+        scope = with_files(penstock, dataset, scope, files)
         planned = penstock.plan(
             declared, scope, declaration=penstock.declaration(declared), halt=halt
         )
         import_id = planned.planned.id
         if not as_json:
-            remarks.tell()
+            warnings.print()
             if planned.resumed:
-                typer.echo(f"Going on with import {import_id}.", err=True)
+                typer.echo(f"Resuming import {import_id}.", err=True)
         gauge = gauge_for(penstock, declared, import_id)
-        crew = MixedCrew(beside, ThreadCrew(penstock, declared, threads=threads))
-        with progress(gauge, quiet=as_json) as show:
-            why = work(penstock, declared, import_id, crew, halt, show, retries)
-        tell_lost(crew, stopped=why)
-        tend(penstock, declared)
-        ended = outcome_of(penstock, declared, import_id, stopped=why)
+        pool = CompositeWorkerPool(
+            processes, ThreadWorkerPool(penstock, declared, threads=threads)
+        )
+        with progress(gauge, quiet=as_json) as display:
+            reason = work(penstock, declared, import_id, pool, halt, display, retries)
+        warn_about_failed_workers(pool, stopped=reason)
+        build_indexes(penstock, declared)
+        summary = summarize(penstock, declared, import_id, stopped=reason)
         if errors is not None:
             write_errors(penstock, declared, import_id, errors)
-        is_done = ended.known.status is ImportStatus.DONE
+        is_done = summary.import_.status is ImportStatus.DONE
         if duplicates is not None and is_done:
             write_duplicates(penstock, declared, import_id, duplicates, halt)
         path = penstock.settings.sqlite_path
         if path is not None and not path.exists():
             raise StoreUnavailable(f"{path} was removed while the import ran")
     if as_json:
-        print_json({**document(ended), "remarks": remarks.documents})
+        print_json({**document(summary), "remarks": warnings.documents})
     else:
-        show_outcome(ended, errors=errors, duplicates=duplicates)
-    if ended.known.status is not ImportStatus.DONE or not ended.known.proven:
+        show_summary(summary, errors=errors, duplicates=duplicates)
+    if not (is_done and summary.import_.proven):
         raise typer.Exit(1)
 
 
-def tend(penstock: Penstock, dataset: Dataset) -> None:
-    """Build the indexes that are due; without them the table is only slow."""
+def build_indexes(penstock: Container, dataset: Dataset) -> None:
+    """Build missing indexes; without them the table is only slow."""
     try:
-        penstock.stores.schema.tend(dataset)
+        penstock.stores.schema.maintain(dataset)
     except (StoreRefused, StoreUnavailable) as error:
         typer.echo(
             f"penstock: the indexes of {dataset.name} could not be built: {error}; "
@@ -175,15 +188,17 @@ def tend(penstock: Penstock, dataset: Dataset) -> None:
         )
 
 
-def say_indexes_are_built(penstock: Penstock, known: Import, show: Show) -> None:
-    """Say what is done between the end of an import and that of the command."""
-    waiting = penstock.explain_waiting(known)
+def say_indexes_are_built(
+    penstock: Container, import_: Import, display: ProgressDisplay
+) -> None:
+    """Print what is still done after the import has ended."""
+    waiting = penstock.explain_waiting(import_)
     if waiting is not None:
-        show.say(f"{known.dataset} {known.mode}: {waiting.detail}")
+        display.say(f"{import_.dataset} {import_.mode}: {waiting.detail}")
 
 
-def to_all(*listeners: Emit) -> Emit:
-    """Return what hands an event to each of these."""
+def fan_out(*listeners: Emit) -> Emit:
+    """Return an emit function that calls each of these."""
 
     def emit(event: Event) -> None:
         for listener in listeners:
@@ -193,120 +208,121 @@ def to_all(*listeners: Emit) -> Emit:
 
 
 @contextmanager
-def dismissed(crew: Crew) -> Iterator[None]:
-    """Send a crew away at last, whatever happens."""
+def stop_at_exit(pool: WorkerPool) -> Iterator[None]:
     try:
         yield
     finally:
-        crew.stop()
+        pool.stop()
 
 
 def work(
-    penstock: Penstock,
+    penstock: Container,
     dataset: Dataset,
     import_id: ImportId,
-    crew: Crew,
+    pool: WorkerPool,
     halt: threading.Event,
-    show: Show,
+    display: ProgressDisplay,
     retries: PageRetries,
 ) -> str | None:
-    """Watch a crew work; say why it stopped before the end, if it did."""
-    crew.start()
-    bell = penstock.stores.bell
+    """Run a worker pool and show progress; return why it stopped early, if so."""
+    pool.start()
+    notifier = penstock.stores.notifier
     try:
-        rest, rings, absent = LOOK_EVERY, bell.rings, ""
+        pause, seen_count, outage = POLL_INTERVAL, notifier.notification_count, ""
         while not halt.is_set():
             try:
-                rest_until_end(penstock, import_id, rest, halt, rings=rings)
+                wait_for_end(penstock, import_id, pause, halt, seen_count=seen_count)
                 if halt.is_set():
                     break
-                # first of all: what rings while we look is heard after it
-                began, rings = time.monotonic(), bell.rings
-                known, shards = penstock.stores.imports.get(import_id)
-                show(known, shards)
-                retries.read_log(crew.new_lines())
+                # read first: notifications during the poll trigger the next one
+                began, seen_count = time.monotonic(), notifier.notification_count
+                import_, shards = penstock.stores.imports.get(import_id)
+                display(import_, shards)
+                retries.read_log(pool.new_lines())
                 for line in retries.take():
-                    show.say(line)
-                if known.status is not ImportStatus.RUNNING:
-                    say_indexes_are_built(penstock, known, show)
+                    display.say(line)
+                if import_.status is not ImportStatus.RUNNING:
+                    say_indexes_are_built(penstock, import_, display)
                     return None
-                # after the look: what is due to be built takes a while
+                # after the poll: building indexes may take a while
                 penstock.sweep()
-                reason = stopped(penstock, dataset, crew)
+                reason = find_stop_reason(penstock, dataset, pool)
             except StoreUnavailable as error:
-                # the workers bear it as well, and go on when the store does
-                if str(error) != absent:
-                    absent = str(error)
-                    show.say(f"waiting for a store that is away: {absent}")
+                # workers wait too, and continue when the store is back
+                if str(error) != outage:
+                    outage = str(error)
+                    display.say(f"waiting for an unavailable store: {outage}")
                 continue
-            absent = ""
+            outage = ""
             if reason is not None:
                 return reason
-            # counting many jobs takes the database a while: it has better to do
+            # counting many jobs is slow: leave the database time for the import
             took = time.monotonic() - began
-            rest = min(max(LOOK_EVERY, LOOK_SHARE * took), LOOK_AGAIN)
+            pause = min(max(POLL_INTERVAL, POLL_BACKOFF * took), MAX_POLL_INTERVAL)
     finally:
-        crew.stop()
-    known, shards = penstock.stores.imports.get(import_id)
-    show(known, shards)
-    if known.status is not ImportStatus.RUNNING:
+        pool.stop()
+    import_, shards = penstock.stores.imports.get(import_id)
+    display(import_, shards)
+    if import_.status is not ImportStatus.RUNNING:
         return None
-    return f"stopped after the last page; go on with: penstock run {dataset.name}"
+    return f"stopped after the last page; resume with: penstock run {dataset.name}"
 
 
-def tell_lost(crew: Crew, *, stopped: str | None) -> None:
-    """Say that some processes did not last, if that did not stop us but slowed us."""
-    lost = crew.complaint()
-    if lost is not None and stopped is None:
+def warn_about_failed_workers(pool: WorkerPool, *, stopped: str | None) -> None:
+    """Warn about worker processes that exited, unless that stopped the import."""
+    failure = pool.failure_reason()
+    if failure is not None and stopped is None:
         typer.echo(
-            f"penstock: not all worker processes lasted until the end: {lost}", err=True
+            f"penstock: a worker process exited before the end: {failure}", err=True
         )
 
 
-def rest_until_end(
-    penstock: Penstock,
+def wait_for_end(
+    penstock: Container,
     import_id: ImportId,
     seconds: float,
     halt: threading.Event,
     *,
-    rings: int,
+    seen_count: int,
 ) -> None:
-    """Sleep so long, unless the import ends meanwhile.
+    """Sleep until the import ends, but not longer than `seconds`.
 
-    It may have ended since the bell had rung as often as is told.
+    `seen_count` is the number of notifications that the caller has seen already.
     """
     deadline = time.monotonic() + seconds
-    bell, peek = penstock.stores.bell, penstock.stores.imports.peek
+    notifier, peek = penstock.stores.notifier, penstock.stores.imports.peek
     is_running = True
     while is_running and not halt.is_set() and time.monotonic() < deadline:
-        sleep(deadline - time.monotonic(), bell=bell, rings=rings, halt=halt)
-        heard = bell.rings
-        if heard != rings:
-            rings = heard
+        remaining = deadline - time.monotonic()
+        sleep_until_notified(
+            remaining, notifier=notifier, seen_count=seen_count, halt=halt
+        )
+        if notifier.notification_count != seen_count:
+            seen_count = notifier.notification_count
             is_running = peek(import_id).status is ImportStatus.RUNNING
 
 
-def stopped(penstock: Penstock, dataset: Dataset, crew: Crew) -> str | None:
-    """Say why nobody can go on, if nobody can."""
+def find_stop_reason(
+    penstock: Container, dataset: Dataset, pool: WorkerPool
+) -> str | None:
+    """Return why the import cannot continue, if it cannot."""
     refusal = penstock.stopped(dataset)
     if refusal is not None:
         budget = penstock.budget(dataset).name
         return (
-            f"budget {budget} was stopped: {refusal}; mend the cause, then: "
+            f"budget {budget} was stopped: {refusal}; fix the cause, then: "
             f"penstock budgets open {budget}, and: penstock run {dataset.name}"
         )
-    if not crew.is_alive():
-        return crew.complaint() or "all workers have ended"
+    if not pool.is_alive():
+        return pool.failure_reason() or "all workers have exited"
     return None
 
 
 def write_errors(
-    penstock: Penstock, dataset: Dataset, import_id: ImportId, errors: Path
+    penstock: Container, dataset: Dataset, import_id: ImportId, errors: Path
 ) -> None:
-    """Write the bad rows of an import, also those that were mended on its way."""
+    """Write the bad rows of an import, also those a valid row has replaced."""
     rejected = penstock.stores.records.rejected
-    rows = page_by_page(
-        lambda after, limit: rejected(import_id, after=after, limit=limit)
-    )
-    with whole_file(errors, "--errors") as file:
+    rows = read_all(lambda after, limit: rejected(import_id, after=after, limit=limit))
+    with atomic_file(errors, "--errors") as file:
         write_bad_rows(dataset, penstock.source(dataset), rows, file)

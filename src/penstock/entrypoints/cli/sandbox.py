@@ -1,4 +1,4 @@
-"""Serve the practice provider: `sandbox`."""
+"""Serve a sandbox provider: `sandbox`."""
 
 import threading
 from datetime import timedelta
@@ -6,36 +6,44 @@ from typing import Annotated
 
 import typer
 
-from penstock.entrypoints.cli.shared import AsJson, print_json
-from penstock.entrypoints.threads import stop_on_signals
+from penstock.entrypoints.cli.common import AsJson, print_json
+from penstock.entrypoints.worker.loop import stop_on_signals
 from penstock.errors import Misconfigured
 from penstock.sandbox import Sandbox, SandboxOptions, parse_faults
 
 
 def sandbox(
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="0 takes a free one.")
+        int, typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.")
     ] = 8800,
-    records: Annotated[int, typer.Option(min=0, help="Charging points.")] = 20_000,
+    records: Annotated[
+        int, typer.Option(min=0, help="Number of charging points.")
+    ] = 20_000,
     rate: Annotated[
-        float | None, typer.Option(help="Requests a second; no limit without.")
+        float | None,
+        typer.Option(help="Allowed requests per second; default is no limit."),
     ] = None,
-    burst: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 10,
+    burst: Annotated[int, typer.Option(min=1, help="Allowed burst of requests.")] = 10,
     faults: Annotated[
-        str, typer.Option(help="Faults and probabilities: 500:0.02,reset:0.01")
+        str,
+        typer.Option(
+            help="Faults and their probabilities, such as 500:0.02,reset:0.01."
+        ),
     ] = "",
-    key: Annotated[str | None, typer.Option(help="The API key it asks for.")] = None,
-    latency: Annotated[float, typer.Option(min=0, help="Seconds an answer takes.")] = 0,
+    key: Annotated[str | None, typer.Option(help="The required API key.")] = None,
+    latency: Annotated[
+        float, typer.Option(min=0, help="Delay of each response in seconds.")
+    ] = 0,
     bad: Annotated[
-        float, typer.Option(min=0, max=1, help="Share of invalid points.")
+        float, typer.Option(min=0, max=1, help="Share of points that are invalid.")
     ] = 0,
     small: Annotated[
-        bool, typer.Option("--small", help="Serve points with few fields only.")
+        bool, typer.Option("--small", help="Serve points with few fields.")
     ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same points.")] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Serve made-up charging points in Open Charge Map's shape until Ctrl-C."""
+    """Serve generated charging points like Open Charge Map until Ctrl-C."""
     try:
         options = SandboxOptions(
             records=records,
@@ -57,8 +65,10 @@ def sandbox(
             if as_json:
                 print_json({"url": server.url, "records": records})
             else:
-                typer.echo(f"Serving {records:,} points at {server.url} (Ctrl-C stops)")
-                typer.echo(f"What it was asked: {server.base_url}/sandbox/stats")
+                typer.echo(
+                    f"Serving {records:,} points at {server.url} (press Ctrl-C to stop)"
+                )
+                typer.echo(f"Request statistics: {server.base_url}/sandbox/stats")
             halt.wait()
     except OSError as error:
         raise Misconfigured(

@@ -13,16 +13,22 @@ from typing import Annotated
 
 import typer
 
-from penstock.entrypoints.api.accept_balancing import ConnectionCounts
-from penstock.entrypoints.api.app import LOOKING, api_of
-from penstock.entrypoints.api.colleagues import Colleague
-from penstock.entrypoints.api.errands import CONNECTIONS
-from penstock.entrypoints.api.line import connection_limits
-from penstock.entrypoints.api.listening import address_of, listen
-from penstock.entrypoints.api.server import Share, serve_api
-from penstock.entrypoints.api.service import Api
-from penstock.entrypoints.api.staff import READY, Place, Staff, stop_with_input
-from penstock.entrypoints.cli.shared import (
+from penstock.entrypoints.api.app import build_api
+from penstock.entrypoints.api.cache.dataset_versions import POLL_THREADS
+from penstock.entrypoints.api.concurrency.background import CONNECTIONS
+from penstock.entrypoints.api.context import AppContext
+from penstock.entrypoints.api.metrics.multiprocess import MultiProcessMetrics
+from penstock.entrypoints.api.server.accept_balancing import ConnectionCounts
+from penstock.entrypoints.api.server.bind import address_of, listen
+from penstock.entrypoints.api.server.protocol import connection_limits
+from penstock.entrypoints.api.server.supervisor import (
+    READY,
+    Supervisor,
+    WorkerSlot,
+    stop_on_closed_stdin,
+)
+from penstock.entrypoints.api.server.uvicorn_server import ProcessShare, serve_api
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
@@ -30,17 +36,19 @@ from penstock.entrypoints.cli.shared import (
     print_json,
     session,
 )
-from penstock.entrypoints.threads import stop_on_signals
+from penstock.entrypoints.worker.loop import stop_on_signals
 from penstock.ports import Emit
 from penstock.settings import Settings
 from penstock.wiring import logging_emit
-from penstock.wiring.serving import served, shared_answers, shared_rates
+from penstock.wiring.api import (
+    open_api_stores,
+    open_shared_cache,
+    open_shared_rate_limiter,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What the command was told."""
-
+class ServeOptions:
     host: str
     port: int
     workers: int
@@ -52,34 +60,33 @@ class Wanted:
 
 def serve(
     host: Annotated[
-        str, typer.Option(help="The address to listen at; others need [auth].")
+        str,
+        typer.Option(help="The address to listen on; any but loopback needs [auth]."),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="0 takes a free one.")
+        int, typer.Option(min=0, max=65_535, help="The port; 0 takes a free one.")
     ] = 8000,
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Processes; each uses one core.")
+        int, typer.Option(min=1, max=64, help="Server processes; each uses one core.")
     ] = 1,
     threads: Annotated[
         int,
-        typer.Option(
-            min=1, max=64, help="Questions of a process to the database at a time."
-        ),
+        typer.Option(min=1, max=64, help="Concurrent database queries per process."),
     ] = 8,
     grace: Annotated[
         float,
         typer.Option(
             min=0,
             max=600,
-            help="Seconds to go on, no longer ready, when asked to stop.",
+            help="Seconds to keep serving after SIGTERM, while reporting not ready.",
         ),
     ] = 5,
     place: Annotated[str | None, typer.Option(hidden=True)] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Serve the HTTP API until SIGTERM: finish what is under way, then stop."""
-    wanted = Wanted(
+    """Serve the HTTP API until SIGTERM: finish open requests, then exit."""
+    options = ServeOptions(
         host=host,
         port=port,
         workers=workers,
@@ -89,116 +96,123 @@ def serve(
         as_json=as_json,
     )
     if place is not None:
-        serve_beside_others(wanted, Place.read(place))
+        serve_as_worker(options, WorkerSlot.parse(place))
     elif workers == 1:
-        serve_alone(wanted)
+        serve_single(options)
     else:
-        serve_by_many(wanted)
+        serve_processes(options)
 
 
-def serve_alone(wanted: Wanted) -> None:
+def serve_single(options: ServeOptions) -> None:
     with (
-        opened_api(wanted) as api,
-        listening(wanted, api.penstock.settings) as door,
+        open_api(options) as api,
+        listening_socket(options, api.penstock.settings) as listener,
     ):
         serve_api(
             api,
-            door,
-            grace=wanted.grace,
-            on_ready=lambda: tell(wanted, api.penstock.settings, door),
-            on_stop=lambda: say_stopping(wanted),
+            listener,
+            grace=options.grace,
+            on_ready=lambda: print_address(options, api.penstock.settings, listener),
+            on_stop=lambda: print_stopping(options),
         )
 
 
-def serve_by_many(wanted: Wanted) -> None:
-    """Keep processes that serve; what is wrong with the settings is told once, here."""
-    with session(wanted.config, emit_of) as penstock:
+def serve_processes(options: ServeOptions) -> None:
+    """Supervise server processes; settings are validated once, here."""
+    with session(options.config, emit_of) as penstock:
         settings, emit = penstock.settings, penstock.emit
-    connection_limits(wanted.threads)
+    connection_limits(options.threads)
     halt = threading.Event()
     command = [
         *(sys.executable, "-m", "penstock", "serve"),
-        *("--config", str(wanted.config)),
-        *("--threads", str(wanted.threads)),
-        *("--grace", str(wanted.grace)),
+        *("--config", str(options.config)),
+        *("--threads", str(options.threads)),
+        *("--grace", str(options.grace)),
     ]
     with (
         stop_on_signals(halt),
-        listening(wanted, settings) as door,
+        listening_socket(options, settings) as listener,
         tempfile.TemporaryDirectory(prefix="penstock-") as folder,
     ):
-        staff = Staff(
-            command, door, workers=wanted.workers, folder=Path(folder), emit=emit
+        supervisor = Supervisor(
+            command, listener, workers=options.workers, folder=Path(folder), emit=emit
         )
         try:
-            staff.start(halt)
+            supervisor.start(halt)
             if not halt.is_set():
-                tell(wanted, settings, door)
-            staff.look_after(halt)
-            say_stopping(wanted)
+                print_address(options, settings, listener)
+            supervisor.supervise(halt)
+            print_stopping(options)
         finally:
-            staff.stop(grace=wanted.grace)
+            supervisor.stop(grace=options.grace)
 
 
-def serve_beside_others(wanted: Wanted, place: Place) -> None:
-    """Serve a socket that was opened for us and others."""
-    stop_with_input()
+def serve_as_worker(options: ServeOptions, slot: WorkerSlot) -> None:
+    """Serve the socket that the supervisor has opened for all its processes."""
+    stop_on_closed_stdin()
     with (
-        opened_api(wanted) as api,
-        socket.socket(fileno=place.socket) as door,
+        open_api(options) as api,
+        socket.socket(fileno=slot.socket) as listener,
     ):
-        api.colleagues = Colleague(api.metrics, place.folder, place.number)
-        share = Share(ConnectionCounts(place.counts), place.number)
-        serve_api(api, door, grace=wanted.grace, on_ready=say_ready, share=share)
+        api.process_metrics = MultiProcessMetrics(api.metrics, slot.folder, slot.number)
+        share = ProcessShare(ConnectionCounts(slot.counts), slot.number)
+        serve_api(api, listener, grace=options.grace, on_ready=print_ready, share=share)
 
 
 @contextmanager
-def opened_api(wanted: Wanted) -> Iterator[Api]:
-    threads = wanted.threads
+def open_api(options: ServeOptions) -> Iterator[AppContext]:
+    threads = options.threads
     with (
-        session(wanted.config, emit_of, threads=threads + CONNECTIONS) as penstock,
-        served(penstock.settings, threads=threads + LOOKING) as clients,
-        shared_answers(penstock.settings) as answers,
-        shared_rates(penstock.settings) as rates,
+        session(options.config, emit_of, threads=threads + CONNECTIONS) as penstock,
+        open_api_stores(penstock.settings, threads=threads + POLL_THREADS) as stores,
+        open_shared_cache(penstock.settings) as cache,
+        open_shared_rate_limiter(penstock.settings) as rates,
     ):
-        yield api_of(penstock, clients, threads=threads, shared=answers, rates=rates)
+        yield build_api(penstock, stores, threads=threads, shared=cache, rates=rates)
 
 
 @contextmanager
-def listening(wanted: Wanted, settings: Settings) -> Iterator[socket.socket]:
-    door = listen(wanted.host, wanted.port, is_open=settings.auth is not None)
-    with closing(door):
-        yield door
+def listening_socket(
+    options: ServeOptions, settings: Settings
+) -> Iterator[socket.socket]:
+    listener = listen(options.host, options.port, is_open=settings.auth is not None)
+    with closing(listener):
+        yield listener
 
 
 def emit_of(settings: Settings) -> Emit:
     return logging_emit(settings, as_json=not sys.stderr.isatty(), verbose=False)
 
 
-def tell(wanted: Wanted, settings: Settings, door: socket.socket) -> None:
-    url = address_of(door)
-    if wanted.as_json:
+def print_address(
+    options: ServeOptions, settings: Settings, listener: socket.socket
+) -> None:
+    url = address_of(listener)
+    if options.as_json:
         document = {
             "url": url,
-            "port": door.getsockname()[1],
+            "port": listener.getsockname()[1],
             "datasets": sorted(settings.datasets),
-            "workers": wanted.workers,
+            "workers": options.workers,
             "process": os.getpid(),
         }
         print_json(document)
         return
     datasets = counted(len(settings.datasets), "dataset")
-    typer.echo(f"Serving {datasets} at {url} (Ctrl-C stops)")
+    typer.echo(f"Serving {datasets} at {url} (press Ctrl-C to stop)")
     sys.stdout.flush()
 
 
-def say_stopping(wanted: Wanted) -> None:
-    """Tell whoever sits there why it goes on; logs are no place for it."""
-    if wanted.grace and sys.stderr.isatty():
-        told = f"Stopping in {wanted.grace:g} s, so that load balancers notice"
-        typer.echo(f"{told}; Ctrl-C again stops now.", err=True)
+def print_stopping(options: ServeOptions) -> None:
+    """Explain the delay on a terminal; logs do not need it."""
+    if options.grace and sys.stderr.isatty():
+        typer.echo(
+            f"Stopping in {options.grace:g} s, so that load balancers notice; "
+            "press Ctrl-C again to stop now.",
+            err=True,
+        )
 
 
-def say_ready() -> None:
+def print_ready() -> None:
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()

@@ -5,8 +5,12 @@ from typing import Annotated
 
 import typer
 
-from penstock.domain.access import LONGEST_SUBJECT, Scope, is_subject
-from penstock.entrypoints.cli.shared import (
+from penstock.domain.auth_claims import (
+    MAX_SUBJECT_LENGTH,
+    AccessScope,
+    is_valid_subject,
+)
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
@@ -14,25 +18,26 @@ from penstock.entrypoints.cli.shared import (
     read_settings,
 )
 from penstock.errors import Misconfigured
-from penstock.settings.problems import Unfit
 from penstock.settings.units import parse_positive_duration
-from penstock.wiring.access import signer_of
+from penstock.settings.validation_errors import InvalidValue
+from penstock.wiring.auth import signer_of
 
-# a token cannot be taken back, but by another secret
-LONGEST = timedelta(days=366)
+# a token can be revoked only by changing the secret
+MAX_LIFETIME = timedelta(days=366)
 
 
 def token(
     scope: Annotated[
-        list[Scope],
+        list[AccessScope],
         typer.Option(
             "--scope",
-            help="What its bearer may do; give it again for more. "
+            help="What the bearer may do; may be repeated. "
             "write and operate include read.",
         ),
     ],
     subject: Annotated[
-        str, typer.Option("--subject", help="Whose token it is; limits count by it.")
+        str,
+        typer.Option("--subject", help="The client; rate limits apply per subject."),
     ] = "penstock",
     lifetime: Annotated[
         str, typer.Option("--for", help="How long it is valid, such as 15m or 30d.")
@@ -41,12 +46,13 @@ def token(
     as_json: AsJson = False,
 ) -> None:
     """Sign a token with the secret of [auth], and print it."""
-    lasts = read_lifetime(lifetime)
-    if not is_subject(subject):
-        told = f"is empty, longer than {LONGEST_SUBJECT} or not printable"
-        raise Misconfigured(f"--subject: {told}")
-    scopes = [each for each in Scope if each in scope]
-    signed = signer_of(read_settings(config)).sign(subject, scopes, lifetime=lasts)
+    duration = read_lifetime(lifetime)
+    if not is_valid_subject(subject):
+        raise Misconfigured(
+            f"--subject: is empty, longer than {MAX_SUBJECT_LENGTH} or not printable"
+        )
+    scopes = [option for option in AccessScope if option in scope]
+    signed = signer_of(read_settings(config)).sign(subject, scopes, lifetime=duration)
     if as_json:
         print_json(
             {
@@ -63,8 +69,8 @@ def token(
 def read_lifetime(text: str) -> timedelta:
     try:
         lifetime = parse_positive_duration(text)
-    except Unfit as unfit:
-        raise Misconfigured(f"--for: {unfit}") from None
-    if lifetime > LONGEST:
-        raise Misconfigured(f"--for: {text!r} is longer than {LONGEST.days}d")
+    except InvalidValue as error:
+        raise Misconfigured(f"--for: {error}") from None
+    if lifetime > MAX_LIFETIME:
+        raise Misconfigured(f"--for: {text!r} is longer than {MAX_LIFETIME.days}d")
     return lifetime

@@ -1,4 +1,4 @@
-"""Work jobs until told to stop: `worker`."""
+"""Run jobs until stopped: `worker`."""
 
 import sys
 import threading
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.entrypoints.cli.shared import (
+from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
     Config,
@@ -14,22 +14,22 @@ from penstock.entrypoints.cli.shared import (
     print_json,
     session,
 )
-from penstock.entrypoints.threads import (
-    on_leash,
+from penstock.entrypoints.worker.loop import (
     stop_on_signals,
+    stop_with_parent,
     work_in_threads,
 )
 from penstock.wiring import logging_emit
 
-# seconds until who waits to begin looks whether it should stop
-LOOK_EVERY = 0.2
+# seconds between two checks for a stop signal while waiting to start
+POLL_INTERVAL = 0.2
 
 Threads = Annotated[
-    int, typer.Option("--threads", min=1, max=64, help="Jobs worked at a time.")
+    int, typer.Option("--threads", min=1, max=64, help="Concurrent jobs.")
 ]
 Region = Annotated[
     str | None,
-    typer.Option("--region", help="Only work of this region, or of none."),
+    typer.Option("--region", help="Only jobs of this region, or without a region."),
 ]
 
 
@@ -37,46 +37,47 @@ def worker(
     threads: Threads = 4,
     region: Region = None,
     dataset: Annotated[
-        list[str] | None, typer.Option("--dataset", help="Only these datasets.")
+        list[str] | None,
+        typer.Option("--dataset", help="Only jobs of this dataset; may be repeated."),
     ] = None,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Stop when no job is left.")
+        bool, typer.Option("--until-idle", help="Exit when no job is left.")
     ] = False,
     leashed: Annotated[
         bool,
         typer.Option(
             "--leashed",
-            help="Begin with the first line of standard input, stop when it closes.",
+            help="Start after the first line of standard input, exit when it closes.",
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also tell each committed page.")
+        bool, typer.Option("--verbose", help="Also log each committed page.")
     ] = False,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Claim and work jobs until SIGTERM: finish the page, checkpoint, release."""
+    """Claim and run jobs until SIGTERM: commit the page, release the job, exit."""
     halt = threading.Event()
-    begin = on_leash(halt) if leashed else None
-    machine_reads = as_json or not sys.stderr.isatty()
+    start = stop_with_parent(halt) if leashed else None
+    log_as_json = as_json or not sys.stderr.isatty()
     with (
         stop_on_signals(halt),
         session(
             config,
             lambda settings: logging_emit(
-                settings, as_json=machine_reads, verbose=verbose
+                settings, as_json=log_as_json, verbose=verbose
             ),
             threads=threads,
         ) as penstock,
     ):
         names = dataset or list(penstock.settings.datasets)
-        wanted = {name: penstock.settings.dataset(name) for name in names}
-        while begin is not None and not halt.is_set():
-            if begin.wait(LOOK_EVERY):
+        datasets = {name: penstock.settings.dataset(name) for name in names}
+        while start is not None and not halt.is_set():
+            if start.wait(POLL_INTERVAL):
                 break
         worked = work_in_threads(
             penstock,
-            wanted,
+            datasets,
             threads=threads,
             region=region,
             halt=halt,
@@ -88,7 +89,7 @@ def worker(
     if as_json:
         print_json({"jobs_worked": worked, "left": left})
     elif until_idle:
-        typer.echo(f"Worked {counted(worked, 'job')}.")
+        typer.echo(f"Ran {counted(worked, 'job')}.")
     if until_idle and left and not halt.is_set():
         typer.echo(
             f"penstock: {left} jobs wait for a stopped budget; see: penstock budgets",

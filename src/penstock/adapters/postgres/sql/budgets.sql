@@ -1,16 +1,16 @@
--- One row a budget; what is decided about it is decided in the domain. Its times are
--- whole microseconds since 1970, as the domain counts them, by this database's clock.
+-- One row a budget; the domain decides about it. Its times are whole microseconds since
+-- 1970 by this database's clock.
 
 -- name: add_budget
 insert into penstock_budget (name, usage) values (%(name)s, '{}')
 on conflict (name) do nothing;
 
 -- name: hold_budget
--- The clock is read when the row is held, not when waiting for it began.
-with held as materialized (
+-- The clock is read when the row is locked, not when waiting for it began.
+with locked as materialized (
     select * from penstock_budget where name = %(name)s for update
 )
-select held.*, {clock_in_microseconds} as now from held;
+select locked.*, {clock_in_microseconds} as now from locked;
 
 -- name: get_budget
 select *, {clock_in_microseconds} as now

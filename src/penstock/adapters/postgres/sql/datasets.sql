@@ -1,7 +1,7 @@
--- Datasets as a whole: what is stored of them, and how they are removed.
+-- Datasets as a whole: listing and removing them.
 
 -- name: list_datasets
--- Also those of which only imports are left.
+-- Includes those without a table, of which only imports are left.
 select name, fields, (
         select count(*) from penstock_quarantine
         where dataset = name and resolved is null
@@ -19,7 +19,7 @@ order by name;
 select * from penstock_dataset where name = %(dataset)s for update;
 
 -- name: share_dataset
--- Pages go on; only who drops or converts it waits.
+-- Does not block pages, only dropping or converting the dataset.
 select * from penstock_dataset where name = %(dataset)s for key share;
 
 -- name: unfinished_import
@@ -29,14 +29,14 @@ order by id
 limit 1;
 
 -- name: hold_failed_imports
--- None of them is run again meanwhile.
+-- So that none of them is retried meanwhile.
 select id from penstock_import
 where dataset = %(dataset)s and status = 'failed'
 order by id
 for no key update;
 
 -- name: cancel_failed_imports
--- Their jobs are of the rows before: none of them is run again.
+-- Their jobs belong to the rows before, so none of them may be retried.
 update penstock_import set status = 'cancelled', note = %(note)s
 where dataset = %(dataset)s and status = 'failed';
 
@@ -48,7 +48,7 @@ update penstock_quarantine set key = null
 where dataset = %(dataset)s and key is not null;
 
 -- name: forget_shapes
--- The words have none here.
+-- Only SQLite stores shapes of words.
 delete from penstock_word where false and dataset = %(dataset)s;
 
 -- name: forget_words
@@ -75,7 +75,7 @@ where id in (
 );
 
 -- name: last_jobs
--- The last ones first: a job that was split comes before its parts.
+-- The last ones first: the parts of a split job refer to it, and come after it.
 select id from penstock_job
 where import_id = %(import_id)s
 order by id desc

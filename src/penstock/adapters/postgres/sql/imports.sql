@@ -1,12 +1,12 @@
--- The imports of the ledger, and what closing one does.
+-- The imports of the ledger, and how they end.
 
 -- name: now
 select {clock_in_microseconds} as now;
 
 -- name: ring
--- Heard when the transaction commits: once for a plan, however many jobs it has, and
--- once for the end of an import.
-select pg_notify('penstock', current_schema()) as rung;
+-- Delivered when the transaction commits: once for a plan, however many jobs it has,
+-- and once for the end of an import.
+select pg_notify('penstock', current_schema()) as notified;
 
 -- name: find_unfinished_import
 select * from penstock_import_told
@@ -30,9 +30,9 @@ update penstock_import set status = 'running'
 where id = %(import_id)s and status = 'planning';
 
 -- name: hold_import
--- Whoever ends or reopens an import holds its row before the rows of its jobs. Not
--- against those who only refer to it: a page that is just being committed holds its
--- job, and the two would wait for each other.
+-- A transaction that ends or reopens an import locks its row before those of its jobs.
+-- The lock permits foreign keys: a page that is being committed has locked its job, and
+-- the two would deadlock.
 select id from penstock_import where id = %(import_id)s for no key update;
 
 -- name: share_import
@@ -68,8 +68,8 @@ order by id desc
 limit 1;
 
 -- name: count_jobs
--- The planner knows this array, and so how many jobs to expect. Of what is taken from
--- JSON it would think that it is most of them, and read them all for a small import.
+-- The planner sees this array, and so how many jobs to expect. For values from JSON it
+-- would expect most of the jobs, and read them all for a small import.
 select import_id, status, count(*) as jobs from penstock_job
 where import_id = any (translate(%(imports)s, '[]', '{}')::bigint[])
 group by import_id, status;
@@ -79,7 +79,7 @@ select count(*) as counted from penstock_job
 where import_id = %(import_id)s and status = 'done' and proof is null;
 
 -- name: count_import
-insert into penstock_import_count as kept
+insert into penstock_import_count as total
     (import_id, slot, pages, requests, seen, inserted, updated, unchanged, quarantined,
     dropped, duplicates, scan_started_at)
 values
@@ -90,12 +90,12 @@ on conflict (import_id, slot) do update
 set {added_to_import};
 
 -- name: count_rescue
-insert into penstock_import_count as kept (import_id, slot, rescues)
+insert into penstock_import_count as total (import_id, slot, rescues)
 values (%(import_id)s, %(job)s %% 16, 1)
-on conflict (import_id, slot) do update set rescues = kept.rescues + 1;
+on conflict (import_id, slot) do update set rescues = total.rescues + 1;
 
 -- name: end_import
--- Compare and set: an import that somebody else has ended is left alone.
+-- Compare and set: an import that another process has ended is not changed.
 update penstock_import
 set status = %(status)s, proven = %(proven)s, note = %(note)s, deleted = %(deleted)s,
     finished_at = {now},
@@ -113,7 +113,7 @@ set status = 'running', finished_at = null, note = null, proven = false
 where id = %(import_id)s and status = 'failed';
 
 -- name: has_open_jobs
--- Two questions, because each has an index of its own.
+-- Two subqueries, because each has an index of its own.
 select exists (
     select 1 from penstock_job where import_id = %(import_id)s and status = 'pending'
 ) or exists (
@@ -147,7 +147,7 @@ update penstock_dataset set watermark = %(watermark)s where name = %(dataset)s;
 select * from penstock_dataset where name = %(dataset)s;
 
 -- name: advance_dataset
--- The numbers are taken and used in one transaction that holds the row, so they have
+-- The numbers are taken and used in one transaction that locks the row, so they have
 -- no gaps and rise in the order of commits.
 update penstock_dataset
 set generation = generation + %(generations)s,
@@ -159,8 +159,8 @@ where name = %(dataset)s
 returning change_seq, change_tag, previous_tag;
 
 -- name: add_changes
--- It comes after the rows, because it holds the dataset's row until the commit, and
--- others who commit a page wait for it. The numbers are taken and used in one
+-- Runs after the rows are stored, because it locks the dataset's row until the commit,
+-- and others that commit a page wait for it. The numbers are taken and used in one
 -- transaction, so they have no gaps and rise in the order of commits.
 with advanced as (
     update penstock_dataset
@@ -192,13 +192,13 @@ values
     %(resolved)s);
 
 -- name: supersede_rejections
--- A proven full import has read everything anew: older complaints are settled.
+-- A proven full import has read everything again: older rejections are resolved.
 update penstock_quarantine set resolved = 'superseded'
 where dataset = %(dataset)s and resolved is null and import_id < %(import_id)s;
 
 -- name: supersede_keys
--- A good record of the same key has come since: what is in quarantine is history. Where
--- the order in files decides, it is only what imports before this one complain of.
+-- A good record of the same key was stored since, so the rejection is outdated. Where
+-- the order in files decides, only rejections of earlier imports are.
 update penstock_quarantine set resolved = 'superseded'
 where id in (
     select id from penstock_quarantine
@@ -237,7 +237,7 @@ order by penstock_quarantine.id desc
 limit %(limit)s;
 
 -- name: last_rejections
--- Of one job, as they stand in its file, the last first.
+-- Of one job, in the order of its file, the last first.
 select penstock_quarantine.*, penstock_job.shard_key
 from penstock_quarantine
 join penstock_job on penstock_job.id = penstock_quarantine.job_id
@@ -263,7 +263,7 @@ select not exists (
 ) as is_at_rest;
 
 -- name: is_being_loaded
--- Whether the first import of a dataset is at work, and has not been for long.
+-- Whether the first import of a dataset is running, and started not long ago.
 select min(created_at) > {now} - interval '10 minutes'
     and bool_or(status in ('planning', 'running'))
     and not bool_or(status = 'done') as is_loading
@@ -271,7 +271,7 @@ from penstock_import
 where dataset = %(dataset)s;
 
 -- name: import_rejections
--- As many as have so many bytes together, and one at least.
+-- As many as fit in the given bytes, and at least one.
 select * from (
     select bad.*, row_number() over (order by bad.id) as number,
         sum(octet_length(raw)) over (order by bad.id) as bytes
@@ -329,7 +329,8 @@ where import_id = %(import_id)s
 group by import_id;
 
 -- name: import_that_read
--- One whose files had not changed has read nothing: its bad rows are another's.
+-- An import whose files had not changed has read nothing; its bad rows belong to the
+-- import before it.
 select earlier.id from penstock_import as earlier
 join penstock_import as mine
     on mine.dataset = earlier.dataset and mine.mode = earlier.mode
@@ -343,17 +344,17 @@ order by earlier.id desc
 limit 1;
 
 -- name: accept_rejection
--- Of one that was resolved in the same transaction.
+-- One that was resolved in the same transaction.
 update penstock_quarantine set resolved = 'accepted' where id = %(id)s;
 
 -- name: renew_complaints
--- What its import has stored of the key by now was not written by others since.
+-- Marks that the stored row of the key is from the same import, not written since.
 update penstock_quarantine set at = {now}
 where dataset = %(dataset)s and import_id = %(import_id)s and resolved is null
     and md5(key) = md5(%(key)s);
 
 -- name: publish_dataset
--- Whoever keeps answers has to ask anew.
+-- Cached responses become outdated.
 update penstock_dataset
 set generation = generation + 1, generation_tag = {tag}
 where name = %(dataset)s;
@@ -368,8 +369,8 @@ from penstock_dataset
 where name = %(dataset)s;
 
 -- name: has_change
--- The last change is known also where the entries of all were removed, and one without
--- an entry by the entry that follows it.
+-- The last change is found even if all entries were removed, and one without an entry
+-- by the entry that follows it.
 select exists (
     select 1 from penstock_dataset
     where name = %(dataset)s and change_seq = %(seq)s and change_tag = %(tag)s

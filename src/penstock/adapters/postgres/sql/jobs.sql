@@ -1,8 +1,8 @@
--- The jobs of the ledger. Every statement that takes a fence touches no row when the
--- job has moved on; the caller then rolls back and raises LeaseLost.
+-- The jobs of the ledger. Every statement with a fence changes no row when the job has
+-- moved on; the caller then rolls back and raises LeaseLost.
 
 -- name: add_jobs
--- The import is shared while its jobs are stored, so that it cannot end meanwhile.
+-- The import is locked while its jobs are stored, so that it cannot end meanwhile.
 with owner as materialized (
     select id, dataset, region from penstock_import
     where id = %(import_id)s and status in ('planning', 'running')
@@ -10,23 +10,23 @@ with owner as materialized (
 )
 insert into penstock_job
     (import_id, parent, dataset, shard_key, region, run_at, created_at)
-select owner.id, %(parent)s, owner.dataset, told.shard_key, owner.region, {now}, {now}
+select owner.id, %(parent)s, owner.dataset, shard.shard_key, owner.region, {now}, {now}
 from owner,
     jsonb_array_elements_text(%(shard_keys)s::jsonb)
-        with ordinality as told (shard_key, place)
-order by told.place
+        with ordinality as shard (shard_key, position)
+order by shard.position
 on conflict (import_id, shard_key) do nothing;
 
 -- name: bury_lost_jobs
--- Three leases in a row that ended without a word: whatever the job does to its
--- worker, it will do again.
+-- Several leases in a row expired: the job seems to kill its workers, and would do so
+-- again.
 update penstock_job
 set status = 'failed',
     rescues = rescues + 1,
     finished_at = {now},
     lease_owner = null,
     lease_until = null,
-    errors = {kept_errors} || jsonb_build_array(jsonb_build_object(
+    errors = {recent_errors} || jsonb_build_array(jsonb_build_object(
         'at', {now_in_microseconds}, 'owner', lease_owner, 'fence', fence,
         'code', 'lease_lost',
         'message', 'the lease ended without a word, ' || (rescues + 1)
@@ -50,15 +50,15 @@ where penstock_import.status = 'running' and penstock_job.status = 'leased'
     and lease_until < {now} and rescues + 1 >= %(max_rescues)s;
 
 -- name: find_due_import
--- Few imports run at a time, and each is asked for its first due job by index; the
--- order then serves priorities first and equals in turn.
+-- Few imports run at a time, and the first due job of each is found by index; they are
+-- served by priority, and round robin within a priority.
 select id, mode, since, tracked, exists (
     select 1 from penstock_job
     where status = 'leased' and lease_until < {now} and rescues + 1 >= %(max_rescues)s
         and import_id in (select id from penstock_import where status = 'running')
 ) as is_lost
 from penstock_import as running
-where {workable}
+where {claimable}
     and running.id not in (
         select value::bigint from jsonb_array_elements_text(%(tried)s::jsonb)
     )
@@ -89,12 +89,12 @@ from (
         )
     ) as due_at
     from penstock_import as running
-    where {workable}
+    where {claimable}
 ) as imports;
 
 -- name: claim_jobs
--- Lost leases first: somebody has begun those. What another worker is just claiming is
--- passed over without waiting.
+-- Expired leases first: those jobs were started. Jobs that another worker is claiming
+-- are skipped without waiting.
 with lost as materialized (
     select id from penstock_job
     where import_id = %(import_id)s and status = 'leased' and lease_until < {now}
@@ -119,7 +119,7 @@ set status = 'leased',
     lease_owner = %(owner)s,
     lease_until = {now} + %(lease)s * interval '1 microsecond',
     rescues = rescues + (status = 'leased')::integer,
-    errors = case when status = 'pending' then errors else {kept_errors}
+    errors = case when status = 'pending' then errors else {recent_errors}
         || jsonb_build_array(jsonb_build_object(
             'at', {now_in_microseconds}, 'owner', lease_owner, 'fence', fence,
             'code', 'lease_lost', 'message', 'the lease ended without a word',
@@ -129,7 +129,7 @@ where id in (select id from lost union all select id from due)
 returning *;
 
 -- name: take_turn
--- Whoever changes the row at this moment serves the same import: no use waiting.
+-- A transaction that has locked the row serves the same import: no need to wait.
 update penstock_import
 set turn = nextval('penstock_turn')
 where id = (
@@ -144,10 +144,10 @@ where id = %(job)s and fence = %(fence)s and status = 'leased'
 returning page_seq;
 
 -- name: advance_job
--- The page number must follow, so a page that is committed twice is refused.
+-- The page number must be the next one, so a page cannot be committed twice.
 update penstock_job
-set {moved_on}
-from (select %(cursor)s::text as cursor, %(proof)s::text as proof) as come
+set {advanced_job}
+from (select %(cursor)s::text as cursor, %(proof)s::text as proof) as page
 where id = %(job)s and fence = %(fence)s and status = 'leased'
     and page_seq = %(page_seq)s
 returning page_seq, exists (
@@ -168,14 +168,15 @@ values
     %(memo)s, {now});
 
 -- name: store_page
--- A page of which every row is thought to be new, and that is known to have no bad one.
--- If the fence has moved on, or rows wait in quarantine, nothing is written.
--- What others wait for is held last: the import's counts, then the dataset's row, by
--- which changes have numbers without gaps that rise in the order of commits.
-with advanced as (
+-- A page whose rows are all expected to be new, and that has no bad row. If the fence
+-- has moved on, or rows are in quarantine, nothing is written.
+-- What others wait for is locked last: the import's counts, then the dataset's row,
+-- which numbers changes without gaps in the order of commits.
+-- No dataset has a name with an underscore in front, so none is hidden by these.
+with _advanced as (
     update penstock_job
-    set {moved_on}, {added_to_job}
-    from (select %(cursor)s::text as cursor, %(proof)s::text as proof) as come
+    set {advanced_job}, {added_to_job}
+    from (select %(cursor)s::text as cursor, %(proof)s::text as proof) as page
     where id = %(job)s and fence = %(fence)s and status = 'leased'
         and page_seq = %(page_seq)s
         and not exists (
@@ -183,81 +184,81 @@ with advanced as (
             where dataset = %(dataset)s and resolved is null
         )
     returning page_seq
-), noted as (
+), _added_page as (
     insert into penstock_page
         (job_id, page_seq, fence, seen, cursor_before, cursor_after, imprint, memo,
         committed_at)
     select %(job)s, page_seq, %(fence)s, %(seen)s, %(before)s, %(after)s, %(imprint)s,
         %(memo)s, {now}
-    from advanced
-), totalled as (
-    insert into penstock_import_count as kept
+    from _advanced
+), _counted as (
+    insert into penstock_import_count as total
         (import_id, slot, pages, requests, seen, inserted, unchanged, dropped,
         duplicates, scan_started_at)
     select %(import_id)s, %(job)s %% 16, 1, %(requests)s, %(seen)s, %(inserted)s,
         %(unchanged)s, %(dropped)s, %(duplicates)s, %(provider_time)s
-    from advanced
+    from _advanced
     on conflict (import_id, slot) do update
     set {added_to_import}
     returning 1
-), numbered as (
+), _numbered as (
     update penstock_dataset
     set change_seq = change_seq + %(inserted)s, previous_tag = change_tag,
         change_tag = {tag}
-    where name = %(dataset)s and exists (select 1 from totalled)
+    where name = %(dataset)s and exists (select 1 from _counted)
     returning change_seq, change_tag, previous_tag
-), changed as (
+), _changes as (
     insert into penstock_change_page
         (dataset, first_seq, last_seq, created, updated, keys, import_id, at, tag,
         previous_tag)
     select %(dataset)s, change_seq - %(inserted)s + 1, change_seq, %(inserted)s, 0,
         %(keys)s::json, %(import_id)s, {now}, change_tag, previous_tag
-    from numbered
+    from _numbered
 )
 {insert}
-where exists (select 1 from advanced);
+where exists (select 1 from _advanced);
 
 -- name: repeat_page
--- What the page brought stands in its memo. Where the fence has moved on, nothing is
--- written, and no page number returned.
-with brought as materialized (
-    select * from ({known}) as page where holds
+-- The counts of the earlier page are in its memo. Where the fence has moved on, nothing
+-- is written, and no page number returned.
+with earlier as materialized (
+    select * from ({stored_page}) as stored where is_stored
 ), advanced as (
     update penstock_job
-    set {moved_on},
+    set {advanced_job},
         requests = requests + %(requests)s,
-        seen = penstock_job.seen + come.seen,
-        unchanged = unchanged + come.seen - come.dropped,
-        dropped = penstock_job.dropped + come.dropped
-    from brought as come
+        seen = penstock_job.seen + page.seen,
+        unchanged = unchanged + page.seen - page.dropped,
+        dropped = penstock_job.dropped + page.dropped
+    from earlier as page
     where id = %(job)s and fence = %(fence)s and status = 'leased'
         and page_seq = %(page_seq)s
     returning penstock_job.page_seq
-), noted as (
+), added_page as (
     insert into penstock_page
         (job_id, page_seq, fence, seen, cursor_before, cursor_after, imprint, memo,
         committed_at)
     select %(job)s, page_seq, %(fence)s, seen, %(before)s, cursor_after, %(imprint)s,
         memo, {now}
-    from advanced, brought
-), totalled as (
-    insert into penstock_import_count as kept
+    from advanced, earlier
+), counted as (
+    insert into penstock_import_count as total
         (import_id, slot, pages, requests, seen, unchanged, dropped, scan_started_at)
     select %(import_id)s, %(job)s %% 16, 1, %(requests)s, seen, seen - dropped, dropped,
         %(provider_time)s
-    from advanced, brought
+    from advanced, earlier
     on conflict (import_id, slot) do update
     set {added_to_import}
 )
-select memo, advanced.page_seq from brought left join advanced on true;
+select memo, advanced.page_seq from earlier left join advanced on true;
 
 -- name: find_own_page
--- Nobody else commits a page under our fence.
+-- No other worker commits a page with our fence.
 select page_seq, memo from penstock_page
 where job_id = %(job)s and page_seq = %(page_seq)s + 1 and fence = %(fence)s;
 
 -- name: postpone_job
--- A page that was committed without its worker hearing of it was progress all the same.
+-- A page that was committed counts as progress even if the worker lost the response.
 update penstock_job
 set status = 'pending',
     run_at = {now} + %(delay)s * interval '1 microsecond',
@@ -267,7 +268,7 @@ set status = 'pending',
     attempts = attempts
         + (%(blame)s = 1 and page_seq = %(page_seq)s)::integer,
     snoozes = snoozes + (1 - %(blame)s),
-    errors = case when %(code)s::text is null then errors else {kept_errors}
+    errors = case when %(code)s::text is null then errors else {recent_errors}
         || jsonb_build_array({fault}) end
 where id = %(job)s and fence = %(fence)s and status = 'leased'
 returning page_seq;
@@ -289,7 +290,7 @@ set status = 'failed',
     lease_owner = null,
     lease_until = null,
     attempts = attempts + 1,
-    errors = {kept_errors} || jsonb_build_array({fault})
+    errors = {recent_errors} || jsonb_build_array({fault})
 where id = %(job)s and fence = %(fence)s and status = 'leased'
     and page_seq = %(page_seq)s
 returning page_seq;
@@ -338,8 +339,8 @@ where status = 'failed' and id in (
 returning id;
 
 -- name: cancel_jobs
--- Found by the indexes of what is open. A job that is claimed or given back meanwhile
--- is among them all the same, and none is opened: the import's row is held.
+-- Uses the indexes of the open jobs. A job that is claimed or released meanwhile is
+-- still among them, and none is reopened, because the import's row is locked.
 update penstock_job
 set status = 'cancelled', finished_at = {now}, lease_owner = null, lease_until = null
 where status in ('pending', 'leased') and id in (
@@ -352,7 +353,7 @@ where status in ('pending', 'leased') and id in (
 select * from penstock_job where id = %(job)s;
 
 -- name: job_outlook
--- Both are at an end of their index.
+-- Each is the first or last entry of an index.
 select (
     select max(lease_until) from penstock_job
     where import_id = %(import_id)s and status = 'leased'
@@ -376,34 +377,34 @@ limit %(limit)s;
 select id from penstock_job where import_id = %(import_id)s order by id;
 
 -- name: get_jobs
--- Each job is looked up by itself, whatever the planner believes of the table.
-select job.* from unnest(translate(%(jobs)s, '[]', '{}')::bigint[]) as wanted (id)
+-- Each job is looked up by itself, whatever the table's statistics say.
+select job.* from unnest(translate(%(jobs)s, '[]', '{}')::bigint[]) as requested (id)
 cross join lateral (
-    select * from penstock_job where id = wanted.id limit 1
+    select * from penstock_job where id = requested.id limit 1
 ) as job
 order by id;
 
 -- name: job_pages
--- The same: as a condition on all pages, the list would be searched for each of them
--- where the planner expects few. Jobs come in their order, so that reading ends with the
--- last page that is wanted.
+-- The same: where the planner expects few pages, a condition would compare each of them
+-- with the whole list. Jobs are read in order, so that reading stops at the last page
+-- of the limit.
 select page.* from (
-    select id from unnest(translate(%(jobs)s, '[]', '{}')::bigint[]) as each (id)
+    select id from unnest(translate(%(jobs)s, '[]', '{}')::bigint[]) as listed (id)
     where id >= %(job)s
     order by id
-) as wanted
+) as requested
 cross join lateral (
     select job_id, page_seq, fence, seen, cursor_before, cursor_after
     from penstock_page
-    where job_id = wanted.id and (job_id, page_seq) > (%(job)s, %(page)s)
+    where job_id = requested.id and (job_id, page_seq) > (%(job)s, %(page)s)
     order by page_seq
     limit %(limit)s
 ) as page
-order by wanted.id, page.page_seq
+order by requested.id, page.page_seq
 limit %(limit)s;
 
 -- name: count_outstanding
--- Two questions, because each has an index of its own.
+-- Two subqueries, because each has an index of its own.
 select coalesce(sum(
     (
         select count(*) from penstock_job
@@ -414,4 +415,4 @@ select coalesce(sum(
     )
 ), 0)::bigint as counted
 from penstock_import as running
-where {workable};
+where {claimable};

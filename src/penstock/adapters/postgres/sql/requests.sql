@@ -1,5 +1,5 @@
--- The requests of clients. A statement that takes a fence touches no row when somebody
--- has taken the request over, or answered it.
+-- The idempotency keys of clients. A statement with a fence changes no row when another
+-- process has taken over the request, or completed it.
 
 -- name: add_request
 insert into penstock_request (scope, key, digest, file, until)
@@ -35,7 +35,7 @@ where scope = %(scope)s and key = %(key)s and fence = %(claimed)s and import_id 
 -- name: unplanned_imports
 select id from penstock_import
 where status = 'planning'
-    -- begun by a client, who may be forgotten by now
+    -- started by the API; the request may have expired since
     and (
         exists (select 1 from penstock_request where import_id = penstock_import.id)
         or exists (select 1 from penstock_planning where import_id = penstock_import.id)
@@ -47,12 +47,12 @@ where status = 'planning'
 order by id;
 
 -- name: hold_planning
--- Touches no row while somebody else holds it.
-insert into penstock_planning as held (import_id, planner, until)
+-- Changes no row while another planner has the lease.
+insert into penstock_planning as lease (import_id, planner, until)
 values (%(import_id)s, %(planner)s, {now} + %(longest)s * interval '1 microsecond')
 on conflict (import_id) do update
 set planner = excluded.planner, until = excluded.until
-where held.planner = excluded.planner or held.until <= {now}
+where lease.planner = excluded.planner or lease.until <= {now}
 returning import_id;
 
 -- name: forget_requests

@@ -1,16 +1,16 @@
--- What is known of the words of a dataset.
+-- The term dictionary of a dataset.
 
 -- name: near_words
--- The dataset is part of each shape; naming it in a way that an index of all its words
--- could use would have the server read them.
-select asked.word as asked, near.word, near.rows
-from unnest(%(words)s::text[]) as asked (word)
+-- The dataset is part of each shape. It is compared in a way that no index can use, else
+-- the server would read all words of the dataset.
+select requested.word as requested, near.word, near.rows
+from unnest(%(words)s::text[]) as requested (word)
 cross join lateral (
     select word, rows from penstock_word
     where penstock_shapes(dataset, word, length(word)) && (
-            penstock_shapes(%(dataset)s::text, asked.word, length(asked.word) - 1)
-            || penstock_shapes(%(dataset)s::text, asked.word, length(asked.word))
-            || penstock_shapes(%(dataset)s::text, asked.word, length(asked.word) + 1)
+            penstock_shapes(%(dataset)s::text, requested.word, length(requested.word) - 1)
+            || penstock_shapes(%(dataset)s::text, requested.word, length(requested.word))
+            || penstock_shapes(%(dataset)s::text, requested.word, length(requested.word) + 1)
         )
         and length(word) between 4 and 40 and word !~ '[0-9]'
         and dataset || '' = %(dataset)s::text
@@ -25,9 +25,9 @@ order by rows desc, word
 limit %(limit)s;
 
 -- name: words_begun
--- How many rows have words that begin so; of very many words it is thought that all do.
--- And the words, if they are few, and all are known that rows have.
-with begun as materialized (
+-- How many rows have words with a prefix; for very many words, all rows. And the words,
+-- if they are few and the dictionary is complete.
+with matching as materialized (
     select word, rows from penstock_word
     where dataset = %(dataset)s and word >= %(start)s and word < %(end)s
     limit 5000
@@ -38,13 +38,13 @@ select
     case
         when count(*) <= %(few)s and exists (
             select 1 from penstock_vocabulary as vocabulary
-            join penstock_dataset as known on known.name = vocabulary.dataset
-            where known.name = %(dataset)s and vocabulary.fields = %(fields)s
-                and vocabulary.change_seq = known.change_seq
+            join penstock_dataset as dataset on dataset.name = vocabulary.dataset
+            where dataset.name = %(dataset)s and vocabulary.fields = %(fields)s
+                and vocabulary.change_seq = dataset.change_seq
         )
         then array_agg(word order by word)
     end as words
-from begun;
+from matching;
 
 -- name: valid_indexes
 select relname::text as name
@@ -53,7 +53,7 @@ where indisvalid and indrelid
     = to_regclass(quote_ident(current_schema()) || '.' || quote_ident(%(dataset)s));
 
 -- name: vocabulary
--- How far the words of a dataset are known, and how far its rows have come.
+-- How far the dictionary of a dataset is, and how far its rows are.
 select vocabulary.fields, vocabulary.change_seq as known_seq, counted_seq,
     penstock_dataset.change_seq as latest_seq,
     (
@@ -61,11 +61,11 @@ select vocabulary.fields, vocabulary.change_seq as known_seq, counted_seq,
         from (
             select to_regclass(
                 quote_ident(current_schema()) || '.' || quote_ident(%(dataset)s)
-            ) as whole
+            ) as id
         ) as named
         -- a table without partitions has no tree
         cross join lateral (
-            select whole as id union select relid from pg_partition_tree(whole)
+            select named.id union select relid from pg_partition_tree(named.id)
         ) as part
         join pg_class on pg_class.oid = part.id
         where relkind = 'r'
@@ -81,10 +81,10 @@ where name = %(dataset)s;
 -- name: hold_vocabulary
 select pg_try_advisory_xact_lock(
     hashtextextended(current_schema(), %(number)s)
-) as is_ours;
+) as is_locked;
 
 -- name: begin_counting
--- The words of many rows are compared with all that are known.
+-- The words of many rows are compared with the whole dictionary.
 select set_config('enable_hashjoin', 'on', true);
 
 -- name: note_counting
@@ -96,14 +96,14 @@ set fields = excluded.fields, change_seq = excluded.change_seq,
     counted_seq = excluded.counted_seq;
 
 -- name: count_words
--- Runs of scripts without spaces are no words, and neither are numbers.
+-- Not words: runs of scripts without spaces, and numbers.
 with fresh as materialized (
     select word collate "C" as word, ndoc as rows from ts_stat(%(rows)s)
     where word ~ '[^0-9]' and penstock_tokens(word) = word
-), gone as (
-    delete from penstock_word as known
+), removed as (
+    delete from penstock_word as stored
     where dataset = %(dataset)s
-        and not exists (select 1 from fresh where fresh.word = known.word)
+        and not exists (select 1 from fresh where fresh.word = stored.word)
 )
 insert into penstock_word (dataset, word, rows)
 select %(dataset)s, word, rows from fresh order by word

@@ -1,8 +1,8 @@
--- What the API asks.
+-- Queries of the API.
 
 -- name: find_changes
--- Whole pages are found by index, and only the entries after the last one are told.
-select seq, kind, told.key::text as key, import_id, at, tag
+-- Pages are found by index; only their entries after the given one are returned.
+select seq, kind, change.key::text as key, import_id, at, tag
 from (
     select * from penstock_change_page
     where dataset = %(dataset)s and last_seq > %(after)s
@@ -10,13 +10,13 @@ from (
     limit %(limit)s
 ) as page
 cross join lateral (
-    select first_seq + place - 1 as seq,
-        case when place <= created then 'created'
-            when place <= created + updated then 'updated'
+    select first_seq + position - 1 as seq,
+        case when position <= created then 'created'
+            when position <= created + updated then 'updated'
             else 'deleted' end as kind,
         key
-    from json_array_elements(keys) with ordinality as each (key, place)
-) as told
+    from json_array_elements(keys) with ordinality as entry (key, position)
+) as change
 where seq > %(after)s
 order by seq
 limit %(limit)s;

@@ -1,4 +1,4 @@
--- The worker processes that are there.
+-- The running worker processes.
 
 -- name: announce_worker
 insert into penstock_worker (id, region, declarations, started_at, until)

@@ -1,4 +1,4 @@
--- Close a budget for a while; a longer closure is not made shorter.
+-- Close a budget for a while; a longer closure is not shortened.
 
 local wait, reason, lifetime = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 

@@ -1,5 +1,5 @@
--- Begin a memory anew, unless somebody was faster, or something was said about the budget
--- since the database was asked: then it has to be asked again.
+-- Create the state of a budget, unless another process was faster, or the budget was
+-- changed since the database was read: then it has to be read again.
 
 local begun = cjson.decode(ARGV[2])
 

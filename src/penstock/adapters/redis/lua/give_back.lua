@@ -1,8 +1,8 @@
--- Return an unused token, as far as nobody has reserved behind it.
+-- Return an unused token, unless later tokens were reserved after it.
 
 local given = cjson.decode(ARGV[2])
 
--- what a lost memory had reserved is no longer counted
+-- reservations of a lost state are no longer counted
 if not is_known or incarnation ~= given.incarnation then
   return 0
 end

@@ -1,4 +1,4 @@
--- Read fields of a budget as they are now.
+-- Read the current fields of a budget.
 
 if not is_known then
   return unknown()

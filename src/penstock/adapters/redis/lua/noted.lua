@@ -1,4 +1,4 @@
--- Remember how many tokens of this memory the database knows.
+-- Store how many tokens of this incarnation the database has recorded.
 
 local made, reserved = ARGV[2], tonumber(ARGV[3])
 

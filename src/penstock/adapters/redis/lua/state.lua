@@ -1,12 +1,12 @@
--- What every script begins with: the clock, and the one hash that is a budget.
+-- The preamble of every script: the clock, and the hash of a budget.
 --
--- incarnation     who made this memory: the server's run, and a random part
+-- incarnation     the id of this state: the id of the server run, and a random part
 -- full_at:<w>     a smooth limit: microseconds at which its bucket is full again
 -- quota:<w>       a quota: "bucket:requests bucket:requests ..."
 -- taken           tokens that were not given back, for the operator
--- reserved        tokens ever reserved; noted: how many of them the database knows
+-- reserved        tokens ever reserved; noted: how many of them the database recorded
 -- closed_until, closed_reason, stopped
--- changes         counts what was said about a budget while its memory was lost
+-- changes         counts the changes of a budget while its state was lost
 
 local key = KEYS[1]
 
@@ -19,7 +19,7 @@ local function whole(number)
 end
 
 local function clock()
-  -- only tests bring a clock of their own
+  -- only tests pass a clock
   if ARGV[1] ~= '' then
     return tonumber(ARGV[1])
   end
@@ -29,8 +29,8 @@ end
 
 local now = clock()
 
--- A server that was started again may have read an old copy, and one that took over may
--- have missed the last writes. Neither has the name of the run that counted.
+-- A restarted server may have loaded an old copy, and a promoted replica may have missed
+-- the last writes. Neither has the run id of the server that counted.
 local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or 'unnamed'
 
 local incarnation = redis.call('HGET', key, 'incarnation')
@@ -40,7 +40,7 @@ local function unknown()
   return {'unknown', now, server, redis.call('HGET', key, 'changes') or '0'}
 end
 
--- No memory is kept shorter than it counts, nor forgotten before a closure ends.
+-- Extend the expiry: no state expires while it counts, or before a closure ends.
 local function keep(milliseconds)
   local closed_until = tonumber(redis.call('HGET', key, 'closed_until') or 0)
   local left = math.max(math.ceil((closed_until - now) / 1000), 0)
@@ -50,7 +50,7 @@ local function keep(milliseconds)
   end
 end
 
--- Whoever restores a lost memory from the database must look there again.
+-- A process that restores a lost state from the database must read it again.
 local function changed(milliseconds)
   redis.call('HINCRBY', key, 'changes', 1)
   keep(milliseconds)

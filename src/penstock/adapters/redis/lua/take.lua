@@ -1,6 +1,6 @@
--- Reserve a token for each who asks, in their order; who would wait longer than they may
--- is told how long, and nothing is reserved for them. These are the decisions of
--- penstock.domain.budget on the same whole numbers; a property test holds them together.
+-- Reserve a token for each request, in order; for a request that would wait longer than it
+-- may, return the wait and reserve nothing. These are the decisions of
+-- penstock.domain.budget on the same integers; a property test compares both.
 
 local asked = cjson.decode(ARGV[2])
 
@@ -27,7 +27,7 @@ for _, limit in ipairs(asked.limits) do
     used[limit.field] = parse(stored[limit.field])
   else
     local full_at = tonumber(stored[limit.field] or 0)
-    -- further ahead than any store reserves: the clock was set back
+    -- further ahead than any reservation: the clock was set back
     if full_at > now + asked.most_ahead + limit.depth then
       full_at = 0
     end
@@ -109,7 +109,7 @@ for place, longest in ipairs(asked.longest) do
 end
 
 local reserved = tonumber(stored.reserved or 0) + granted
--- below zero: the database does not even know that this memory exists
+-- below zero: the database has no record of this incarnation
 local unnoted = stored.noted and reserved - tonumber(stored.noted) or -1
 
 if granted > 0 then

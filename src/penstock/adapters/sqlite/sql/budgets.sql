@@ -1,4 +1,4 @@
--- One row a budget; what is decided about it is decided in the domain.
+-- One row per budget; the domain decides how it changes.
 
 -- name: add_budget
 insert into penstock_budget (name, usage) values (:name, '{}')

@@ -1,7 +1,7 @@
--- Datasets as a whole: what is stored of them, and how they are removed.
+-- List and drop whole datasets.
 
 -- name: list_datasets
--- Also those of which only imports are left.
+-- Including datasets of which only imports are left.
 select name, fields, (
         select count(*) from penstock_quarantine
         where dataset = name and resolved is null
@@ -28,7 +28,7 @@ order by id
 limit 1;
 
 -- name: cancel_failed_imports
--- Their jobs are of the rows before: none of them is run again.
+-- Their jobs belong to the previous rows, and must not be retried.
 update penstock_import set status = 'cancelled', note = :note
 where dataset = :dataset and status = 'failed';
 
@@ -57,7 +57,7 @@ where id in (
 );
 
 -- name: last_jobs
--- The last ones first: a job that was split comes before its parts.
+-- The last ones first: the parts of a split job have higher ids than the job.
 select id from penstock_job where import_id = :import_id order by id desc limit :limit;
 
 -- name: drop_pages
@@ -73,7 +73,7 @@ delete from penstock_request where import_id = :import_id;
 delete from penstock_planning where import_id = :import_id;
 
 -- name: drop_counts
--- They stand in the import itself.
+-- The counts are columns of the import: there is nothing to delete.
 delete from penstock_import where false and id = :import_id;
 
 -- name: drop_import

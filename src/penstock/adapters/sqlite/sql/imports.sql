@@ -1,4 +1,4 @@
--- The imports of the ledger, and what closing one does.
+-- The imports of the ledger, datasets, changes and quarantine.
 
 -- name: now
 select coalesce(
@@ -26,11 +26,11 @@ update penstock_import set accepts_lost_files = true where id = :import_id;
 update penstock_import set status = 'running' where id = :import_id and status = 'planning';
 
 -- name: ring
--- Nobody sleeps long on one machine: there is no bell to ring.
+-- SQLite has no notifications: idle workers poll.
 select 1 as rung;
 
 -- name: hold_import
--- One writer at a time: whoever runs this already holds everything.
+-- SQLite has one writer at a time: no row lock is needed.
 select id from penstock_import where id = :import_id;
 
 -- name: share_import
@@ -88,7 +88,7 @@ set pages = pages + :pages,
 where id = :import_id;
 
 -- name: end_import
--- Compare and set: an import that somebody else has ended is left alone.
+-- Compare and set: an import that has already ended is not changed.
 update penstock_import
 set status = :status, proven = :proven, note = :note, deleted = :deleted,
     finished_at = :now,
@@ -106,7 +106,7 @@ set status = 'running', finished_at = null, note = null, proven = 0
 where id = :import_id and status = 'failed';
 
 -- name: has_open_jobs
--- Two questions, because each has an index of its own.
+-- Two subqueries, because each uses a partial index.
 select exists (
     select 1 from penstock_job where import_id = :import_id and status = 'pending'
 ) or exists (
@@ -168,20 +168,20 @@ values
     :reason, :detail, :raw, :key, :line, :byte_offset, :now, :resolved);
 
 -- name: supersede_rejections
--- A proven full import has read everything anew: older complaints are settled.
+-- A proven full import has read everything again: older rejections are resolved.
 update penstock_quarantine set resolved = 'superseded'
 where dataset = :dataset and resolved is null and import_id < :import_id;
 
 -- name: supersede_keys
--- A good record of the same key has come since: what is in quarantine is history. Where
--- the order in files decides, it is only what imports before this one complain of.
+-- A good record of the same key is stored now. Where the order in files decides, only
+-- rejections of earlier imports are resolved.
 update penstock_quarantine set resolved = 'superseded'
 where dataset = :dataset and resolved is null
     and key in (select value from json_each(:keys))
     and (:before is null or import_id < :before);
 
 -- name: complaining_jobs
--- Of one import, or of all of a dataset.
+-- Jobs with open rejections, of one import or of all of a dataset.
 select job.id, job.import_id, job.shard_key, count(byte_offset) > 0 as is_of_file
 from penstock_quarantine as bad
 join penstock_job as job on job.id = bad.job_id
@@ -208,7 +208,7 @@ order by penstock_quarantine.id desc
 limit :limit;
 
 -- name: last_rejections
--- Of one job, as they stand in its file, the last first.
+-- Of one job, in the order of its file, the last first.
 select penstock_quarantine.*, penstock_job.shard_key
 from penstock_quarantine
 join penstock_job on penstock_job.id = penstock_quarantine.job_id
@@ -226,7 +226,7 @@ set field = :field, reason = :reason, detail = :detail
 where id = :id and resolved is null;
 
 -- name: import_rejections
--- As many as have so many bytes together, and one at least.
+-- As many rows as fit into so many bytes, but at least one.
 with bad as (
     select penstock_quarantine.id, length(raw) as size
     from penstock_quarantine
@@ -287,7 +287,7 @@ set (seen, unchanged, quarantined, dropped, duplicates) = (
 where id = :import_id;
 
 -- name: import_that_read
--- One whose files had not changed has read nothing: its bad rows are another's.
+-- An import of unchanged files reads nothing: its bad rows belong to an earlier one.
 select earlier.id from penstock_import as earlier
 join penstock_import as mine
     on mine.dataset = earlier.dataset and mine.mode = earlier.mode
@@ -301,17 +301,17 @@ order by earlier.id desc
 limit 1;
 
 -- name: accept_rejection
--- Of one that was resolved in the same transaction.
+-- Of a rejection that was resolved in the same transaction.
 update penstock_quarantine set resolved = 'accepted' where id = :id;
 
 -- name: renew_complaints
--- What its import has stored of the key by now was not written by others since.
+-- So that the row just stored does not count as written after these rejections.
 update penstock_quarantine set at = :now
 where dataset = :dataset and import_id = :import_id and resolved is null
     and key = :key;
 
 -- name: publish_dataset
--- Whoever keeps answers has to ask anew.
+-- Invalidates cached responses.
 update penstock_dataset
 set generation = generation + 1, generation_tag = random() & 0xffffffffffff
 where name = :dataset;
@@ -326,8 +326,8 @@ from penstock_dataset
 where name = :dataset;
 
 -- name: has_change
--- The last change is known also where the entries of all were removed, and one without
--- an entry by the entry that follows it.
+-- The last change is known even if all rows of changes were deleted, and a change
+-- without a row is known from the row that follows it.
 select exists (
     select 1 from penstock_dataset
     where name = :dataset and change_seq = :seq and change_tag = :tag

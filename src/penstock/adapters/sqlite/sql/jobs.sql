@@ -1,5 +1,5 @@
--- The jobs of the ledger. Every statement that takes a fence touches no row when the
--- job has moved on; the caller then rolls back and raises LeaseLost.
+-- The jobs of the ledger. A statement with a fence affects no row if the lease is lost;
+-- the caller then rolls back and raises LeaseLost.
 
 -- name: add_jobs
 insert into penstock_job
@@ -11,8 +11,8 @@ order by json_each.id
 on conflict (import_id, shard_key) do nothing;
 
 -- name: bury_lost_jobs
--- Three leases in a row that ended without a word: whatever the job does to its
--- worker, it will do again.
+-- Several leases in a row have expired: the job probably crashes its worker, and would
+-- do so again.
 update penstock_job
 set status = 'failed',
     rescues = rescues + 1,
@@ -20,7 +20,7 @@ set status = 'failed',
     lease_owner = null,
     lease_until = null,
     errors = json_insert(
-        case when json_array_length(errors) >= :errors_kept
+        case when json_array_length(errors) >= :max_errors
             then json_remove(errors, '$[0]') else errors end,
         '$[#]',
         json_object(
@@ -40,8 +40,8 @@ where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
     and import_id in (select id from penstock_import where status = 'running');
 
 -- name: find_due_import
--- Few imports run at a time, and each is asked for its first due job by index; the
--- order then serves priorities first and equals in turn.
+-- Few imports run at a time, and an index finds the first due job of each; imports of
+-- higher priority come first, those of equal priority take turns.
 select id, mode, since, tracked, exists (
     select 1 from penstock_job
     where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
@@ -91,7 +91,7 @@ order by due_in
 limit 1;
 
 -- name: claim_jobs
--- Lost leases first: somebody has begun those.
+-- Expired leases first: these jobs are partly done.
 update penstock_job
 set status = 'leased',
     fence = fence + 1,
@@ -99,7 +99,7 @@ set status = 'leased',
     lease_until = :now + :lease,
     rescues = rescues + (status = 'leased'),
     errors = case when status = 'pending' then errors else json_insert(
-        case when json_array_length(errors) >= :errors_kept
+        case when json_array_length(errors) >= :max_errors
             then json_remove(errors, '$[0]') else errors end,
         '$[#]',
         json_object(
@@ -143,7 +143,7 @@ where id = :job and fence = :fence and status = 'leased'
 returning page_seq;
 
 -- name: advance_job
--- The page number must follow, so a page that is committed twice is refused.
+-- The page number must be the next one, so a page cannot be committed twice.
 update penstock_job
 set page_seq = page_seq + 1,
     cursor = :cursor,
@@ -190,7 +190,7 @@ where imprint = :imprint
 limit 1;
 
 -- name: postpone_job
--- A page that was committed without its worker hearing of it was progress all the same.
+-- A page that was committed without its worker knowing counts as progress, too.
 update penstock_job
 set status = 'pending',
     run_at = :now + :delay,
@@ -200,7 +200,7 @@ set status = 'pending',
     attempts = attempts + (:blame and page_seq = :page_seq),
     snoozes = snoozes + (1 - :blame),
     errors = case when :code is null then errors else json_insert(
-        case when json_array_length(errors) >= :errors_kept
+        case when json_array_length(errors) >= :max_errors
             then json_remove(errors, '$[0]') else errors end,
         '$[#]',
         json_object(
@@ -229,7 +229,7 @@ set status = 'failed',
     lease_until = null,
     attempts = attempts + 1,
     errors = json_insert(
-        case when json_array_length(errors) >= :errors_kept
+        case when json_array_length(errors) >= :max_errors
             then json_remove(errors, '$[0]') else errors end,
         '$[#]',
         json_object(
@@ -292,7 +292,7 @@ where import_id = :import_id and status in ('pending', 'leased');
 select * from penstock_job where id = :job;
 
 -- name: job_outlook
--- Both are at an end of their index.
+-- Both are read from an end of their index.
 select (
     select max(lease_until) from penstock_job
     where import_id = :import_id and status = 'leased'

@@ -1,5 +1,5 @@
--- The requests of clients. A statement that takes a fence touches no row when somebody
--- has taken the request over, or answered it.
+-- Idempotent requests of clients. A statement with a fence affects no row if another
+-- process has taken over or completed the request.
 
 -- name: add_request
 insert into penstock_request (scope, key, digest, file, until)
@@ -31,7 +31,7 @@ where scope = :scope and key = :key and fence = :claimed and import_id is null;
 -- name: unplanned_imports
 select id from penstock_import
 where status = 'planning'
-    -- begun by a client, who may be forgotten by now
+    -- started by a request, which may have been deleted since
     and (
         exists (select 1 from penstock_request where import_id = penstock_import.id)
         or exists (select 1 from penstock_planning where import_id = penstock_import.id)
@@ -43,12 +43,12 @@ where status = 'planning'
 order by id;
 
 -- name: hold_planning
--- Touches no row while somebody else holds it.
-insert into penstock_planning as held (import_id, planner, until)
+-- Affects no row while another planner has the lock.
+insert into penstock_planning as current (import_id, planner, until)
 values (:import_id, :planner, :now + :longest)
 on conflict (import_id) do update
 set planner = excluded.planner, until = excluded.until
-where held.planner = excluded.planner or held.until <= :now
+where current.planner = excluded.planner or current.until <= :now
 returning import_id;
 
 -- name: forget_requests

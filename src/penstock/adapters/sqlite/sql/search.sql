@@ -1,14 +1,14 @@
--- What is known of the words of a dataset.
+-- The word index of a dataset.
 
 -- name: vocabulary
--- How far the words of a dataset are known, and how far its rows have come.
-select fields, known.change_seq as known_seq, scanned, latest.change_seq as latest_seq,
+-- The last indexed change of a dataset, and its last change.
+select fields, indexed.change_seq as known_seq, scanned, latest.change_seq as latest_seq,
     not exists (
         select 1 from penstock_import
         where dataset = name and status in ('planning', 'running')
     ) as is_at_rest
 from (select name, change_seq from penstock_dataset where name = :dataset) as latest
-left join penstock_vocabulary as known on known.dataset = name;
+left join penstock_vocabulary as indexed on indexed.dataset = name;
 
 -- name: begin_vocabulary
 insert into penstock_vocabulary (dataset, fields, change_seq, scanned)
@@ -36,9 +36,9 @@ order by seq
 limit :limit;
 
 -- name: near_words
--- In this order: few words have a shape, but a dataset has many.
-select word, rows from json_each(:shapes) as asked
-cross join penstock_shape on shape = asked.value
+-- In this order: a shape has few words, but a dataset has many.
+select word, rows from json_each(:shapes) as requested
+cross join penstock_shape on shape = requested.value
 cross join penstock_word on penstock_word.id = word_id
 where dataset = :dataset and rows > 0
 group by word_id;

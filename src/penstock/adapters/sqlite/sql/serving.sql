@@ -1,4 +1,4 @@
--- What the API asks.
+-- Reads of the API.
 
 -- name: find_changes
 select seq, kind, key, import_id, at, tag from penstock_change

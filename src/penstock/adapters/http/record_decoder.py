@@ -1,0 +1,219 @@
+"""Decode the declared values of raw JSON records, and skip everything else.
+
+One `msgspec.Struct` type is built from the declared paths, so undeclared fields are
+skipped without building objects. What does not fit that type is decoded untyped, with
+the same values; what is not a JSON object is reported as unreadable.
+"""
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import msgspec
+
+from penstock.domain.formats import explain_bad_json
+from penstock.domain.mapping.columnar import ColumnarRows, RowDetails
+from penstock.domain.pages import RawRow
+from penstock.domain.source import Path
+
+# the steps of a path that are attributes of the type, and the remaining steps
+PathSplit: TypeAlias = tuple[Path, Path]
+Tree: TypeAlias = dict[str, "Tree"]
+
+# msgspec cannot compare names that JSON has to escape
+UNNAMEABLE = frozenset('"\\') | frozenset(map(chr, range(32)))
+MAX_INDEX_DIGITS = 9
+
+
+class RecordDecoder:
+    """The compiled decoder of the values at some paths; never raises, on any bytes."""
+
+    def __init__(self, paths: tuple[Path, ...]) -> None:
+        self._paths = paths
+        self._no_values = (None,) * len(paths)
+        splits = split_paths(paths)
+        self._decode: Callable[[bytes], object]
+        self._decode_list: Callable[[bytes], list[Any]] | None = None
+        self._remainders = tuple(
+            (index, remainder)
+            for index, (_, remainder) in enumerate(splits)
+            if remainder
+        )
+        stems = [stem for stem, _ in splits]
+        if stems and all(stems):
+            tree = build_tree(stems)
+            record = struct_type(tree)
+            self._decode = msgspec.json.Decoder(record).decode
+            self._decode_list = msgspec.json.Decoder(list[record]).decode  # type: ignore[valid-type]
+            self._attributes = tuple(attribute_names(tree, stem) for stem in stems)
+            self._pick = build_picker(self._attributes)
+        else:
+            # the record itself is declared, or nothing of it: a type would not help
+            self._decode = msgspec.json.Decoder(dict[str, Any]).decode
+            self._attributes = ()
+            self._pick = self._read_untyped_values
+
+    def read_columns(self, text: bytes, details: RowDetails) -> ColumnarRows | None:
+        """Decode the records of a page at once; None if one does not fit the type."""
+        if self._decode_list is None:
+            return None
+        try:
+            rows = [*map(self._pick, self._decode_list(text))]
+        except (ValueError, RecursionError, AttributeError):
+            return None
+        if self._remainders:
+            rows = [*map(self._follow_remainders, rows)]
+        return ColumnarRows([*zip(*rows, strict=True)], details) if rows else None
+
+    def read_all(self, raws: Iterable[bytes]) -> list[RawRow]:
+        """Decode the records of a page, in order."""
+        read = self.read
+        return [read(raw, position) for position, raw in enumerate(raws)]
+
+    def read(self, raw: bytes, position: int) -> RawRow:
+        """Decode one record; whatever it is, a row is returned."""
+        try:
+            record = self._decode(raw)
+        except (ValueError, RecursionError):
+            return self._read_untyped(raw, position)
+        try:
+            values = self._pick(record)
+        except AttributeError:
+            # a null where a path continues
+            values = tuple(
+                [read_attributes(record, names) for names in self._attributes]
+            )
+        if self._remainders and self._attributes:
+            values = self._follow_remainders(values)
+        return RawRow(values, raw, position)
+
+    def _read_untyped(self, raw: bytes, position: int) -> RawRow:
+        record = decode_object(raw)
+        if isinstance(record, str):
+            return RawRow(self._no_values, raw, position, record)
+        return RawRow(self._read_untyped_values(record), raw, position)
+
+    def _read_untyped_values(self, record: object) -> tuple[object, ...]:
+        return tuple([value_at_path(record, path) for path in self._paths])
+
+    def _follow_remainders(self, values: tuple[object, ...]) -> tuple[object, ...]:
+        completed = list(values)
+        for index, remainder in self._remainders:
+            completed[index] = value_at_path(completed[index], remainder)
+        return tuple(completed)
+
+
+def decode_object(raw: bytes) -> dict[str, Any] | str:
+    """Decode a record untyped, or return why it cannot be decoded."""
+    try:
+        record = msgspec.json.decode(raw)
+    except RecursionError:
+        return "the record is nested too deeply"
+    except ValueError as error:
+        return f"the record is not JSON: {explain_bad_json(raw, str(error))}"
+    if not isinstance(record, dict):
+        return f"the record is {kind(record)}, not an object"
+    return record
+
+
+def kind(value: object) -> str:
+    """Name the type of a JSON value."""
+    if value is None:
+        return "null"
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    return names.get(type(value), "a number")
+
+
+def value_at_path(value: object, path: Path) -> object:
+    """Return the value at a path of objects and lists; None if there is none."""
+    for step in path:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and is_index(step) and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
+
+
+def is_index(step: str) -> bool:
+    """Return whether a step may be an index of a list."""
+    return step.isascii() and step.isdigit() and len(step) <= MAX_INDEX_DIGITS
+
+
+def split_paths(paths: tuple[Path, ...]) -> list[PathSplit]:
+    """Split each path where the type has to stop."""
+    stems = {typed_prefix(path) for path in paths}
+    splits = []
+    for path in paths:
+        typed = typed_prefix(path)
+        # a stem that is also a prefix of another is a value of its own: stop there
+        prefixes = (typed[:length] for length in range(len(typed) + 1))
+        stem = next(prefix for prefix in prefixes if prefix in stems)
+        splits.append((stem, path[len(stem) :]))
+    return splits
+
+
+def typed_prefix(path: Path) -> Path:
+    for length, step in enumerate(path):
+        if is_index(step) or not is_nameable(step):
+            return path[:length]
+    return path
+
+
+def is_nameable(step: str) -> bool:
+    return UNNAMEABLE.isdisjoint(step) and step.isprintable()
+
+
+def build_tree(stems: Iterable[Path]) -> Tree:
+    tree: Tree = {}
+    for stem in stems:
+        node = tree
+        for step in stem:
+            node = node.setdefault(step, {})
+    return tree
+
+
+def struct_type(tree: Tree) -> type[msgspec.Struct]:
+    """Build the type that has exactly these fields, each of them optional."""
+    # JSON names need not be identifiers, so attributes are numbered and renamed
+    fields: list[tuple[str, Any, Any]] = []
+    for index, subtree in enumerate(tree.values()):
+        if subtree:
+            node = struct_type(subtree)
+            default = msgspec.field(default_factory=node)
+            fields.append((f"f{index}", node | None, default))
+        else:
+            fields.append((f"f{index}", Any, None))
+    names = {f"f{index}": step for index, step in enumerate(tree)}
+    return msgspec.defstruct("Raw", fields, rename=names, gc=False)
+
+
+def attribute_names(tree: Tree, stem: Path) -> tuple[str, ...]:
+    names = []
+    for step in stem:
+        names.append(f"f{list(tree).index(step)}")
+        tree = tree[step]
+    return tuple(names)
+
+
+def build_picker(
+    attributes: tuple[tuple[str, ...], ...],
+) -> Callable[[Any], tuple[object, ...]]:
+    """Return the function that reads the values of a typed record."""
+    if attributes == tuple((f"f{index}",) for index in range(len(attributes))):
+        # all fields, in order
+        return msgspec.structs.astuple
+    dotted = [".".join(names) for names in attributes]
+    get = attrgetter(*dotted)
+    if len(dotted) == 1:
+        return lambda record: (get(record),)
+    return get
+
+
+def read_attributes(record: object, names: tuple[str, ...]) -> object:
+    for name in names:
+        if record is None:
+            return None
+        record = getattr(record, name)
+    return record

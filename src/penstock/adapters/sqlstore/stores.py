@@ -1,0 +1,62 @@
+"""Build the stores of one database."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from penstock.adapters.sqlstore.budgets import SqlBudgets
+from penstock.adapters.sqlstore.database import Database
+from penstock.adapters.sqlstore.idempotency import SqlIdempotencyStore
+from penstock.adapters.sqlstore.imports import SqlImports
+from penstock.adapters.sqlstore.jobs import SqlJobs
+from penstock.adapters.sqlstore.record_reader import SqlRecordReader
+from penstock.adapters.sqlstore.record_writer import SqlRecordWriter
+from penstock.adapters.sqlstore.records import SqlRecords
+from penstock.adapters.sqlstore.search import SqlSearch
+from penstock.adapters.sqlstore.workers import SqlWorkers
+from penstock.ports import Budgets, DurableBudgets, Ledger, Schema, Stores, WorkNotifier
+from penstock.ports.record_access import ApiStores, FailureCheck
+
+
+def build_api_stores(
+    database: Database,
+    *,
+    primary: Database | None = None,
+    on_news: Callable[[], None] | None = None,
+    on_lost: Callable[[], None] = lambda: None,
+    failure: FailureCheck = lambda: None,
+) -> ApiStores:
+    """Build the stores of the API; `primary` is given if `database` is its replicas."""
+    return ApiStores(
+        reads=SqlRecordReader(
+            database, primary=primary, on_news=on_news, on_lost=on_lost
+        ),
+        edits=SqlRecordWriter(database),
+        search=SqlSearch(database),
+        failure=failure,
+    )
+
+
+# puts a faster limiter before the budgets of the database, which persist its state
+Limiter: TypeAlias = Callable[[DurableBudgets], Budgets]
+
+
+def build_stores(
+    database: Database,
+    *,
+    schema: Schema,
+    ledger: Ledger,
+    notifier: WorkNotifier,
+    limiter: Limiter | None = None,
+) -> Stores:
+    budgets = SqlBudgets(database)
+    return Stores(
+        schema=schema,
+        imports=SqlImports(database),
+        ledger=ledger,
+        jobs=SqlJobs(database),
+        budgets=budgets if limiter is None else limiter(budgets),
+        records=SqlRecords(database),
+        notifier=notifier,
+        requests=SqlIdempotencyStore(database),
+        workers=SqlWorkers(database),
+    )

@@ -1,0 +1,205 @@
+"""Decide how an import ends: proven or failed, and which rows are missing."""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from penstock.domain.dataset import Dataset, WhenMissing
+from penstock.domain.import_scope import time_axis
+from penstock.domain.jobs import Import, ImportStatus, Mode, Shards
+from penstock.domain.lost_files import FilesNotRead
+from penstock.domain.source import HttpSource, Paging
+
+# how far a provider's clock may be ahead of the database's
+MAX_CLOCK_AHEAD = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionVerdict:
+    """The final status of an import, and what its end changes."""
+
+    status: ImportStatus
+    proven: bool
+    note: str | None = None
+    # the dataset's new watermark; None leaves it
+    watermark: datetime | None = None
+    marks_missing: bool = False
+    # missing rows that are not marked, because their files were not read
+    lost: FilesNotRead = field(default_factory=FilesNotRead)
+    # everything was read again: quarantined rows of earlier imports are resolved
+    settles_quarantine: bool = False
+
+
+class CompletionFacts(Protocol):
+    """Counts that decide the end of an import; each is queried only if needed."""
+
+    def unproven(self) -> int:
+        """Count the jobs that are done without proof."""
+        ...
+
+    def watermark(self) -> datetime | None: ...
+
+    def missed(self) -> "MissingRows": ...
+
+    def lost(self) -> FilesNotRead:
+        """Find the missing rows whose file this import did not read."""
+        ...
+
+
+def decide_completion(
+    current: Import,
+    shards: Shards,
+    dataset: Dataset,
+    facts: CompletionFacts,
+    *,
+    failed: str | None,
+) -> CompletionVerdict:
+    """Decide the end of an import that has no open job."""
+    exceeded_tolerance = dataset.bad.exceeded(
+        bad=current.counts.quarantined, seen=current.counts.seen, at_end=True
+    )
+    again = f"penstock run {dataset.name}"
+    if current.mode is not Mode.FULL:
+        again += f" --mode {current.mode}"
+    verdict = judge_shards(
+        shards,
+        unproven=facts.unproven(),
+        failed=failed or exceeded_tolerance,
+        again=again,
+    )
+    if not verdict.proven:
+        return verdict
+    is_full = current.mode is Mode.FULL
+    verdict = replace(
+        verdict,
+        watermark=next_watermark(current, dataset, current=facts.watermark()),
+        settles_quarantine=is_full,
+    )
+    if not (is_full and current.tracked) or dataset.missing.do is WhenMissing.KEEP:
+        return verdict
+    missed, lost = facts.missed(), FilesNotRead()
+    if missed.missing and dataset.is_ranked and not current.accepts_lost_files:
+        lost = facts.lost()
+    missed = replace(missed, missing=missed.missing - lost.rows)
+    refusal = judge_missing(missed, dataset)
+    return replace(
+        verdict,
+        note="; ".join(filter(None, (refusal, lost.note(dataset)))) or None,
+        marks_missing=refusal is None and missed.missing > 0,
+        lost=lost,
+    )
+
+
+def is_tracked(dataset: Dataset, mode: Mode) -> bool:
+    """Return whether rows must store which import has seen them last.
+
+    It is needed to find missing rows, and to choose between rows of the same key.
+    """
+    is_marked = dataset.missing.do is WhenMissing.MARK
+    return dataset.is_ranked or (mode is Mode.FULL and is_marked)
+
+
+def judge_shards(
+    shards: Shards, *, unproven: int, failed: str | None, again: str
+) -> CompletionVerdict:
+    """Return done only if the end of each shard is proven.
+
+    `again` is the command that starts another import.
+    """
+    if failed is not None:
+        return CompletionVerdict(status=ImportStatus.FAILED, proven=False, note=failed)
+    if shards.failed or shards.cancelled:
+        lost = shards.failed + shards.cancelled
+        return CompletionVerdict(
+            status=ImportStatus.FAILED,
+            proven=False,
+            note=f"{lost} of {shards.total} shards did not finish; see why with: "
+            "penstock jobs --status failed; if the provider was at fault: penstock "
+            f"jobs retry --failed; if you fix the declaration: {again}",
+        )
+    if unproven:
+        return CompletionVerdict(
+            status=ImportStatus.FAILED,
+            proven=False,
+            note=f"{unproven} of {shards.total} shards ended without proof",
+        )
+    return CompletionVerdict(status=ImportStatus.DONE, proven=True)
+
+
+def next_watermark(
+    ended: Import, dataset: Dataset, *, current: datetime | None
+) -> datetime | None:
+    """Return the instant up to which all changes are imported after a proven import.
+
+    It is the provider's time at the start of the scan. None leaves the watermark as it
+    is: a backfill reads the past only, and a delta that started after the watermark
+    leaves a gap.
+    """
+    if ended.mode is Mode.BACKFILL:
+        return None
+    if ended.mode is Mode.DELTA and (
+        current is None or (ended.since is not None and ended.since > current)
+    ):
+        return None
+    # a provider whose clock runs far ahead would hide its changes from every delta
+    started = min(
+        ended.scan_started_at or ended.created_at, ended.created_at + MAX_CLOCK_AHEAD
+    )
+    if time_axis(dataset) is not None:
+        # its windows end there: later records were not requested
+        started = min(started, ended.until)
+    if current is None or ended.mode is Mode.FULL:
+        return started
+    return max(started, current)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingRows:
+    """Counts of live rows that a full import did not contain."""
+
+    live: int
+    missing: int
+    # bad rows whose key could not be read: each may be one of the missing rows
+    keyless: int
+
+
+def judge_missing(missed: MissingRows, dataset: Dataset) -> str | None:
+    """Return why missing rows must not be marked as deleted, or None."""
+    rule = dataset.missing
+    if not missed.missing:
+        return None
+    moves = moving_order(dataset)
+    if moves is not None:
+        return f"{missed.missing} missing rows were kept: {moves}"
+    if missed.keyless:
+        return (
+            f"{missed.missing} missing rows were kept: {missed.keyless} bad rows have "
+            "no readable key, so it is not known which rows are missing"
+        )
+    drop = missed.missing / missed.live
+    if drop > rule.max_drop:
+        return (
+            f"{missed.missing} missing rows were kept: {drop:.1%} of {missed.live} is "
+            f"more than missing.max_drop = {rule.max_drop:g}"
+        )
+    return None
+
+
+def moving_order(dataset: Dataset) -> str | None:
+    """Return how a scan of every page can still miss a row, or None."""
+    if not isinstance(dataset.source, HttpSource):
+        return None
+    paging = dataset.source.pages.by
+    if paging in {Paging.OFFSET, Paging.PAGE}:
+        return (
+            f"pages by {paging} pass over a row when one before it is "
+            "removed; page by keyset to have missing rows marked"
+        )
+    axis = time_axis(dataset)
+    changing = None if dataset.delta is None else dataset.delta.field
+    if axis is not None and axis.check is not None and axis.check == changing:
+        return (
+            f"a row that changes during the scan leaves its {axis.name!r}; cut along a "
+            "field that does not change to have missing rows marked"
+        )
+    return None

@@ -1,0 +1,1 @@
+"""Queries over stored records: filters, search, facets, suggestions and cursors."""

@@ -1,0 +1,182 @@
+"""Check the configuration, and create or update tables: `check`, `migrate`."""
+
+from dataclasses import asdict
+from textwrap import wrap
+from typing import Annotated
+
+import typer
+
+from penstock.domain.dataset import SYSTEM_COLUMNS
+from penstock.entrypoints.cli.common import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    counted,
+    ignore_event,
+    print_json,
+    read_settings,
+)
+from penstock.entrypoints.cli.connection_checks import (
+    as_documents,
+    find_key_warnings,
+    pending,
+    run_checks,
+)
+from penstock.errors import Misconfigured
+from penstock.settings import Settings
+from penstock.wiring import Container, list_statements, load_transform, open_container
+
+COMMENT_WIDTH = 77
+
+
+def check(
+    config: Config = DEFAULT_CONFIG,
+    connect: Annotated[
+        bool,
+        typer.Option(
+            "--connect",
+            help="Also connect to the servers, and send one request per dataset.",
+        ),
+    ] = False,
+    threads: Annotated[
+        int,
+        typer.Option(
+            "--threads",
+            min=1,
+            max=64,
+            help="Threads per worker, to check that connections suffice.",
+        ),
+    ] = 4,
+    as_json: AsJson = False,
+) -> None:
+    """Validate the configuration; nothing is changed."""
+    settings = read_settings(config)
+    for dataset in settings.datasets.values():
+        load_transform(settings, dataset)
+    document: dict[str, object] = {
+        "config": str(config),
+        "datasets": sorted(settings.datasets),
+        "budgets": sorted(settings.budgets),
+    }
+    notes = [
+        *find_name_conflicts(settings),
+        *(() if connect else find_key_warnings(settings)),
+    ]
+    if notes:
+        document["notes"] = notes
+    results = run_checks(config, threads=threads) if connect else []
+    checks = as_documents(results, settings)
+    if connect:
+        document["connections"] = checks
+    if as_json:
+        print_json(document)
+    else:
+        typer.echo(
+            f"{config} is valid: {counted(len(settings.datasets), 'dataset')}, "
+            f"{counted(len(settings.budgets), 'budget')}."
+        )
+        for note in notes:
+            typer.echo(f"note {note}")
+        for result in checks:
+            mark = "ok  " if result["ok"] else "FAIL"
+            typer.echo(f"{mark} {result['what']}: {result['detail']}")
+    if not all(result["ok"] for result in checks):
+        raise typer.Exit(1)
+
+
+def find_name_conflicts(settings: Settings) -> list[str]:
+    """Find fields whose names PostgreSQL tables reserve, while SQLite is used."""
+    if settings.postgres_url is not None:
+        return []
+    return [
+        f"datasets.{dataset.name}.fields.{field.name}: every PostgreSQL table has a "
+        f"column of this name; rename it to {field.name}_value if you may move there"
+        for dataset in settings.datasets.values()
+        for field in dataset.fields
+        if field.name in SYSTEM_COLUMNS
+    ]
+
+
+def migrate(
+    check_only: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Only show what would be done; exit 1 if there is anything."
+        ),
+    ] = False,
+    show_sql: Annotated[
+        str | None,
+        typer.Option(
+            "--show-sql",
+            metavar="DATASET",
+            help="Only print the SQL of a dataset, each statement with its use.",
+        ),
+    ] = None,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Create or update the tables, and build missing indexes."""
+    settings = read_settings(config)
+    if show_sql is not None:
+        if check_only:
+            raise Misconfigured("--check and --show-sql are two commands: use one")
+        print_statements(show_sql, settings, as_json=as_json)
+        return
+    if check_only:
+        steps = find_pending(settings)
+        print_steps("pending", steps, settings, as_json=as_json)
+        if steps:
+            raise typer.Exit(1)
+        return
+    with open_container(settings, ignore_event) as penstock:
+        steps = bring_up_to_date(penstock)
+    print_steps("applied", steps, settings, as_json=as_json)
+
+
+def print_statements(name: str, settings: Settings, *, as_json: bool) -> None:
+    """Print the statements of a dataset as a script that can be run by parts."""
+    statements = list_statements(settings, name)
+    if as_json:
+        print_json({"dataset": name, "statements": [*map(asdict, statements)]})
+        return
+    for statement in statements:
+        typer.echo(f"-- {statement.name}")
+        for line in wrap(statement.use, COMMENT_WIDTH):
+            typer.echo(f"-- {line}")
+        given = [f"{number}={what}" for number, what in statement.parameters.items()]
+        for line in wrap(", ".join(given), COMMENT_WIDTH):
+            typer.echo(f"-- {line}")
+        typer.echo(f"{statement.sql.strip()};\n")
+
+
+def find_pending(settings: Settings) -> list[str]:
+    path = settings.sqlite_path
+    # opening a missing file would create it
+    is_new = path is not None and not path.exists()
+    with open_container(settings, ignore_event, scratch=is_new) as penstock:
+        return pending(penstock)
+
+
+def bring_up_to_date(penstock: Container) -> list[str]:
+    """Apply what is pending; return what this process has done."""
+    schema, datasets = penstock.stores.schema, penstock.settings.datasets.values()
+    done = [*schema.migrate()]
+    for dataset in datasets:
+        # raises if a declaration is refused, before any table is changed
+        schema.pending_table_changes(dataset)
+    for dataset in datasets:
+        done += schema.ensure_table(dataset)
+    for dataset in datasets:
+        done += schema.maintain(dataset)
+    return done
+
+
+def print_steps(
+    what: str, steps: list[str], settings: Settings, *, as_json: bool
+) -> None:
+    if as_json:
+        print_json({what: steps, "datasets": sorted(settings.datasets)})
+    elif steps:
+        typer.echo("\n  ".join([f"{what.capitalize()}:", *steps]))
+    else:
+        typer.echo("The schema is up to date.")

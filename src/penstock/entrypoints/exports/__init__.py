@@ -1,0 +1,1 @@
+"""Export formats; each streams rows into an open file."""

@@ -1,1 +1,0 @@
-"""The forms in which rows are handed out: each streams them into an open file."""

@@ -1,0 +1,186 @@
+"""The [datasets.*.fields] tables."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from penstock.domain import dataset as domain
+from penstock.domain.dataset import FieldType, Reference
+from penstock.domain.mapping.converters import BadValue, compile_cast
+from penstock.domain.time_formats import is_time_format
+from penstock.settings.models.base import (
+    Count,
+    Number,
+    RecordPathOrTop,
+    Text,
+    TomlModel,
+    as_plain,
+)
+from penstock.settings.validation_errors import Problem
+
+NUMBERS = frozenset({FieldType.INT, FieldType.FLOAT})
+TIMES = frozenset({FieldType.DATE, FieldType.TIMESTAMP})
+TEXTS = frozenset({FieldType.TEXT})
+
+# the types that a key is allowed for
+ALLOWED_TYPES = {
+    "min": NUMBERS,
+    "max": NUMBERS,
+    "max_length": TEXTS,
+    "pattern": TEXTS,
+    "trim": TEXTS,
+    "format": TIMES,
+    "decimal": frozenset({FieldType.FLOAT}),
+}
+
+# the format letters of spreadsheets and other languages
+STRPTIME_DIRECTIVES = {
+    **dict.fromkeys(("YYYY", "yyyy"), "%Y"),
+    **dict.fromkeys(("YY", "yy"), "%y"),
+    "MM": "%m",
+    **dict.fromkeys(("DD", "dd"), "%d"),
+    **dict.fromkeys(("HH", "hh"), "%H"),
+    "mm": "%M",
+    **dict.fromkeys(("SS", "ss"), "%S"),
+}
+LETTER_FORMAT = re.compile("|".join(STRPTIME_DIRECTIVES))
+
+
+class FieldTable(TomlModel):
+    path: RecordPathOrTop | None = None
+    column: Text | None = None
+    type: Annotated[FieldType, Field(strict=False)] = FieldType.TEXT
+    required: bool = False
+    default: Annotated[Any, BeforeValidator(as_plain)] = None
+    min: Number | None = None
+    max: Number | None = None
+    max_length: Count | None = None
+    pattern: Text | None = None
+    choices: (
+        Annotated[list[Any], BeforeValidator(as_plain), Field(min_length=1)] | None
+    ) = None
+    enum: (
+        Annotated[list[Any], BeforeValidator(as_plain), Field(min_length=1)] | None
+    ) = None
+    format: Text | None = None
+    trim: bool = True
+    decimal: Literal[".", ","] = "."
+    references: Text | None = None
+    local: bool = False
+
+    def rules(self) -> Iterator[Problem]:
+        wrong_types = [*self.wrong_type_rules()]
+        yield from wrong_types
+        yield from self.value_rules()
+        if (
+            not wrong_types
+            and is_valid_pattern(self.pattern)
+            and is_valid_format(self.format)
+        ):
+            yield from self.cast_rules()
+
+    def wrong_type_rules(self) -> Iterator[Problem]:
+        for key, types in ALLOWED_TYPES.items():
+            if key in self.model_fields_set and self.type not in types:
+                allowed = " or ".join(sorted(types))
+                yield (key,), f"has no meaning for type {self.type}; only for {allowed}"
+
+    def value_rules(self) -> Iterator[Problem]:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            yield ("min",), f"{self.min:g} is greater than max = {self.max:g}"
+        if not is_valid_pattern(self.pattern):
+            message = "is not a regular expression; write one such as"
+            yield ("pattern",), f"{message} '^[0-9]{{5}}$'"
+        if not is_valid_format(self.format):
+            yield ("format",), describe_wrong_format(self.format or "")
+        if self.choices is not None and self.enum is not None:
+            yield ("enum",), "means the same as 'choices'; give one of them"
+        if self.required and self.default is not None:
+            yield ("default",), "is never used with required = true; remove one"
+        for key in ("path", "column", "references"):
+            if self.local and getattr(self, key) is not None:
+                yield (key,), "has no meaning for a local field: no import writes it"
+        if self.local and self.required:
+            yield ("required",), "is impossible for a local field: no import writes it"
+        if self.path == () and self.type is not FieldType.JSON:
+            yield ("path",), "'' is the whole record, which only type json can hold"
+
+    def cast_rules(self) -> Iterator[Problem]:
+        """Check the choices and the default against the declared type."""
+        key = "enum" if self.choices is None else "choices"
+        bare = replace(self.field("probe"), choices=None, default=None)
+        try:
+            choices = self.allowed()
+        except BadValue as bad:
+            yield (key,), bad.detail
+            return
+        try:
+            compile_cast(replace(bare, choices=choices))(self.default)
+        except BadValue as bad:
+            yield ("default",), bad.detail
+
+    def allowed(self) -> tuple[object, ...] | None:
+        """Return the choices as they are stored."""
+        choices = self.enum if self.choices is None else self.choices
+        if choices is None:
+            return None
+        cast = compile_cast(replace(self.field("probe"), required=True))
+        return tuple(cast(choice) for choice in choices)
+
+    def field(self, name: str) -> domain.Field:
+        """Return the field without its choices and its default."""
+        path = self.path
+        if path is None:
+            path = () if self.local else (self.column or name,)
+        return domain.Field(
+            name=name,
+            path=path,
+            type=self.type,
+            min=self.min,
+            max=self.max,
+            max_length=self.max_length,
+            pattern=self.pattern,
+            format=self.format,
+            trim=self.trim,
+            decimal=self.decimal,
+            references=self.reference(),
+            local=self.local,
+        )
+
+    def reference(self) -> Reference | None:
+        """Parse `dataset.field`."""
+        if self.references is None:
+            return None
+        dataset, _, field = self.references.partition(".")
+        return Reference(dataset, field)
+
+
+def build_field(name: str, table: FieldTable, *, is_key: bool) -> domain.Field:
+    """Convert a valid table; a key field is always required."""
+    bare = replace(table.field(name), choices=table.allowed())
+    default = compile_cast(bare)(table.default)
+    return replace(bare, default=default, required=table.required or is_key)
+
+
+def is_valid_pattern(pattern: str | None) -> bool:
+    try:
+        re.compile(pattern or "")
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def describe_wrong_format(form: str) -> str:
+    """Return the message for a wrong format; suggest a translation if there is one."""
+    guess = LETTER_FORMAT.sub(lambda found: STRPTIME_DIRECTIVES[found[0]], form)
+    if guess != form and is_time_format(guess):
+        return f"is not a format of strptime; did you mean {guess!r}?"
+    message = "is not a format by which times can be read; write one such as"
+    return f"{message} '%d.%m.%Y %H:%M', or '%s' for seconds since 1970"
+
+
+def is_valid_format(form: str | None) -> bool:
+    return form is None or is_time_format(form)

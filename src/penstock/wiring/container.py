@@ -1,0 +1,289 @@
+"""The use cases and their adapters, built from settings."""
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from penstock import __version__
+from penstock.domain.budget import Budget, unlimited_budget
+from penstock.domain.dataset import Dataset
+from penstock.domain.jobs import Import
+from penstock.domain.redaction import Redactor
+from penstock.domain.sharding.axes import FileAxis
+from penstock.domain.source import CsvSource
+from penstock.flow.audit import Audit
+from penstock.flow.clean_spool import CleanSpool
+from penstock.flow.explain_waiting import ExplainWaiting
+from penstock.flow.find_duplicates import FindDuplicates
+from penstock.flow.finish_import import FinishImport
+from penstock.flow.import_shard import ImportShard, Timeouts
+from penstock.flow.job_claimer import JobClaimer, Worker
+from penstock.flow.plan import DryRun, Plan
+from penstock.flow.replay_quarantine import ReplayQuarantine
+from penstock.flow.retry_jobs import RetryJobs
+from penstock.flow.sample_page import SamplePage
+from penstock.flow.start_import import StartImport
+from penstock.flow.sweep import Sweep
+from penstock.flow.work import DatasetRuntime, Work, WorkPolicy
+from penstock.ports import (
+    Declarations,
+    Emit,
+    KeepAlive,
+    Redact,
+    Runtime,
+    Source,
+    Stores,
+)
+from penstock.ports.uploads import Uploads
+from penstock.settings import Settings, declaration_digest
+from penstock.wiring.runtime import build_runtime, new_worker_id
+from penstock.wiring.transforms import load_transform
+
+if TYPE_CHECKING:
+    from penstock.adapters.csv.file_scanner import FileScanner
+    from penstock.adapters.http.client import HttpClient
+
+# to one host: as many as a worker may have threads
+MAX_CONNECTIONS = 64
+
+
+@dataclass(frozen=True)
+class Container:
+    """The use cases of a process, each built on first use."""
+
+    settings: Settings
+    stores: Stores
+    emit: Emit
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan(
+            datasets=self.settings.datasets,
+            imports=self.stores.imports,
+            records=self.stores.records,
+            survey=self._scan_files,
+            emit=self.emit,
+        )
+
+    def _scan_files(self, files: Dataset, still_here: KeepAlive) -> FileAxis:
+        return self._file_scanner(files, still_here)
+
+    @staticmethod
+    def _find_files(dataset: Dataset) -> None:
+        from penstock.adapters.csv.file_scanner import find_files
+
+        find_files(dataset)
+
+    def _scan_first_file(self, files: Dataset) -> FileAxis:
+        return self._file_scanner.first(files)
+
+    @property
+    def _file_scanner(self) -> "FileScanner":
+        # imported only if a dataset has files
+        from penstock.adapters.csv.file_scanner import FileScanner
+
+        return FileScanner(self.emit)
+
+    @cached_property
+    def dry_run(self) -> DryRun:
+        return DryRun(self.plan, self.stores.records)
+
+    @cached_property
+    def finish(self) -> FinishImport:
+        return FinishImport(imports=self.stores.imports, emit=self.emit)
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        return Sweep(
+            datasets=self.settings.datasets,
+            declarations=self.declarations(self.settings.datasets),
+            stores=self.stores,
+            finish=self.finish,
+            tidy_spool=self.tidy_spool,
+            emit=self.emit,
+        )
+
+    @cached_property
+    def tidy_spool(self) -> CleanSpool:
+        return CleanSpool(
+            datasets=self.settings.datasets, stores=self.stores, uploads=self.uploads
+        )
+
+    @cached_property
+    def audit(self) -> Audit:
+        return Audit(imports=self.stores.imports, jobs=self.stores.jobs)
+
+    @cached_property
+    def sample(self) -> SamplePage:
+        return SamplePage(
+            stores=self.stores,
+            plan=self.plan,
+            first=self._scan_first_file,
+            host=build_runtime(threading.Event()),
+        )
+
+    @cached_property
+    def replay(self) -> ReplayQuarantine:
+        return ReplayQuarantine(records=self.stores.records)
+
+    @cached_property
+    def duplicates(self) -> FindDuplicates:
+        return FindDuplicates(imports=self.stores.imports, records=self.stores.records)
+
+    @cached_property
+    def retry(self) -> RetryJobs:
+        return RetryJobs(
+            imports=self.stores.imports,
+            jobs=self.stores.jobs,
+            is_declared=self.is_declared,
+        )
+
+    @cached_property
+    def explain_waiting(self) -> ExplainWaiting:
+        return ExplainWaiting(
+            stores=self.stores,
+            datasets=self.settings.datasets,
+            budget=self.budget,
+            attempts=self.settings.attempts,
+        )
+
+    @cached_property
+    def start_import(self) -> StartImport:
+        return StartImport(
+            plan=self.plan,
+            stores=self.stores,
+            uploads=self.uploads,
+            datasets=self.settings.datasets,
+            declaration=self.declaration,
+            redact=self.settings.redact,
+            find_files=self._find_files,
+            new_planner=new_worker_id,
+        )
+
+    @cached_property
+    def uploads(self) -> Uploads:
+        from penstock.adapters.csv.spool import SpooledUploads
+
+        return SpooledUploads()
+
+    def is_declared(self, import_: Import) -> bool:
+        """Return whether the dataset is still declared as the import was planned."""
+        dataset = self.settings.dataset(import_.dataset)
+        return import_.declaration == self.declaration(dataset)
+
+    def declaration(self, dataset: Dataset) -> str:
+        """Return the digest of a declaration; imports resume only if it is the same."""
+        return declaration_digest(dataset, redact=self._redact_declared)
+
+    @cached_property
+    def _redact_declared(self) -> Redact:
+        # without guesses and tokens: a digest depends on the declaration alone
+        return Redactor(self.settings.secrets)
+
+    def declarations(self, names: Iterable[str]) -> Declarations:
+        return {name: self.declaration(self.settings.dataset(name)) for name in names}
+
+    def budget(self, dataset: Dataset) -> Budget:
+        """Return the budget of a dataset; without one, an unlimited one of its own."""
+        name = dataset.source.budget
+        if name is None:
+            return unlimited_budget(f"dataset:{dataset.name}")
+        return self.settings.budgets[name]
+
+    @property
+    def budgets(self) -> Mapping[str, Budget]:
+        """The declared budgets, and those of datasets without a declared one."""
+        used = map(self.budget, self.settings.datasets.values())
+        return {**self.settings.budgets, **{budget.name: budget for budget in used}}
+
+    def not_stopped(self, names: Iterable[str]) -> list[str]:
+        """Return the datasets whose budget is not stopped."""
+        return [
+            name for name in names if self.stopped(self.settings.dataset(name)) is None
+        ]
+
+    def stopped(self, dataset: Dataset) -> str | None:
+        """Return why the budget of a dataset is stopped until an operator opens it."""
+        if not dataset.source.is_budgeted:
+            return None
+        return self.stores.budgets.state(self.budget(dataset)).stopped
+
+    def source(self, dataset: Dataset) -> Source:
+        if isinstance(dataset.source, CsvSource):
+            from penstock.adapters.csv.source import CsvSourceReader
+
+            return CsvSourceReader(dataset)
+        from penstock.adapters.http.source import HttpSourceReader
+
+        return HttpSourceReader(
+            dataset,
+            stop_on=self.budget(dataset).stop_on,
+            redactor=self.settings.redact,
+            edition=f"{self.declaration(dataset)} {__version__}",
+            transform=load_transform(self.settings, dataset),
+            client=self._client,
+        )
+
+    @cached_property
+    def _client(self) -> "HttpClient":
+        from penstock.adapters.http.client import HttpClient
+
+        # one pool for all datasets and threads, so that those of a provider share it
+        return HttpClient(connections=MAX_CONNECTIONS)
+
+    def dataset_runtimes(
+        self, datasets: Mapping[str, Dataset], host: Runtime
+    ) -> Mapping[str, DatasetRuntime]:
+        """Build what is needed to run jobs of these datasets; threads share it."""
+        return {
+            name: self._dataset_runtime(dataset, host)
+            for name, dataset in datasets.items()
+        }
+
+    def claims(self, worker: Worker, host: Runtime) -> JobClaimer:
+        return JobClaimer(worker, ledger=self.stores.ledger, host=host)
+
+    def work(
+        self,
+        dataset_runtimes: Mapping[str, DatasetRuntime],
+        claimer: JobClaimer,
+        host: Runtime,
+    ) -> Work:
+        policy = WorkPolicy(
+            lease=self.settings.lease,
+            attempts=self.settings.attempts,
+            redact=self.settings.redact,
+        )
+        return Work(
+            claimer,
+            runtimes=dataset_runtimes,
+            stores=self.stores,
+            policy=policy,
+            finish=self.finish,
+            host=host,
+            emit=self.emit,
+        )
+
+    def _dataset_runtime(self, dataset: Dataset, host: Runtime) -> DatasetRuntime:
+        budget = self.budget(dataset)
+        return DatasetRuntime(
+            dataset=dataset,
+            declaration=self.declaration(dataset),
+            budget=budget.name,
+            import_shard=ImportShard(
+                dataset,
+                source=self.source(dataset),
+                budget=budget,
+                stores=self.stores,
+                patience=Timeouts(
+                    lease=self.settings.lease,
+                    longest_wait=self.settings.longest_wait,
+                    request=dataset.source.timeout,
+                    commit=self.settings.commit_timeout,
+                ),
+                host=host,
+                emit=self.emit,
+            ),
+        )
