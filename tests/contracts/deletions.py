@@ -56,6 +56,8 @@ class Observed:
     served: ApiStores
     # rows that are touched, or steps of a program: compared with others of its kind
     work: Callable[[Callable[[], object]], int]
+    # returns when every index that was built can be used
+    settle: Callable[[], object] = lambda: None
 
 
 def place(number: int, of: Dataset) -> Record:
@@ -80,6 +82,7 @@ class DeletionsContract:
         """Return a dataset that never had any other rows."""
         of = replace(PLACES, **cls.declared, name=DatasetName("few"))
         store(observed.stores, of, LIVE)
+        observed.settle()
         return of
 
     @pytest.fixture(scope="class")
@@ -90,6 +93,7 @@ class DeletionsContract:
         store(observed.stores, of, STORED)
         store(observed.stores, of, LIVE)
         assert len(rows(observed.stores, of)) == len(LIVE)
+        observed.settle()
         return of
 
     @pytest.mark.parametrize(
