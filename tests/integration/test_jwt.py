@@ -16,8 +16,7 @@ from typing_extensions import override
 from penstock.adapters.jwt.jwk import VerifyingKey, public_keys, shared_key
 from penstock.adapters.jwt.jwks_cache import SecretKeyring
 from penstock.adapters.jwt.signer import JwtSigner
-from penstock.adapters.jwt.token_cache import TokenCache
-from penstock.adapters.jwt.verifier import JwtVerifier
+from penstock.adapters.jwt.verifier import JwtVerifier, TokenCache
 from penstock.domain.auth_claims import (
     AccessScope,
     Algorithm,

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 from typing_extensions import override
 
-from penstock.adapters.sqlite.ledger import SqliteLedger
-from penstock.adapters.sqlite.polling import NoNotifier
+from penstock.adapters.sqlite.ledger import NoNotifier, SqliteLedger
 from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.adapters.sqlstore.stores import build_stores
 from penstock.domain.events import Event, WorkerFailed

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.adapters.sqlite.database import SqliteDatabase
-from penstock.adapters.sqlite.ledger import SqliteLedger
-from penstock.adapters.sqlite.polling import NoNotifier
+from penstock.adapters.sqlite.ledger import NoNotifier, SqliteLedger
 from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.adapters.sqlstore.stores import build_stores
 from penstock.domain.budget import Budget, Limit

@@ -20,8 +20,7 @@ from joserfc.jws import JWSRegistry
 from penstock.adapters.jwt.jwk import shared_key
 from penstock.adapters.jwt.jwks_cache import PublishedKeyring, SecretKeyring
 from penstock.adapters.jwt.jwks_fetch import Fetch
-from penstock.adapters.jwt.token_cache import TokenCache
-from penstock.adapters.jwt.verifier import JwtVerifier
+from penstock.adapters.jwt.verifier import JwtVerifier, TokenCache
 from penstock.domain.auth_claims import (
     AccessScope,
     Algorithm,

@@ -3,8 +3,7 @@
 import pytest
 
 from penstock.domain.sharding.axes import FileAxis, ListAxis
-from penstock.domain.sharding.coverage import find_coverage_errors
-from penstock.domain.sharding.parts import Choice, Slice
+from penstock.domain.sharding.parts import Choice, Slice, find_coverage_errors
 from penstock.domain.sharding.shard import Shard
 
 

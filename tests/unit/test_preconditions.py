@@ -3,7 +3,7 @@
 import pytest
 from starlette.requests import Request
 
-from penstock.entrypoints.api.params.preconditions import read_precondition
+from penstock.entrypoints.api.resources.records import read_precondition
 from penstock.errors import VersionChanged
 
 

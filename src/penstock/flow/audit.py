@@ -17,8 +17,7 @@ from penstock.domain.jobs import (
 )
 from penstock.domain.pages import Proof
 from penstock.domain.sharding.axes import Axis, ListAxis, ValuesFrom
-from penstock.domain.sharding.coverage import find_coverage_errors
-from penstock.domain.sharding.parts import Choice, Slice
+from penstock.domain.sharding.parts import Choice, Slice, find_coverage_errors
 from penstock.domain.sharding.shard import (
     Shard,
     divide_along,

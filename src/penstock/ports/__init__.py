@@ -3,6 +3,8 @@
 `record_access` and `auth`, which only the API needs, are imported directly.
 """
 
+from dataclasses import dataclass
+
 from penstock.ports.budgets import Budgets, BudgetSnapshot, DurableBudgets
 from penstock.ports.idempotency import IdempotencyStore
 from penstock.ports.ledger import (
@@ -18,7 +20,6 @@ from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
 from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
 from penstock.ports.schema import Diagnostic, Schema, ServerDiagnostics, SqlStatement
 from penstock.ports.source import Source, Survey
-from penstock.ports.stores import Stores
 from penstock.ports.uploads import Uploads
 from penstock.ports.workers import Workers
 
@@ -53,3 +54,18 @@ __all__ = [
     "WorkNotifier",
     "Workers",
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """All stores of a worker, by port."""
+
+    schema: Schema
+    imports: Imports
+    ledger: Ledger
+    jobs: Jobs
+    budgets: Budgets
+    records: Records
+    notifier: WorkNotifier
+    requests: IdempotencyStore
+    workers: Workers

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from math import ceil
+from threading import Lock
 from typing import assert_never
 
 import msgspec
@@ -10,7 +11,6 @@ import msgspec
 from penstock.sandbox.access import KeyAccess
 from penstock.sandbox.catalogue import EVERYTHING, Catalogue
 from penstock.sandbox.faults import InjectedFault, InjectedFaults
-from penstock.sandbox.limiter import Limiter
 from penstock.sandbox.messages import (
     SandboxPage,
     SandboxRequest,
@@ -231,3 +231,28 @@ def _stream_requests(requests: list[LoggedRequest]) -> Iterator[bytes]:
     for number, request in enumerate(requests):
         yield (b"," if number else b"") + msgspec.json.encode(asdict(request))
     yield b"]"
+
+
+class Limiter:
+    def __init__(self, rate: float | None, burst: int) -> None:
+        self._rate = rate
+        self._burst = float(burst)
+        self._tokens = float(burst)
+        self._filled_at: float | None = None
+        self._lock = Lock()
+
+    def take(self, at: float) -> float:
+        """Take a token; return 0, or the seconds until there is one."""
+        if self._rate is None:
+            return 0.0
+        with self._lock:
+            # Threads may call slightly out of order: the time must not decrease.
+            elapsed = (
+                max(0.0, at - self._filled_at) if self._filled_at is not None else 0.0
+            )
+            self._filled_at = max(at, self._filled_at or at)
+            self._tokens = min(self._burst, self._tokens + elapsed * self._rate)
+            if self._tokens < 1:
+                return (1 - self._tokens) / self._rate
+            self._tokens -= 1
+            return 0.0

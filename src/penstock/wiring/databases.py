@@ -37,8 +37,7 @@ def open_container(
 
 def sqlite_stores(path: Path, settings: Settings, stack: ExitStack) -> Stores:
     from penstock.adapters.sqlite.database import SqliteDatabase
-    from penstock.adapters.sqlite.ledger import SqliteLedger
-    from penstock.adapters.sqlite.polling import NoNotifier
+    from penstock.adapters.sqlite.ledger import NoNotifier, SqliteLedger
     from penstock.adapters.sqlite.schema import SqliteSchema
 
     database = SqliteDatabase(path, busy=settings.commit_timeout)
@@ -122,6 +121,6 @@ def server_diagnostics(
         stack.callback(database.close)
         yield PostgresDiagnostics(database)
     if settings.redis is not None:
-        from penstock.adapters.redis.diagnostics import RedisDiagnostics
+        from penstock.adapters.redis.client import RedisDiagnostics
 
         yield RedisDiagnostics(settings.redis)

@@ -1,6 +1,6 @@
 """Connect to a Redis server, and translate its errors into Penstock's own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -15,9 +15,12 @@ from redis.exceptions import (
     RedisError,
 )
 from redis.retry import Retry
+from typing_extensions import override
 
+from penstock.domain.dataset import Dataset
 from penstock.domain.formats import EPOCH
 from penstock.errors import Misconfigured, StoreUnavailable
+from penstock.ports import Diagnostic, ServerDiagnostics
 
 MIN_VERSION = (6, 2)
 
@@ -142,3 +145,26 @@ def refuse_old(version: str, server: str) -> None:
             f"{server}: the server is version {version}; "
             f"Penstock needs {minimum} or newer"
         )
+
+
+class RedisDiagnostics(ServerDiagnostics):
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    @property
+    @override
+    def server(self) -> str:
+        return "redis"
+
+    @override
+    def about(
+        self, datasets: Iterable[Dataset], *, threads: int
+    ) -> Iterator[Diagnostic]:
+        with connect(self._url) as client:
+            message = f"Redis {describe(client).version} at {server_url(client)}"
+        yield Diagnostic(what="redis", is_ok=True, message=message)
+
+    @override
+    def now(self) -> datetime:
+        with connect(self._url) as client:
+            return describe(client).now

@@ -1,6 +1,6 @@
-"""The ledger in SQLite."""
+"""The ledger in SQLite, which has no notifications: idle workers poll."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from typing_extensions import override
 
@@ -9,7 +9,7 @@ from penstock.adapters.sqlstore.ledger import SqlLedger
 from penstock.domain.dataset import Dataset
 from penstock.domain.jobs import Lease
 from penstock.domain.page_reuse import build_repeat_batch
-from penstock.ports import RepeatResult
+from penstock.ports import RepeatResult, WorkNotifier
 
 
 class SqliteLedger(SqlLedger[SqliteDatabase]):
@@ -30,3 +30,17 @@ class SqliteLedger(SqlLedger[SqliteDatabase]):
             return None
         batch = build_repeat_batch(memo, imprint, provider_time=provider_time)
         return RepeatResult(*self.commit_page(dataset, lease, batch), memo.proof)
+
+
+class NoNotifier(WorkNotifier):
+    """Polling is cheap on one machine."""
+
+    @property
+    @override
+    def poll_interval(self) -> timedelta:
+        return timedelta(seconds=0.2)
+
+    @property
+    @override
+    def notification_count(self) -> int:
+        return 0

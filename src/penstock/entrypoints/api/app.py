@@ -40,7 +40,6 @@ from penstock.entrypoints.api.resources import (
     start_import,
     swagger_ui,
 )
-from penstock.entrypoints.api.resources import metrics as metrics_module
 from penstock.entrypoints.api.routing import EndpointHandler
 from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
@@ -65,7 +64,6 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *jobs.endpoints(),
         *budgets.endpoints(),
         *health.endpoints(),
-        *metrics_module.endpoints(),
     ]
     return [*documented, *document.endpoints(documented), *swagger_ui.endpoints()]
 

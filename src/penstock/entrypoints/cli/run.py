@@ -2,16 +2,17 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import typer
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import Event
 from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode
+from penstock.domain.source import CsvSource
 from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
@@ -19,10 +20,6 @@ from penstock.entrypoints.cli.common import (
     print_json,
     read_settings,
     session,
-)
-from penstock.entrypoints.cli.duplicates_report import (
-    refuse_duplicates,
-    write_duplicates,
 )
 from penstock.entrypoints.cli.output.import_progress import gauge_for
 from penstock.entrypoints.cli.output.output_file import atomic_file, refuse_unwritable
@@ -47,6 +44,7 @@ from penstock.entrypoints.cli.plan import (
     read_scope,
     with_files,
 )
+from penstock.entrypoints.exports.csv import csv_line, quote_safely
 from penstock.entrypoints.exports.rejected_rows import read_all, write_bad_rows
 from penstock.entrypoints.worker.loop import sleep_until_notified, stop_on_signals
 from penstock.entrypoints.worker.pool import (
@@ -59,7 +57,8 @@ from penstock.entrypoints.worker.pool import (
     pool_size,
 )
 from penstock.entrypoints.worker.subprocesses import fork
-from penstock.errors import StoreRefused, StoreUnavailable
+from penstock.errors import Misconfigured, StoreRefused, StoreUnavailable
+from penstock.flow.find_duplicates import Duplicate
 from penstock.ports import Emit
 from penstock.wiring import Container
 
@@ -69,6 +68,9 @@ POLL_INTERVAL = 0.25
 POLL_BACKOFF = 20
 # but not longer, in seconds: the display would seem frozen
 MAX_POLL_INTERVAL = 5.0
+DUPLICATES_OPTION = "--duplicates"
+DUPLICATE_COLUMNS = ("file", "line", "offset", "key", "kept_file", "kept_line")
+DUPLICATE_FIELDS = ("file", "line", "offset", "key", "winner_file", "winner_line")
 
 
 def run(
@@ -326,3 +328,36 @@ def write_errors(
     rows = read_all(lambda after, limit: rejected(import_id, after=after, limit=limit))
     with atomic_file(errors, "--errors") as file:
         write_bad_rows(dataset, penstock.source(dataset), rows, file)
+
+
+def refuse_duplicates(dataset: Dataset, out: Path) -> None:
+    """Raise early what would fail only after the import."""
+    if not isinstance(dataset.source, CsvSource):
+        raise Misconfigured(
+            f"{DUPLICATES_OPTION} works only with files: records of "
+            f"{dataset.name!r} come from an API, so they have no file and line"
+        )
+    refuse_unwritable(out, DUPLICATES_OPTION)
+
+
+def write_duplicates(
+    penstock: Container,
+    dataset: Dataset,
+    import_id: ImportId,
+    out: Path,
+    halt: threading.Event,
+) -> int:
+    """Read the files again, write the replaced rows, and return their number."""
+    rows = penstock.duplicates(dataset, penstock.source(dataset), import_id, halt=halt)
+    with atomic_file(out, DUPLICATES_OPTION) as file:
+        return write_duplicates_table(rows, file)
+
+
+def write_duplicates_table(rows: Iterable[Duplicate], file: IO[bytes]) -> int:
+    file.write(csv_line(DUPLICATE_COLUMNS))
+    written = 0
+    for row in rows:
+        values = (getattr(row, name) for name in DUPLICATE_FIELDS)
+        file.write(csv_line(quote_safely(str(value)) for value in values))
+        written += 1
+    return written

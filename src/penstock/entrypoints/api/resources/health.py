@@ -1,12 +1,14 @@
-"""Liveness, readiness, and the explanation of problem types."""
+"""Liveness, readiness, metrics, and the explanation of problem types."""
 
 import asyncio
 import time
 from collections.abc import Sequence
 
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
 
+from penstock.domain.auth_claims import AccessScope
 from penstock.entrypoints.api.cache.dataset_versions import POLL_TIMEOUT
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import (
@@ -102,6 +104,16 @@ PROBLEM_SCHEMA = object_schema(
 )
 
 
+async def show_metrics(api: AppContext, request: Request, query: None) -> Response:
+    del request, query
+    # thousands of lines: not in the event loop
+    body = await asyncio.to_thread(api.process_metrics.render)
+    return Response(
+        body,
+        headers={"content-type": CONTENT_TYPE_LATEST, "cache-control": "no-store"},
+    )
+
+
 def endpoints() -> Sequence[AnyEndpoint]:
     return [
         Endpoint(
@@ -134,5 +146,16 @@ def endpoints() -> Sequence[AnyEndpoint]:
             handle=explain,
             parameters=[CODE_PARAMETER],
             responses={200: PROBLEM_SCHEMA},
+        ),
+        Endpoint(
+            method="GET",
+            path="/metrics",
+            # not open to loopback: a proxy on this machine connects from there for
+            # anybody
+            scope=AccessScope.OPERATE,
+            lane=Lane.HEALTH,
+            summary="Return the metrics in the format of Prometheus",
+            parse=ignore_params,
+            handle=show_metrics,
         ),
     ]

@@ -1,5 +1,6 @@
 """The records of a dataset: list, get, write and delete them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from starlette.responses import Response
 from penstock.domain.auth_claims import AccessScope
 from penstock.domain.dataset import Dataset, Field
 from penstock.domain.pages import Key
-from penstock.domain.record_validation import require_record
+from penstock.domain.record_validation import ANY_VERSION, Precondition, require_record
 from penstock.domain.search.filter_params import (
     ParamReader,
     read_fields,
@@ -33,12 +34,11 @@ from penstock.entrypoints.api.openapi.record_shapes import (
 )
 from penstock.entrypoints.api.openapi.schemas import to_json_value
 from penstock.entrypoints.api.pagination_links import link_header
-from penstock.entrypoints.api.params.preconditions import read_precondition
 from penstock.entrypoints.api.params.request_body import read_json
 from penstock.entrypoints.api.params.request_head import RequestHead
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.routing import consistency_headers
-from penstock.errors import BadRequest, FieldError
+from penstock.errors import BadRequest, FieldError, VersionChanged
 from penstock.flow.list_records import ListQuery, PageOfRecords
 from penstock.ports.record_access import CountKind, WriteResult
 
@@ -46,6 +46,14 @@ encode = msgspec.json.Encoder().encode
 # of /api/v1/datasets/poi/records/5, split by slashes
 SEGMENTS_BEFORE_KEY = 6
 COUNTS = {f"count={kind}": kind for kind in CountKind if kind is not CountKind.CAPPED}
+# a version in HTTP's syntax; a weak one has the prefix W/
+ENTITY_TAG = r'(?:W/)?"[!#-~]*"'
+
+TAG = re.compile(ENTITY_TAG)
+# a list; HTTP allows empty elements
+IF_MATCH = re.compile(
+    rf"\*|(?:[ \t]*,)*[ \t]*{ENTITY_TAG}(?:[ \t]*,(?:[ \t]*{ENTITY_TAG})?)*"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,3 +316,33 @@ def endpoints() -> Sequence[AnyEndpoint]:
             describe=describe_delete,
         ),
     ]
+
+
+def read_precondition(request: Request) -> Precondition:
+    # several headers are one list
+    lines = request.headers.getlist("if-match")
+    match = ",".join(lines).strip(" \t") if lines else None
+    none_match = request.headers.get("if-none-match")
+    if match is not None and IF_MATCH.fullmatch(match) is None:
+        # an invalid tag matches no version
+        raise VersionChanged(
+            'If-Match contains no valid version; send "version", as in ETag, or *'
+        )
+    if none_match not in {None, ANY_VERSION}:
+        message = 'must be * in a write; send If-Match: "version" instead'
+        raise BadRequest(
+            FieldError(pointer="#If-None-Match", code="value", detail=message)
+        )
+    return Precondition(
+        match=None if match is None else parse_versions(match),
+        must_be_new=none_match is not None,
+    )
+
+
+def parse_versions(header: str) -> frozenset[str]:
+    """Return the strong versions of If-Match; weak ones never match (RFC 9110)."""
+    if header == ANY_VERSION:
+        return frozenset({ANY_VERSION})
+    tags = [tag for tag in TAG.findall(header) if tag.startswith('"')]
+    # after a dot come the requested fields, of the same version
+    return frozenset(tag.strip('"').partition(".")[0] for tag in tags) - {ANY_VERSION}
