@@ -91,7 +91,7 @@ def run(folder, text):
 
 def measure_shares(database, source_of, indexes):
     """Return the seconds of the first import, of the same again, and of changes."""
-    found = []
+    found: list[float] = []
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
         for share in (0, 0, *SHARES):
             text = CONFIG.format(

@@ -123,9 +123,8 @@ def compare(postgres, workers):
         f"CSV into PostgreSQL, {workers} x 2 threads",
         holds=psql / first >= LEAST_OF_PSQL[workers] and first / again >= LEAST_AGAIN,
         message=f"{ROWS / first:,.0f} rows/s, {psql / first:.2f} of psql's copy and "
-        f"merge "
-        f"({ROWS / before:,.0f} and {ROWS / after:,.0f}/s), {bare / first:.2f} of the "
-        f"same into a bare table ({ROWS / bare:,.0f}/s); unchanged again "
+        f"merge ({ROWS / before:,.0f} and {ROWS / after:,.0f}/s), {bare / first:.2f} "
+        f"of the same into a bare table ({ROWS / bare:,.0f}/s); unchanged again "
         f"{first / again:.1f} times as fast",
     )
 

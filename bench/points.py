@@ -198,6 +198,6 @@ def tell_sizes(url):
             "select relname, pg_size_pretty(pg_relation_size(oid)) from pg_class "
             "where relname ~ '^(poi$|penstock:poi|penstock_word)' order by relname"
         ).fetchall()
-        (words,) = connection.execute("select count(*) from penstock_word").fetchone()
+        words = connection.execute("select count(*) from penstock_word").fetchall()
     print("     " + ", ".join(f"{name} {size}" for name, size in result))
-    print(f"     {words:,} words", flush=True)
+    print(f"     {words[0][0]:,} words", flush=True)

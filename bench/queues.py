@@ -5,6 +5,7 @@ counts. Procrastinate settles each in a transaction of its own too; PgQueuer set
 many at once.
 """
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -19,29 +20,26 @@ PROCESSES, CONCURRENCY = 2, 4
 
 def drain(command, **options):
     """Return the jobs a second of processes that begin together."""
-    running = [
-        subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            **options,
-        )
-        for _ in range(PROCESSES)
-    ]
-    for process in running:
-        assert process.stdout.readline() == "ready\n"
-    began = time.monotonic()
-    for process in running:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in running:
-        assert process.wait() == 0
-    seconds = time.monotonic() - began
-    for process in running:
-        process.stdin.close()
-        process.stdout.close()
-    return JOBS / seconds
+    with contextlib.ExitStack() as stack:
+        running = [
+            stack.enter_context(
+                subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options
+                )
+            )
+            for _ in range(PROCESSES)
+        ]
+        for process in running:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+        began = time.monotonic()
+        for process in running:
+            assert process.stdin is not None
+            process.stdin.write(b"go\n")
+            process.stdin.flush()
+        for process in running:
+            assert process.wait() == 0
+        return JOBS / (time.monotonic() - began)
 
 
 def run_penstock(server):

@@ -55,8 +55,7 @@ def lists(filled):
             "cached list",
             holds=cached >= max(LEAST_CACHED, LEAST_OF_BARE * least),
             message=f"{cached:,.0f} requests/s, {cached / least:.2f} of a bare "
-            f"Starlette "
-            f"({least:,.0f}/s); {len(body):,} bytes, all from the cache",
+            f"Starlette ({least:,.0f}/s); {len(body):,} bytes, all from the cache",
         ),
         verdict(
             "uncached page",
@@ -98,7 +97,7 @@ def random_pages(filled, path):
 def deep_against_first(base, token):
     """Return what a page at the end costs of one at the beginning, both uncached."""
     pool = urllib3.PoolManager(headers={"Authorization": token})
-    spent = {"first": [], "deep": []}
+    spent: dict[str, list[float]] = {"first": [], "deep": []}
     for turn in range(300):
         for name, begin in (("first", 0), ("deep", int(ROWS * 0.95))):
             # as no other question before it

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 PENSTOCK = [sys.executable, "-m", "penstock"]
 # what is not ours lives apart
@@ -89,7 +90,7 @@ def folder(
         yield path
 
 
-def run(path: Path, *options: str) -> dict[str, object]:
+def run(path: Path, *options: str) -> dict[str, Any]:
     """Import, and return what `run --json` prints."""
     done = subprocess.run(
         [*PENSTOCK, "run", "poi", "--json", *options],
@@ -98,9 +99,10 @@ def run(path: Path, *options: str) -> dict[str, object]:
         text=True,
         check=False,
     )
-    return json.loads(done.stdout)
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
-def verdict(name: str, *, holds: bool, result: str) -> bool:
-    print(f"{'ok  ' if holds else 'FAIL'} {name}: {result}", flush=True)
+def verdict(name: str, *, holds: bool, message: str) -> bool:
+    print(f"{'ok  ' if holds else 'FAIL'} {name}: {message}", flush=True)
     return holds

@@ -86,16 +86,15 @@ def measure() -> bool:
             limit = bare(url, path)
             first = run(path, "--threads", "1")
             again = run(path, "--threads", "1")
-    seen = first["records"]["seen"]  # type: ignore[index]
-    rate = seen / float(str(first["seconds"]))
-    rate_again = seen / float(str(again["seconds"]))
+    seen = first["records"]["seen"]
+    rate = seen / first["seconds"]
+    rate_again = seen / again["seconds"]
     bare_rate = RECORDS / limit
     print(json.dumps({"first": first["records"], "again": again["records"]}))
     return verdict(
         "throughput",
         holds=rate >= LEAST_RECORDS_A_SECOND and rate >= LEAST_OF_BARE * bare_rate,
         message=f"{rate:,.0f} records/s a process, {rate / bare_rate:.2f} of a bare "
-        f"one "
-        f"({bare_rate:,.0f}/s); unchanged again {rate_again:,.0f}/s, "
+        f"one ({bare_rate:,.0f}/s); unchanged again {rate_again:,.0f}/s, "
         f"{rate_again / rate:.2f} times the first",
     )
