@@ -1,9 +1,9 @@
 """Recognise a page that was imported before, without parsing it.
 
-The outcome of a page depends on the declaration, the shard, the cursor before it and
-the response. A digest of these four is its fingerprint (column `imprint`), under which
-a summary of the outcome is stored (column `memo`). The database checks whether the rows
-are still stored as the summary says.
+The outcome of a page depends on the declaration, the shard, the cursor before it, the
+response and the code that reads it. A digest of these is its fingerprint (column
+`imprint`), under which a summary of the outcome is stored (column `memo`). The database
+checks whether the rows are still stored as the summary says.
 """
 
 import json
@@ -11,12 +11,22 @@ from collections.abc import Iterable
 from datetime import datetime
 from hashlib import sha256
 
+from penstock import __version__
 from penstock.domain.dataset import Dataset
 from penstock.domain.jobs import Lease
 from penstock.domain.mapping.columnar import ColumnarRecords
 from penstock.domain.pages import Batch, Page, PageSummary
 
 FINGERPRINT_BYTES = 16
+
+# Raised by every change of how input is read, converted or proven to be complete: what
+# was wrongly read must be read again, even if neither it nor the version has changed.
+READER_EDITION = 2
+
+
+def reader_edition() -> str:
+    """Name the code that reads input; results of other code are never reused."""
+    return f"{__version__}/{READER_EDITION}"
 
 
 def can_reuse_pages(dataset: Dataset, lease: Lease) -> bool:

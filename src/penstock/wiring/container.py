@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from penstock import __version__
 from penstock.domain.budget import Budget, unlimited_budget
 from penstock.domain.dataset import Dataset
 from penstock.domain.jobs import Import
+from penstock.domain.page_reuse import reader_edition
 from penstock.domain.redaction import Redactor
 from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import CsvSource
@@ -221,7 +221,7 @@ class Container:
             dataset,
             stop_on=self.budget(dataset).stop_on,
             redactor=self.settings.redact,
-            edition=f"{self.declaration(dataset)} {__version__}",
+            edition=f"{self.declaration(dataset)} {reader_edition()}",
             transform=load_transform(self.settings, dataset),
             client=self._client,
         )

@@ -9,7 +9,6 @@ from hashlib import blake2b
 
 from typing_extensions import override
 
-from penstock import __version__
 from penstock.adapters.sqlstore.database import (
     Database,
     SqlRow,
@@ -30,6 +29,7 @@ from penstock.domain.dataset import Dataset, LostFiles
 from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode, Shards
 from penstock.domain.lost_files import FilesNotRead, find_lost_rows, stable_file_name
+from penstock.domain.page_reuse import reader_edition
 from penstock.domain.pages import Proof
 from penstock.domain.sharding.parts import Slice
 from penstock.errors import NotFound, StoreUnavailable
@@ -354,8 +354,8 @@ def end(
 
 
 def completion_digest(dataset: Dataset) -> str:
-    """Hash the rules, beside the declaration, that decide how an import ends."""
-    rules = repr((__version__, dataset.missing, dataset.bad, dataset.version))
+    """Hash what, beside the declaration and the files, decides how an import ends."""
+    rules = repr((reader_edition(), dataset.missing, dataset.bad, dataset.version))
     return blake2b(rules.encode(), digest_size=8).hexdigest()
 
 
