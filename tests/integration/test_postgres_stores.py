@@ -15,6 +15,7 @@ from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
+from tests.contracts.maintenance import MaintenanceContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
@@ -70,6 +71,9 @@ class TestPostgresJobs(JobsContract):
 
 
 class TestPostgresWorkers(WorkersContract): ...
+
+
+class TestPostgresMaintenance(MaintenanceContract): ...
 
 
 class TestPostgresBudgets(BudgetsContract):

@@ -25,6 +25,7 @@ from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
+from tests.contracts.maintenance import MaintenanceContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
@@ -110,6 +111,9 @@ class TestSqliteJobs(JobsContract):
 
 
 class TestSqliteWorkers(WorkersContract): ...
+
+
+class TestSqliteMaintenance(MaintenanceContract): ...
 
 
 class TestSqliteBudgets(BudgetsContract):

@@ -149,6 +149,7 @@ class Simulation:
             notifier=self.inner.notifier,
             requests=self.inner.requests,
             workers=self.inner.workers,
+            maintenance=self.inner.maintenance,
         )
         self.finish = FinishImport(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)

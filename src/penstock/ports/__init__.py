@@ -16,6 +16,7 @@ from penstock.ports.ledger import (
     RepeatResult,
     WorkNotifier,
 )
+from penstock.ports.maintenance import Maintenance
 from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
 from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
 from penstock.ports.schema import Diagnostic, Schema, ServerDiagnostics, SqlStatement
@@ -36,6 +37,7 @@ __all__ = [
     "Jobs",
     "KeepAlive",
     "Ledger",
+    "Maintenance",
     "QuarantinedRow",
     "ReasonCount",
     "Records",
@@ -69,3 +71,4 @@ class Stores:
     notifier: WorkNotifier
     requests: IdempotencyStore
     workers: Workers
+    maintenance: Maintenance

@@ -8,6 +8,7 @@ from penstock.adapters.sqlstore.database import Database
 from penstock.adapters.sqlstore.idempotency import SqlIdempotencyStore
 from penstock.adapters.sqlstore.imports import SqlImports
 from penstock.adapters.sqlstore.jobs import SqlJobs
+from penstock.adapters.sqlstore.maintenance import SqlMaintenance
 from penstock.adapters.sqlstore.record_reader import SqlRecordReader
 from penstock.adapters.sqlstore.record_writer import SqlRecordWriter
 from penstock.adapters.sqlstore.records import SqlRecords
@@ -59,4 +60,5 @@ def build_stores(
         notifier=notifier,
         requests=SqlIdempotencyStore(database),
         workers=SqlWorkers(database),
+        maintenance=SqlMaintenance(database),
     )
