@@ -39,7 +39,7 @@ quick: $(READY) ## Run the unit tests only
 	@$(BIN)/pytest --numprocesses=auto tests/unit
 
 .PHONY: soak
-soak: $(READY) services ## Run the long tests: more seeds, more kills
+soak: $(READY) .venv-bench/.ready services ## Run the long tests: more seeds, more kills
 	@$(BIN)/pytest -m slow --timeout=3600
 
 # Whom we are measured against has an environment of its own.
@@ -49,7 +49,7 @@ soak: $(READY) services ## Run the long tests: more seeds, more kills
 	@touch $@
 
 .PHONY: bench
-bench: $(READY) .venv-bench/.ready ## Measure throughput and memory; prints ratios of one run
+bench: $(READY) .venv-bench/.ready ## Measure; ONLY="--small jobs": that one, in seconds
 	@$(BIN)/python -m bench $(ONLY)
 
 .PHONY: lint

@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m bench [NAME…]`."""
+"""Run the benchmarks: `python -m bench [--small] [NAME…]`."""
 
 import os
 import sys
@@ -12,11 +12,14 @@ from bench import (
     imports,
     memory,
     pipelines,
+    points,
     queues,
     serving,
     throughput,
 )
 
+# each is called with `small`, which has it run through in seconds with sizes whose
+# figures say nothing
 BENCHMARKS = {
     "throughput": throughput.measure,
     "memory": memory.measure,
@@ -25,15 +28,21 @@ BENCHMARKS = {
     "cutting": cutting.measure,
     "files": files.measure,
     "changes": changes.measure,
-    "queues": queues.measure,
+    "jobs": queues.measure_alone,
     "audits": audits.measure,
+    "points": points.measure,
+    "file-loaders": files.measure_rivals,
+    "queues": queues.measure,
     "pipelines": pipelines.measure,
     "serving": serving.measure,
 }
+# these need the environment of the rivals, which `make bench` creates
+NEED_RIVALS = {"file-loaders", "queues", "pipelines", "serving"}
 
 
 def main() -> int:
-    names = sys.argv[1:] or list(BENCHMARKS)
+    arguments = [each for each in sys.argv[1:] if each != "--small"]
+    names = arguments or list(BENCHMARKS)
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
         print(
@@ -42,7 +51,8 @@ def main() -> int:
         return 2
     # what is installed has its bytecode, and is not compiled whenever it starts
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    held = [BENCHMARKS[name]() for name in names]
+    small = "--small" in sys.argv
+    held = [BENCHMARKS[name](small=small) for name in names]
     return 0 if all(held) else 1
 
 

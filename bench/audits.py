@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -11,7 +12,17 @@ from bench.imports import timed
 from bench.server import server
 from bench.stage import PENSTOCK, verdict
 
-FEW, MANY = 10_000, 100_000
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How many shards are audited first, and then."""
+
+    few: int
+    many: int
+
+
+FULL = Sizes(few=10_000, many=100_000)
+SMALL = Sizes(few=10, many=100)
 # times as long, beside the start of the command
 GOAL, SECOND = 5.0, 1.0
 
@@ -73,18 +84,20 @@ def on_sqlite(shards):
     )
 
 
-def judge(name, few, many):
+def judge(name, sizes, few, many):
     return verdict(
-        f"audit of {MANY:,} shards, {name}",
+        f"audit of {sizes.many:,} shards, {name}",
         holds=many <= GOAL * few + SECOND,
-        message=f"{many:.1f} s; {FEW:,} shards {few:.1f} s: "
+        message=f"{many:.1f} s; {sizes.few:,} shards {few:.1f} s: "
         f"{many / few:.1f} times (at most {GOAL:g}, and a second)",
     )
 
 
-def measure():
-    with server() as postgres:
-        few, many = on_postgres(postgres, FEW), on_postgres(postgres, MANY)
-        held = [judge("PostgreSQL", few, many)]
-    held.append(judge("SQLite", on_sqlite(FEW), on_sqlite(MANY)))
+def measure(*, small=False):
+    sizes = SMALL if small else FULL
+    counts = (sizes.few, sizes.many)
+    with server(small=small) as postgres:
+        times = [on_postgres(postgres, shards) for shards in counts]
+    held = [judge("PostgreSQL", sizes, *times)]
+    held.append(judge("SQLite", sizes, *map(on_sqlite, counts)))
     return all(held)

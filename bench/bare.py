@@ -59,14 +59,20 @@ def fetch_and_copy(url, database, start, end):
             after = points[-1].id
 
 
+def split(start, end, parts):
+    """Yield so many parts of the ids, or fewer, of whole pages."""
+    step = -(-(end - start) // (parts * PAGE)) * PAGE
+    for at in range(start, end, step):
+        yield at, min(at + step, end)
+
+
 def share(url, database, start, end, threads):
     """Copy a share of the pages with threads of this process."""
-    step = (end - start) // threads
     running = [
         threading.Thread(
-            target=fetch_and_copy, args=(url, database, at, at + step), daemon=True
+            target=fetch_and_copy, args=(url, database, *part), daemon=True
         )
-        for at in range(start, end, step)
+        for part in split(start, end, threads)
     ]
     for thread in running:
         thread.start()
@@ -80,12 +86,9 @@ def main():
     columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
     with psycopg.connect(database) as connection:
         connection.execute(f"create table points ({columns})")
-    step = records // processes
     running = [
-        multiprocessing.Process(
-            target=share, args=(url, database, at, at + step, threads)
-        )
-        for at in range(0, records, step)
+        multiprocessing.Process(target=share, args=(url, database, *part, threads))
+        for part in split(0, records, processes)
     ]
     for process in running:
         process.start()

@@ -1,22 +1,38 @@
 """How much of one allowance several processes use, and that they never exceed it."""
 
 import json
+from dataclasses import dataclass
 
 import urllib3
 
 from bench.stage import folder, provider, run, verdict
 
-RATE, BURST, SECONDS = 50, 10, 60
-WORKERS = (4, 8)
+RATE, BURST = 50, 10
 PAGE = 10
 LEAST_USED = 0.98
 
 
-def measure() -> bool:
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How long requests are sent, and by how many processes."""
+
+    seconds: int
+    workers: tuple[int, ...]
+    # what is left out: not all workers have begun, or some have no work any more
+    beginning: float
+    end: float
+
+
+FULL = Sizes(seconds=60, workers=(4, 8), beginning=3.0, end=5.0)
+SMALL = Sizes(seconds=2, workers=(2,), beginning=0.5, end=0.5)
+
+
+def measure(*, small: bool = False) -> bool:
+    sizes = SMALL if small else FULL
     # enough pages for the whole time, and the limit of the provider set far above
-    records = RATE * SECONDS * PAGE
+    records = RATE * sizes.seconds * PAGE
     held = []
-    for workers in WORKERS:
+    for workers in sizes.workers:
         with (
             provider("--small", "--records", str(records)) as url,
             folder(
@@ -34,13 +50,13 @@ def measure() -> bool:
                 urllib3.PoolManager().request("GET", f"{base}/sandbox/requests").data
             )
         times = sorted(request["at"] for request in log)
-        held.append(judge(workers, times))
+        held.append(judge(workers, times, sizes))
     return all(held)
 
 
-def judge(workers: int, times: list[float]) -> bool:
+def judge(workers: int, times: list[float], sizes: Sizes) -> bool:
     """Look at the middle of the run, where there was enough work for all."""
-    start, end = times[0] + 3.0, times[-1] - 5.0
+    start, end = times[0] + sizes.beginning, times[-1] - sizes.end
     middle = [at for at in times if start <= at < end]
     used = len(middle) / ((end - start) * RATE)
     peak = largest_burst(times)

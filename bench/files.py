@@ -11,6 +11,7 @@ import json
 import subprocess
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -28,14 +29,27 @@ from bench.scripts import (
 from bench.server import server
 from bench.stage import PENSTOCK, RIVALS, verdict
 
-ROWS = 1_000_000
-RIVAL_ROWS = 200_000
 LEAST_OF_PSQL = {1: 0.7, 2: 1.0}
 LEAST_AGAIN = 5.0
 MOST_MEGABYTES = 200
-HUGE = 5 * 1024**3
 # so long that a huge file has no more rows than can be imported in two minutes
 LONG_TEXT = "lorem ipsum dolor sit amet " * 60
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How many rows files have, and how many bytes a huge one."""
+
+    rows: int
+    rival_rows: int
+    huge: int
+    workers: tuple[int, ...]
+
+
+FULL = Sizes(
+    rows=1_000_000, rival_rows=200_000, huge=5 * 1024**3, workers=tuple(LEAST_OF_PSQL)
+)
+SMALL = Sizes(rows=1_000, rival_rows=1_000, huge=1024**2, workers=(2,))
 
 CONFIG = """\
 [penstock]
@@ -105,46 +119,46 @@ def time_psql(postgres, target, path):
         return run_psql(target, database, path)
 
 
-def compare(postgres, workers):
+def compare(postgres, rows, workers):
     """Measure psql before and after, so that a noisy moment shows."""
     with postgres.database() as database, declared(database) as folder:
         path = folder / "retailers.csv"
-        write_file(path, rows=ROWS)
+        write_file(path, rows=rows)
         before = time_psql(postgres, SAME, path)
         subprocess.run([*PENSTOCK, "migrate"], cwd=folder, check=True)
         first, records = run_penstock(folder, workers=workers)
-        assert records["inserted"] == ROWS, records
+        assert records["inserted"] == rows, records
         again, records = run_penstock(folder, workers=workers)
-        assert records["unchanged"] == ROWS, records
+        assert records["unchanged"] == rows, records
         after = time_psql(postgres, SAME, path)
         bare = time_psql(postgres, BARE, path)
     psql = (before + after) / 2
     return verdict(
         f"CSV into PostgreSQL, {workers} x 2 threads",
         holds=psql / first >= LEAST_OF_PSQL[workers] and first / again >= LEAST_AGAIN,
-        message=f"{ROWS / first:,.0f} rows/s, {psql / first:.2f} of psql's copy and "
-        f"merge ({ROWS / before:,.0f} and {ROWS / after:,.0f}/s), {bare / first:.2f} "
-        f"of the same into a bare table ({ROWS / bare:,.0f}/s); unchanged again "
+        message=f"{rows / first:,.0f} rows/s, {psql / first:.2f} of psql's copy and "
+        f"merge ({rows / before:,.0f} and {rows / after:,.0f}/s), {bare / first:.2f} "
+        f"of the same into a bare table ({rows / bare:,.0f}/s); unchanged again "
         f"{first / again:.1f} times as fast",
     )
 
 
-def compare_rivals(postgres):
+def compare_rivals(postgres, rows):
     """Measure what others make of the same file, first and again; no limit."""
     with postgres.database() as database, declared(database) as folder:
         path = folder / "retailers.csv"
-        write_file(path, rows=RIVAL_ROWS)
+        write_file(path, rows=rows)
         subprocess.run([*PENSTOCK, "migrate"], cwd=folder, check=True)
         ours = [run_penstock(folder, workers=1)[0] for _ in range(2)]
-        rivals = {"dlt": time_dlt(postgres, path)}
+        rivals = {"dlt": time_dlt(postgres, path, rows)}
         if has_pgloader():
-            rivals["pgloader"] = time_pgloader(postgres, path)
+            rivals["pgloader"] = time_pgloader(postgres, path, rows)
         else:
             print("     pgloader is missing; on Debian: apt-get install pgloader")
-    first, again = (RIVAL_ROWS / each for each in ours)
+    first, again = (rows / each for each in ours)
     results = [
-        f"{theirs[0] / ours[0]:.1f} times {name} ({RIVAL_ROWS / theirs[0]:,.0f}/s), "
-        f"again {theirs[1] / ours[1]:.1f} times ({RIVAL_ROWS / theirs[1]:,.0f}/s)"
+        f"{theirs[0] / ours[0]:.1f} times {name} ({rows / theirs[0]:,.0f}/s), "
+        f"again {theirs[1] / ours[1]:.1f} times ({rows / theirs[1]:,.0f}/s)"
         for name, theirs in rivals.items()
     ]
     return verdict(
@@ -154,36 +168,36 @@ def compare_rivals(postgres):
     )
 
 
-def time_dlt(postgres, path):
+def time_dlt(postgres, path, rows):
     with postgres.database() as database:
         command = [*RIVALS, "bench/rivals/dlt_files.py", path, database]
         found = [seconds(command, stderr=subprocess.DEVNULL) for _ in range(2)]
-        check_count(database, "bench.retailers")
+        check_count(database, "bench.retailers", rows)
     return found
 
 
-def time_pgloader(postgres, path):
+def time_pgloader(postgres, path, rows):
     with postgres.database() as database, declared(database) as folder:
         create(BARE, database, folder)
         found = [run_pgloader(BARE, database, path) for _ in range(2)]
-        check_count(database, "retailers")
+        check_count(database, "retailers", rows)
     return found
 
 
-def check_count(database, table):
+def check_count(database, table, rows):
     with psycopg.connect(database) as connection:
         counted = connection.execute(f"select count(*) from {table}").fetchone()
-    assert counted == (RIVAL_ROWS,), counted
+    assert counted == (rows,), counted
 
 
-def measure_memory(postgres):
-    """Import a file of five gigabytes with one worker, and watch its memory."""
+def measure_memory(postgres, size):
+    """Import a huge file with one worker, and watch its memory."""
     with (
         postgres.database() as database,
         declared(database, shard="64MiB") as folder,
     ):
         path = folder / "retailers.csv"
-        rows = write_file(path, size=HUGE, text=LONG_TEXT)
+        rows = write_file(path, size=size, text=LONG_TEXT)
         subprocess.run([*PENSTOCK, "migrate"], cwd=folder, check=True)
         command = [*PENSTOCK, "run", "retailers", "--json"]
         highest = 0.0
@@ -199,14 +213,19 @@ def measure_memory(postgres):
     return verdict(
         "memory of a huge file",
         holds=highest < MOST_MEGABYTES,
-        message=f"{rows:,} rows of {HUGE / 1024**3:.0f} GiB in {body['seconds']} s, "
+        message=f"{rows:,} rows of {size / 1024**3:.1f} GiB in {body['seconds']} s, "
         f"at most {highest:.0f} MB",
     )
 
 
-def measure():
-    with server() as postgres:
-        held = [compare(postgres, workers) for workers in LEAST_OF_PSQL]
-        held.append(compare_rivals(postgres))
-        held.append(measure_memory(postgres))
+def measure(*, small=False):
+    sizes = SMALL if small else FULL
+    with server(small=small) as postgres:
+        held = [compare(postgres, sizes.rows, workers) for workers in sizes.workers]
+        held.append(measure_memory(postgres, sizes.huge))
     return all(held)
+
+
+def measure_rivals(*, small=False):
+    with server(small=small) as postgres:
+        return compare_rivals(postgres, (SMALL if small else FULL).rival_rows)

@@ -23,15 +23,29 @@ from bench.server import server
 from bench.stage import PENSTOCK, served, verdict
 from penstock.entrypoints.worker.pool import API_JOBS, cores, spread
 
-RECORDS = 1_000_000
 LEAST_OF_BARE = 0.7
 LEAST_AGAIN = 4.0
-# how often unchanged data is imported again: a moment's noise is much of two seconds
-AGAIN = 3
-# processes and threads; without any, `penstock run` decides, and is judged
-POOLS = (None, (1, 4), (1, 1), (2, 1))
 FILTER = ("country", "points")
 SEARCH = ("name", "town")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How many records are imported, how often, and by how many at once."""
+
+    records: int
+    # how often data is imported that has not changed: noise is much of two seconds
+    again: int
+    # processes and threads; without any, `penstock run` decides, and is judged
+    pools: tuple[tuple[int, int] | None, ...]
+    # a server that was just made gets its memory and its files for the first time
+    warm_ups: int
+
+
+FULL = Sizes(
+    records=1_000_000, again=3, pools=(None, (1, 4), (1, 1), (2, 1)), warm_ups=1
+)
+SMALL = Sizes(records=2 * PAGE, again=1, pools=(), warm_ups=0)
 
 CONFIG = """\
 [penstock]
@@ -72,11 +86,16 @@ class Setup:
     """What is the same for all that import."""
 
     url: str
-    records: int = RECORDS
+    records: int
     # ids a shard
-    step: int = RECORDS // 20
+    step: int
     pool: tuple[int, int] | None = None
     search: tuple[str, ...] = ()
+
+
+def shard_step(records):
+    """Return the ids of a shard, of which there are twenty: whole pages."""
+    return max(records // 20, PAGE)
 
 
 @contextlib.contextmanager
@@ -142,11 +161,11 @@ def run_penstock(setup, server, *, times=1):
     return rates
 
 
-def compare(setup, server):
+def compare(setup, server, *, times):
     """Measure the bare script before and after, so that a noisy moment shows."""
     alone = replace(setup, pool=(1, 1))
     before = run_bare(alone, server)
-    first, *repeated = run_penstock(setup, server, times=1 + AGAIN)
+    first, *repeated = run_penstock(setup, server, times=1 + times)
     again = statistics.median(repeated)
     after = run_bare(alone, server)
     alike = run_bare(setup, server)
@@ -186,13 +205,16 @@ def compare_sqlite(setup):
     )
 
 
-def measure():
-    with served("bench.pages", str(RECORDS)) as url, server() as postgres:
-        # a server that was just made gets its memory and its files for the first time
-        run_bare(Setup(url=url), postgres)
-        run_penstock(Setup(url=url), postgres)
-        setups = [Setup(url=url, pool=pool) for pool in POOLS]
-        setups.append(Setup(url=url, search=SEARCH))
-        held = [compare(setup, postgres) for setup in setups]
-        held.append(compare_sqlite(Setup(url=url)))
+def measure(*, small=False):
+    sizes = SMALL if small else FULL
+    records = sizes.records
+    with served("bench.pages", str(records)) as url, server(small=small) as postgres:
+        plain = Setup(url=url, records=records, step=shard_step(records))
+        for _ in range(sizes.warm_ups):
+            run_bare(plain, postgres)
+            run_penstock(plain, postgres)
+        setups = [replace(plain, pool=pool) for pool in sizes.pools]
+        setups.append(replace(plain, search=SEARCH))
+        held = [compare(setup, postgres, times=sizes.again) for setup in setups]
+        held.append(compare_sqlite(plain))
     return all(held)

@@ -13,7 +13,6 @@ import urllib3
 
 from bench.points import ENVIRON
 
-SECONDS = 8
 CONNECTIONS = 32
 # of the questions of a steady rate, those that nobody was there to ask
 MOST_DROPPED = 0.02
@@ -51,13 +50,19 @@ def get(url, token):
     return answer.data
 
 
-def rate(url, *, token, script=None):
+def rate(points, url, *, script=None):
     """Return the good answers a second of a closed loop."""
     extra = [] if script is None else ["-s", script]
     result = subprocess.run(
         [
             *("taskset", "-c", CLIENT_CORE, "wrk", "-t1", f"-c{CONNECTIONS}"),
-            *(f"-d{SECONDS}s", "-H", f"Authorization: {token}", *extra, url),
+            *(
+                f"-d{points.sizes.seconds}s",
+                "-H",
+                f"Authorization: {points.token}",
+                *extra,
+                url,
+            ),
         ],
         capture_output=True,
         text=True,
@@ -71,7 +76,7 @@ def rate(url, *, token, script=None):
     return (int(found[1]) - int(bad[1] if bad else 0)) / float(found[2])
 
 
-def delays(base, paths, *, token, per_second):
+def delays(points, base, paths, *, per_second):
     """Return p50, p95 and p99 in milliseconds at a steady rate, an open loop."""
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         summary, questions = Path(name, "summary.json"), Path(name, "questions.json")
@@ -85,9 +90,9 @@ def delays(base, paths, *, token, per_second):
                 **os.environ,
                 "BASE": base,
                 "QUESTIONS": str(questions),
-                "TOKEN": token,
+                "TOKEN": points.token,
                 "RATE": str(per_second),
-                "SECONDS": str(SECONDS),
+                "SECONDS": str(points.sizes.seconds),
             },
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -97,5 +102,5 @@ def delays(base, paths, *, token, per_second):
     assert not body["checks"]["fails"], body["checks"]
     # or it was no open loop
     dropped = body.get("dropped_iterations", {"count": 0})["count"]
-    assert dropped <= MOST_DROPPED * per_second * SECONDS, body
+    assert dropped <= MOST_DROPPED * per_second * points.sizes.seconds, body
     return [body["http_req_duration"][each] for each in ("p(50)", "p(95)", "p(99)")]

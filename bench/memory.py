@@ -3,14 +3,26 @@
 import json
 import subprocess
 import time
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from bench.stage import PENSTOCK, folder, provider, verdict
 
-RECORDS = 1_000_000
-LAST_ID = RECORDS * 4
 MOST_MEGABYTES = 150
 MOST_GROWTH = 1.25
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How many records are imported, and how often the memory is read meanwhile."""
+
+    records: int
+    interval: timedelta
+
+
+FULL = Sizes(records=1_000_000, interval=timedelta(seconds=0.1))
+SMALL = Sizes(records=2_000, interval=timedelta(seconds=0.01))
 
 
 def resident(pid: int) -> float | None:
@@ -25,11 +37,14 @@ def resident(pid: int) -> float | None:
     return None
 
 
-def measure() -> bool:
+def measure(*, small: bool = False) -> bool:
+    sizes = SMALL if small else FULL
+    # ids have gaps: about three for every point
+    last_id = sizes.records * 4
     samples: list[float] = []
     with (
-        provider("--small", "--records", str(RECORDS)) as url,
-        folder(url, until=LAST_ID, step=LAST_ID // 16) as path,
+        provider("--small", "--records", str(sizes.records)) as url,
+        folder(url, until=last_id, step=last_id // 16) as path,
         subprocess.Popen(
             [*PENSTOCK, "run", "poi", "--json", "--threads", "2"],
             cwd=path,
@@ -41,7 +56,7 @@ def measure() -> bool:
             size = resident(process.pid)
             if size is not None:
                 samples.append(size)
-            time.sleep(0.1)
+            time.sleep(sizes.interval.total_seconds())
         assert process.stdout is not None
         body = json.loads(process.stdout.read())
     quarter = len(samples) // 4
@@ -50,7 +65,7 @@ def measure() -> bool:
     seen = body["records"]["seen"]
     return verdict(
         "memory",
-        holds=seen >= RECORDS
+        holds=seen >= sizes.records
         and max(samples) < MOST_MEGABYTES
         and late < early * MOST_GROWTH,
         message=f"{seen:,} records in {body['seconds']} s, at most "

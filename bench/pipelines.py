@@ -4,12 +4,12 @@ import subprocess
 
 import psycopg
 
-from bench.imports import Setup, run_penstock, timed
+from bench.imports import Setup, run_penstock, shard_step, timed
 from bench.pages import PAGE
 from bench.server import server
 from bench.stage import RIVALS, served, verdict
 
-RECORDS = 200 * PAGE
+FULL, SMALL = 200 * PAGE, 2 * PAGE
 
 
 def run_dlt(setup, server):
@@ -28,9 +28,10 @@ def run_dlt(setup, server):
     return rates
 
 
-def measure():
-    with served("bench.pages", str(RECORDS)) as url, server() as postgres:
-        setup = Setup(url=url, records=RECORDS, step=RECORDS // 20)
+def measure(*, small=False):
+    records = SMALL if small else FULL
+    with served("bench.pages", str(records)) as url, server(small=small) as postgres:
+        setup = Setup(url=url, records=records, step=shard_step(records))
         first, again = run_penstock(setup, postgres, times=2)
         dlt_first, dlt_again = run_dlt(setup, postgres)
     return verdict(

@@ -1,7 +1,7 @@
 """A table of charging points that never were, in a PostgreSQL of its own.
 
 `ROWS=10_000_000` takes half an hour, most of it to fill the table and to build its
-indexes.
+indexes. The benchmarks of the API ask what is in it.
 """
 
 import contextlib
@@ -18,11 +18,33 @@ from pathlib import Path
 import psycopg
 
 from bench.server import server
-from bench.stage import PENSTOCK
+from bench.stage import PENSTOCK, verdict
 
-ROWS = int(os.environ.get("ROWS", "1_000_000"))
 AT_ONCE = 20_000
 TOWNS = 3_000
+# words from here on are rare
+RARE = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """How many rows the table has, of how many words, and how it is asked."""
+
+    rows: int
+    words: int
+    # seconds that one figure is measured for
+    seconds: int
+    # pages asked for at the beginning and at the end, by turns
+    turns: int
+
+
+FULL = Sizes(
+    rows=int(os.environ.get("ROWS", "1_000_000")),
+    words=400_000,
+    seconds=8,
+    turns=300,
+)
+SMALL = Sizes(rows=5_000, words=RARE + 10_000, seconds=1, turns=10)
 CONFIG = """\
 [penstock]
 database = "{database}"
@@ -93,6 +115,7 @@ class Words:
 class Points:
     """A filled table, and the folder of the project that serves it."""
 
+    sizes: Sizes
     folder: Path
     database: str
     dice: random.Random
@@ -101,12 +124,14 @@ class Points:
 
 
 @contextlib.contextmanager
-def points():
+def points(sizes):
     dice = random.Random(11)
-    words = Words(dice, 400_000)
+    words = Words(dice, sizes.words)
     with (
         # a quarter of a machine's memory, as its manual says
-        server(shared_buffers="6GB", maintenance_work_mem="512MB") as postgres,
+        server(
+            small=sizes is SMALL, shared_buffers="6GB", maintenance_work_mem="512MB"
+        ) as postgres,
         postgres.database() as database,
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as name,
     ):
@@ -115,15 +140,15 @@ def points():
             config = CONFIG.format(database=database, cache=cache)
             (folder / file).write_text(config)
         penstock(folder, "migrate")
-        print(f"{ROWS:,} rows:")
+        print(f"{sizes.rows:,} rows:")
         with timed("fill the table"):
-            fill(database, dice, words)
+            fill(database, rows(sizes.rows, dice, words))
         with timed("build indexes and count words"):
             penstock(folder, "migrate")
         warm(database)
         tell_sizes(database)
         token = "Bearer " + penstock(folder, "token", "--scope", "read")
-        yield Points(folder, database, dice, words, token)
+        yield Points(sizes, folder, database, dice, words, token)
 
 
 def penstock(folder, *arguments):
@@ -138,21 +163,21 @@ def penstock(folder, *arguments):
     return done.stdout.strip()
 
 
-def fill(url, dice, words):
+def fill(url, made):
     with psycopg.connect(url, options="-c search_path=penstock") as connection:
         with connection.cursor() as cursor, cursor.copy(COPY) as copy:
-            for row in rows(dice, words):
+            for row in made:
                 copy.write_row(row)
         connection.commit()
         connection.autocommit = True
         connection.execute("vacuum analyze poi")
 
 
-def rows(dice, words):
+def rows(count, dice, words):
     start = datetime(2020, 1, 1, tzinfo=UTC)
-    for first in range(0, ROWS, AT_ONCE):
+    for first in range(0, count, AT_ONCE):
         drawn = words.some(4 * AT_ONCE)
-        for at in range(min(AT_ONCE, ROWS - first)):
+        for at in range(min(AT_ONCE, count - first)):
             title = " ".join(drawn[4 * at : 4 * at + 3])
             # two words that a tenth of the rows have
             title += " Station" * (dice.random() < 0.1)
@@ -201,3 +226,15 @@ def tell_sizes(url):
         words = connection.execute("select count(*) from penstock_word").fetchall()
     print("     " + ", ".join(f"{name} {size}" for name, size in result))
     print(f"     {words[0][0]:,} words", flush=True)
+
+
+def measure(*, small=False):
+    """Fill the table and build its indexes, which prints how long each takes."""
+    began = time.perf_counter()
+    with points(SMALL if small else FULL) as filled:
+        return verdict(
+            "a table of points",
+            holds=True,
+            message=f"{filled.sizes.rows:,} rows ready after "
+            f"{time.perf_counter() - began:.0f} s",
+        )

@@ -14,11 +14,11 @@ from bench.imports import Setup, declared, timed
 from bench.server import server
 from bench.stage import PENSTOCK, RIVALS, verdict
 
-JOBS = 5_000
+FULL, SMALL = 5_000, 100
 PROCESSES, CONCURRENCY = 2, 4
 
 
-def drain(command, **options):
+def drain(jobs, command, **options):
     """Return the jobs a second of processes that begin together."""
     with contextlib.ExitStack() as stack:
         running = [
@@ -39,34 +39,52 @@ def drain(command, **options):
             process.stdin.flush()
         for process in running:
             assert process.wait() == 0
-        return JOBS / (time.monotonic() - began)
+        return jobs / (time.monotonic() - began)
 
 
-def run_penstock(server):
+def run_penstock(jobs, server):
     # nobody is asked: the import is only planned
-    setup = Setup(url="http://127.0.0.1:1/points", records=JOBS, step=1)
+    setup = Setup(url="http://127.0.0.1:1/points", records=jobs, step=1)
     with server.database() as database, declared(setup, database) as folder:
         timed([*PENSTOCK, "migrate"], cwd=folder)
         timed([*PENSTOCK, "plan", "points"], cwd=folder)
         work = [sys.executable, "-m", "bench.jobs", folder / "penstock.toml"]
-        return drain([*work, str(CONCURRENCY)])
+        return drain(jobs, [*work, str(CONCURRENCY)])
 
 
-def run_rival(script, server):
+def run_rival(script, jobs, server):
     with server.database() as database:
-        subprocess.run([*RIVALS, script, "prepare", database, str(JOBS)], check=True)
+        subprocess.run([*RIVALS, script, "prepare", database, str(jobs)], check=True)
         work = [*RIVALS, script, "work", database, str(CONCURRENCY)]
-        return drain(work, stderr=subprocess.DEVNULL)
+        return drain(jobs, work, stderr=subprocess.DEVNULL)
 
 
-def measure():
-    with server() as postgres:
-        ours = run_penstock(postgres)
+RIVAL_SCRIPTS = {
+    "Procrastinate": "bench/rivals/procrastinate_jobs.py",
+    "PgQueuer": "bench/rivals/pgqueuer_jobs.py",
+}
+
+
+def measure_alone(*, small=False):
+    jobs = SMALL if small else FULL
+    with server(small=small) as postgres:
+        rate = run_penstock(jobs, postgres)
+    return verdict(
+        f"empty jobs alone, {PROCESSES} x {CONCURRENCY}",
+        holds=True,
+        message=f"{rate:,.0f} jobs/s",
+    )
+
+
+def measure(*, small=False):
+    jobs = SMALL if small else FULL
+    with server(small=small) as postgres:
+        ours = run_penstock(jobs, postgres)
         theirs = {
-            "Procrastinate": run_rival("bench/rivals/procrastinate_jobs.py", postgres),
-            "PgQueuer": run_rival("bench/rivals/pgqueuer_jobs.py", postgres),
+            name: run_rival(script, jobs, postgres)
+            for name, script in RIVAL_SCRIPTS.items()
         }
-        again = run_penstock(postgres)
+        again = run_penstock(jobs, postgres)
     mean = (ours + again) / 2
     text = ", ".join(
         f"{mean / rate:.2f} of {name} ({rate:,.0f}/s)" for name, rate in theirs.items()

@@ -3,13 +3,12 @@
 from urllib.parse import urlencode
 
 from bench.load import delays, get
-from bench.points import SYLLABLES
+from bench.points import RARE, SYLLABLES
 from bench.stage import verdict
 
 # what no kind may take longer than in 95 of 100 cases, in milliseconds
 MOST = 50
 PER_SECOND = 12
-QUESTIONS = 120
 
 
 def searches(base, points):
@@ -18,8 +17,9 @@ def searches(base, points):
     for name, make in kinds(points.dice, points.words):
         # the first one finds nothing in memory
         get(base + make(), points.token)
-        paths = [make() for _ in range(QUESTIONS)]
-        p50, p95, _ = delays(base, paths, token=points.token, per_second=PER_SECOND)
+        count = PER_SECOND * points.sizes.seconds * 5 // 4
+        paths = [make() for _ in range(count)]
+        p50, p95, _ = delays(points, base, paths, per_second=PER_SECOND)
         text = f"p50 {p50:.1f} ms, p95 {p95:.1f} ms"
         held.append(verdict(name, holds=p95 <= MOST, message=text))
     return all(held)
@@ -27,7 +27,7 @@ def searches(base, points):
 
 def kinds(dice, words):
     """Yield what is asked, by name, each as a way to make up another one."""
-    rare = words.all[20_000:]
+    rare = words.all[RARE:]
     common = words.all[5:200]
 
     def spot():

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own, durable as in production, and databases in it."""
+"""A PostgreSQL of our own, durable where it is measured, and databases in it."""
 
 import contextlib
 import itertools
@@ -36,6 +36,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def server(**settings):
-    with PrivatePostgres(fsync=True, **{**SETTINGS, **settings}) as postgres:
+def server(*, small=False, **settings):
+    """Run a PostgreSQL as in production, or one that nobody measures."""
+    settings = {} if small else {**SETTINGS, **settings}
+    with PrivatePostgres(fsync=not small, **settings) as postgres:
         yield Server(postgres)

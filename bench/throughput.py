@@ -11,9 +11,7 @@ import urllib3
 
 from bench.stage import PAGE, folder, provider, run, verdict
 
-RECORDS = 200_000
-# ids have gaps: about three for every point
-LAST_ID = RECORDS * 4
+FULL, SMALL = 200_000, 2_000
 LEAST_RECORDS_A_SECOND = 30_000
 LEAST_OF_BARE = 0.3
 
@@ -78,18 +76,21 @@ def bare(url: str, path: Path) -> float:
     return time.monotonic() - started
 
 
-def measure() -> bool:
-    with provider("--small", "--records", str(RECORDS)) as url:
+def measure(*, small: bool = False) -> bool:
+    records = SMALL if small else FULL
+    # ids have gaps: about three for every point
+    last_id = records * 4
+    with provider("--small", "--records", str(records)) as url:
         # the provider makes its points when they are first asked for
-        urllib3.PoolManager().request("GET", f"{url}?maxresults={RECORDS}")
-        with folder(url, until=LAST_ID, step=LAST_ID // 8) as path:
+        urllib3.PoolManager().request("GET", f"{url}?maxresults={records}")
+        with folder(url, until=last_id, step=last_id // 8) as path:
             limit = bare(url, path)
             first = run(path, "--threads", "1")
             again = run(path, "--threads", "1")
     seen = first["records"]["seen"]
     rate = seen / first["seconds"]
     rate_again = seen / again["seconds"]
-    bare_rate = RECORDS / limit
+    bare_rate = records / limit
     print(json.dumps({"first": first["records"], "again": again["records"]}))
     return verdict(
         "throughput",

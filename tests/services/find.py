@@ -1,4 +1,4 @@
-"""Find PostgreSQL, Redis, nginx and Chromium, or install them where we may."""
+"""Find PostgreSQL, Redis, nginx, Chromium and wrk, or install them where we may."""
 
 import fcntl
 import os
@@ -18,6 +18,7 @@ POSTGRES_PACKAGES = ("postgresql", "postgresql-contrib")
 REDIS_PACKAGES = ("redis-server",)
 NGINX_PACKAGES = ("nginx-light",)
 CHROMIUM_PACKAGES = ("chromium",)
+WRK_PACKAGES = ("wrk",)
 
 # where distributions hide the programs that Debian keeps off the PATH
 POSTGRES_FOLDERS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
@@ -57,6 +58,11 @@ def provide_chromium() -> Path:
     return _find_or_install(find_chromium, CHROMIUM_PACKAGES)
 
 
+def provide_wrk() -> Path:
+    """Return its program, with which the benchmarks load the API."""
+    return _find_or_install(find_wrk, WRK_PACKAGES)
+
+
 def find_postgres(path: str | None = None, root: Path = Path("/")) -> Path:
     """Return the folder of the newest usable one, on the PATH or under a root."""
     on_path = shutil.which("postgres", path=path)
@@ -93,6 +99,13 @@ def find_chromium(path: str | None = None) -> Path:
         if program is not None:
             return Path(program)
     raise ServerMissing("a browser, Chromium", CHROMIUM_PACKAGES)
+
+
+def find_wrk(path: str | None = None) -> Path:
+    program = shutil.which("wrk", path=path)
+    if program is None:
+        raise ServerMissing("wrk", WRK_PACKAGES)
+    return Path(program)
 
 
 def _version(folder: Path) -> int:
