@@ -1,0 +1,1 @@
+"""When imports begin: triggers, calendars, and what happens to each fire."""
