@@ -44,7 +44,8 @@ FULL = Sizes(
     seconds=8,
     turns=300,
 )
-SMALL = Sizes(rows=5_000, words=RARE + 10_000, seconds=1, turns=10)
+# as many words of which some are rare, since many are drawn twice
+SMALL = Sizes(rows=5_000, words=3 * RARE, seconds=1, turns=10)
 CONFIG = """\
 [penstock]
 database = "{database}"
