@@ -1,7 +1,9 @@
-"""Names are the words of the glossary, one for each idea."""
+"""Names are the words of the glossary, one for each idea, and comments name what is."""
 
 import ast
+import io
 import re
+import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+# what comments name that is not in our code: members of tokens, functions and options
+# of the standard library, and examples of names that are made of others
+ELSEWHERE = {"jku", "x5u", "x5c", "escapechar", "shield"}
+EXAMPLES = {"charging_points", "listPoi", "page_committed", "variables"}
+# a name, or several with dots, called or not
+QUOTED = re.compile(r"`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(\))?`")
 GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 
 
@@ -82,3 +90,49 @@ def test_no_two_public_classes_share_a_name():
     )
 
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def is_docstring(token: tokenize.TokenInfo) -> bool:
+    return token.type == tokenize.STRING and token.string.lstrip("rR").startswith('"""')
+
+
+def names_in_code(folder: str) -> set[str]:
+    """Return the identifiers, the words of short strings, and the modules."""
+    found = set()
+    for path in (ROOT / folder).rglob("*.*"):
+        match path.suffix:
+            case ".py":
+                found |= {path.stem}
+                for token in tokens(path):
+                    if token.type != tokenize.COMMENT and not is_docstring(token):
+                        found |= set(re.findall(r"[A-Za-z_]\w*", token.string))
+            case ".sql" | ".lua":
+                code = re.sub(r"--.*", "", path.read_text("utf-8"))
+                found |= set(re.findall(r"[A-Za-z_]\w*", code))
+            case _:
+                pass
+    return found
+
+
+def tokens(path: Path) -> Iterator[tokenize.TokenInfo]:
+    return tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline)
+
+
+def names_in_comments(folder: str) -> Iterator[tuple[str, str]]:
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for token in tokens(path):
+            if token.type == tokenize.COMMENT or is_docstring(token):
+                place = f"{path.relative_to(ROOT)}:{token.start[0]}"
+                yield from ((place, name) for name in QUOTED.findall(token.string))
+
+
+def test_what_comments_name_exists():
+    existing = names_in_code("src") | ELSEWHERE | EXAMPLES
+
+    found = [
+        f"{place} {name}"
+        for place, name in names_in_comments("src")
+        if not existing.issuperset(name.split("."))
+    ]
+
+    assert found == []

@@ -1209,7 +1209,7 @@ def test_a_password_does_not_make_an_address_of_a_dataset_secret(read):
 def test_an_address_in_a_traceback_has_no_password():
     address = read_address("redis://u:c4nary@h/0", such_as="redis://h/0")
 
-    assert repr(address) == "Address('redis://u@h/0')"
+    assert repr(address) == "ServerAddress('redis://u@h/0')"
 
 
 escapes = st.sampled_from(["%40", "%2f", "%C3%BC", "%", "%00", "%ff", "%0A"])

@@ -77,11 +77,11 @@ class SamplePage:
         readable = [row.values for row in page.rows if row.unreadable is None]
         reasons = [reason for reason in map(outside, readable) if reason is not None]
         bad = [outcome for outcome in outcomes if isinstance(outcome, Rejection)]
-        complaint = f"{bad[0].field or 'row'}: {bad[0].detail}" if bad else None
+        reason = f"{bad[0].field or 'row'}: {bad[0].detail}" if bad else None
         return SampleResult(
             rows=len(outcomes),
             valid=len(outcomes) - len(bad),
-            failure_reason=complaint,
+            failure_reason=reason,
             empty=tuple(empty_fields(dataset, page.rows)),
             keys=len(
                 {outcome.key for outcome in outcomes if isinstance(outcome, Record)}

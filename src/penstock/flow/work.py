@@ -241,7 +241,7 @@ class Work:
         """Put a job back because of its budget, and do not use that budget for a while.
 
         The budget waits, not the job: after an operator opens it, work continues within
-        `LONGEST_REST`, however long the closure was meant to last.
+        `BUDGET_POLL_INTERVAL`, however long the closure was meant to last.
         """
         rest = min(wait, BUDGET_POLL_INTERVAL)
         self._closed_until[budget] = self._monotonic() + rest.total_seconds()

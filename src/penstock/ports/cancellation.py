@@ -11,8 +11,8 @@ from penstock.errors import StoreTimeout
 class CancelToken:
     """Lets another thread cancel a query whose result is no longer needed.
 
-    The caller sets it as `CURRENT` in the thread that queries the store. While the
-    store uses a connection, it registers there how to cancel the query.
+    The caller sets it as `CURRENT_TOKEN` in the thread that queries the store. While
+    the store uses a connection, it registers there how to cancel the query.
     """
 
     def __init__(self) -> None:

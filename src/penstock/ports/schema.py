@@ -84,7 +84,7 @@ class Schema(Protocol):
 
     @abstractmethod
     def pending_maintenance(self, dataset: Dataset) -> Sequence[str]:
-        """Return what `tend` would do now."""
+        """Return what `maintain` would do now."""
         ...
 
 

@@ -140,7 +140,7 @@ class ServerAddress:
     options: tuple[Option, ...]
 
     def __repr__(self) -> str:
-        return f"Address({self.shown!r})"
+        return f"ServerAddress({self.shown!r})"
 
     @property
     def shown(self) -> str:

@@ -20,12 +20,12 @@ MAX_SILENCE = 30.0
 
 
 class ListenNotifier(WorkNotifier):
-    """Listens on a connection of its own, from the first use of `rings` on."""
+    """Listens on a connection of its own once `notification_count` has been read."""
 
     def __init__(self, connect: Callable[[], Connection], *, schema: str) -> None:
         self._connect = connect
         self._schema = schema
-        self._rings = 0
+        self._notifications = 0
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._listener: threading.Thread | None = None
@@ -45,7 +45,7 @@ class ListenNotifier(WorkNotifier):
                     target=self._listen, name="postgres-listen", daemon=True
                 )
                 self._listener.start()
-        return self._rings
+        return self._notifications
 
     def close(self) -> None:
         self._closing.set()
@@ -62,7 +62,7 @@ class ListenNotifier(WorkNotifier):
                     self._connection = connection
                     connection.execute(f"listen {CHANNEL}")
                     # notifications may have been missed meanwhile
-                    self._rings += 1
+                    self._notifications += 1
                     self._receive(connection)
             except psycopg.Error:
                 # waiting workers poll meanwhile
@@ -76,7 +76,7 @@ class ListenNotifier(WorkNotifier):
                 timeout=LISTEN_TIMEOUT, stop_after=1
             ):
                 has_received = True
-                self._rings += notification.payload == self._schema
+                self._notifications += notification.payload == self._schema
             silent = 0.0 if has_received else silent + LISTEN_TIMEOUT
             if silent >= MAX_SILENCE:
                 return

@@ -632,7 +632,7 @@ where imprint = %(imprint)s and not exists (
 limit 1"""
 
     def _key_text(self) -> str:
-        """Return an expression for a key in the format of `key_text`."""
+        """Return an expression for a key in the format of `encode_key_text`."""
         parts = " || ',' || ".join(json_text(field) for field in self._key_fields)
         return f"'[' || {parts} || ']'"
 

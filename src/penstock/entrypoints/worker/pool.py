@@ -106,7 +106,7 @@ class ThreadWorkerPool(WorkerPool):
                 threads=self._threads,
                 halt=self._halt,
             )
-        except Exception as error:  # noqa: BLE001 (returned by `complaint`)
+        except Exception as error:  # noqa: BLE001 (returned by `failure_reason`)
             self._error = error
 
     def is_alive(self) -> bool:
@@ -190,8 +190,8 @@ class ProcessWorkerPool(WorkerPool):
     def start(self) -> None:
         self.prepare()
         for process in self.processes:
-            assert process.stdin is not None  # noqa: S101 (see `call`)
-            # `complaint` reports processes that have exited already
+            assert process.stdin is not None  # noqa: S101 (a pipe, see `spawn`)
+            # `failure_reason` reports processes that have exited already
             with suppress(BrokenPipeError):
                 process.stdin.write("\n")
                 process.stdin.flush()

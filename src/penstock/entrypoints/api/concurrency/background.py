@@ -79,7 +79,7 @@ class BackgroundExecutor:
     async def run_for_file(
         self, work: Callable[[], Outcome], *, longest: float | None = None
     ) -> Outcome:
-        """Run a task for an uploaded file; `FILES` of them run at the same time."""
+        """Run a task for an uploaded file; at most `FILE_THREADS` of them run."""
         return await wait_for(self._files.submit(work), longest)
 
     def submit_once(

@@ -24,7 +24,7 @@ class Flight(Generic[Outcome]):
         self.waiting += 1
         try:
             # unlike `await`, this does not cancel the task with its waiter; nor does
-            # `shield`, but later Pythons then log any error of the task
+            # `asyncio.shield`, but later Pythons then log any error of the task
             await asyncio.wait({self.task})
             return self.task.result()
         finally:
