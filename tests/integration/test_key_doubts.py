@@ -63,3 +63,31 @@ def test_a_program_is_reported_too(penstock):
 
     assert DOUBT in checked["notes"][0]
     assert DOUBT in done["doubt"]
+
+
+PAGED = """\
+[penstock]
+database = "sqlite:///penstock.db"
+
+[datasets.shops]
+key = "id"
+fields = {{ id = {{ path = "ID", type = "int" }}, town = {{}} }}
+
+[datasets.shops.source]
+url = "https://example.org/shops"
+pages = {{ by = "keyset", send = "after", field = "{field}", size = {{ value = 10 }} }}
+"""
+
+
+@pytest.mark.parametrize(("field", "doubted"), [("ID", False), ("changed", True)])
+def test_a_keyset_that_is_not_the_key_is_doubted(
+    tmp_path, monkeypatch, capsys, field, doubted
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "penstock.toml").write_text(PAGED.format(field=field))
+    monkeypatch.setattr(sys, "argv", ["penstock", "check"])
+    with pytest.raises(SystemExit) as end:
+        main()
+
+    assert not end.value.code
+    assert ("'changed' is not the key" in capsys.readouterr().out) is doubted

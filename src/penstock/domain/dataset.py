@@ -178,6 +178,15 @@ class Dataset:
         return any(column.references is not None for column in self.columns)
 
     @property
+    def pages_by_key(self) -> bool:
+        """Whether no two records share a value of the field that pages are ordered by.
+
+        Only the whole key is known to be unique.
+        """
+        key = [field.path for field in self.fields if field.name in self.key]
+        return key == [self.source.order]
+
+    @property
     def is_ranked(self) -> bool:
         """Whether the order in the source decides which of two rows of a key wins.
 

@@ -128,6 +128,8 @@ class Page:
     rank: int = 0
     # the source has checked that the position increases, so its pages cannot loop
     rises: bool = False
+    # it may share records with the next page, so only a repeated position shows a loop
+    overlaps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

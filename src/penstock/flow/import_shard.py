@@ -325,8 +325,9 @@ class ImportShard:
             return None
         trail = LoopDetector() if cursor is None else cursor.loop_detector
         if not page.rises:
-            keys = [self._mapper.key_of(row) or row.raw for row in page.rows]
-            # without records, only the position shows a loop
+            # without new records, only the position shows a loop
+            rows = () if page.overlaps else page.rows
+            keys = [self._mapper.key_of(row) or row.raw for row in rows]
             trail = trail.after(keys or [page.next], page=lease.page_seq + 1)
         return Cursor(
             position=page.next, rows=rows_so_far(page, cursor), loop_detector=trail

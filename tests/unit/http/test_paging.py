@@ -245,3 +245,85 @@ def test_only_numbers_at_or_behind_the_end_are_cut_off():
         False,
     ]
     assert not is_past_end(99, EVERYWHERE)
+
+
+# a keyset over a field of which several records may have the same value
+
+
+def tied(*values: object) -> PageFacts:
+    return PageFacts(rows=len(values), keys=values, is_unique=False)
+
+
+@pytest.mark.parametrize(
+    ("position", "seen", "following"),
+    [
+        (None, tied(1, 5, 9), {"after": 5, "most": 3}),
+        (None, tied(1, 9, 9), {"after": 1, "most": 3}),
+        ({"after": 1, "most": 5}, tied(9, 9, 12), {"after": 9, "most": 5}),
+        # a position of an earlier version
+        ({"after": 1}, tied(9, 12), {"after": 9, "most": 2}),
+        # a provider that includes its bound
+        ({"after": 9}, tied(9, 12, 13), {"after": 12, "most": 3}),
+        (None, tied("2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00"), None),
+        (None, tied("Bonn", "ULM", "Ulm "), {"after": "Bonn", "most": 3}),
+    ],
+)
+def test_a_shared_value_is_read_again(position, seen, following):
+    step = next_step(KEYSET, position, seen, EVERYWHERE)
+    expected = following or {"after": seen.keys[-1], "below": None, "most": 2}
+    assert (step.next, step.proof) == (expected, None)
+    assert step.overlaps
+
+
+def test_records_with_one_value_are_passed_if_none_follow():
+    alone = next_step(KEYSET, {"after": 5, "most": 3}, tied(9, 9), EVERYWHERE)
+    assert alone.next == {"after": 9, "below": 5, "most": 3}
+
+    end = next_step(KEYSET, alone.next, tied(), EVERYWHERE)
+    assert end.proof is Proof.EMPTY_PAGE
+
+
+def test_records_that_follow_one_value_show_that_it_may_be_incomplete():
+    passed = {"after": 9, "below": 5, "most": 2}
+
+    back = next_step(KEYSET, passed, tied(12, 13), EVERYWHERE)
+
+    assert back.next == {"after": 5, "beyond": 9, "most": 2}
+    assert not back.rises
+    again = next_step(KEYSET, back.next, tied(9, 9, 12), EVERYWHERE)
+    assert again.next == {"after": 9, "most": 3}
+    # the provider cuts its pages short of the size
+    with pytest.raises(Rejected, match=r"more records have the ID 9 .* larger"):
+        next_step(KEYSET, back.next, tied(9, 9), EVERYWHERE)
+
+
+@pytest.mark.parametrize(
+    ("position", "seen"),
+    [
+        (None, tied(9, 9, 9)),
+        ({"after": 9, "most": 3}, tied(9, 9, 12)),
+        # as many as the provider sends at most, although more were asked for
+        ({"after": 5, "most": 2}, tied(9, 9)),
+    ],
+)
+def test_a_full_page_without_a_lower_value_fails_with_its_remedy(position, seen):
+    with pytest.raises(Rejected, match="another field, best by the key"):
+        next_step(KEYSET, position, seen, EVERYWHERE)
+
+
+def test_a_provider_that_includes_its_bound_comes_to_an_end():
+    passed = next_step(KEYSET, {"after": 9}, tied(9, 12), EVERYWHERE).next
+    assert passed == {"after": 12, "below": 9, "most": 2}
+
+    assert next_step(KEYSET, passed, tied(12), EVERYWHERE).proof is Proof.EMPTY_PAGE
+    with pytest.raises(PageRepeats):
+        next_step(KEYSET, passed, tied(12, 12), EVERYWHERE)
+
+
+def test_a_range_ends_behind_the_last_value_that_may_be_shared():
+    bounds = ClientBounds(after=9, end=20)
+    assert next_step(KEYSET, None, tied(12, 19), bounds).next == {
+        "after": 12,
+        "most": 2,
+    }
+    assert next_step(KEYSET, None, tied(19, 20), bounds).proof is Proof.END_OF_RANGE

@@ -3,20 +3,38 @@
 A position is a small JSON object: `{"after": 7}` for keyset, `{"offset": 500}`,
 `{"page": 3}`, `{"token": "x"}`, `{"url": "https://…"}`; None is the first page. There
 is no input or output here.
+
+Where records share values of a keyset, a position also tells how many records a page
+has had at most; `{"after": 7, "below": 5, "most": 9}` follows a page whose records all
+had 7, and `{"after": 5, "beyond": 7, "most": 9}` reads it again.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
-from penstock.domain.formats import parse_instant
+from penstock.adapters.http.keyset import (
+    Key,
+    are_ints,
+    describe_repeat,
+    is_above,
+    is_number,
+    is_same_value,
+    last_value_below,
+    ordered_keys,
+    short,
+)
 from penstock.domain.mapping.columnar import ColumnarRows
 from penstock.domain.pages import Position, Proof, RawRow
 from penstock.domain.sharding.axes import RangeAxis
 from penstock.domain.sharding.parts import Span
 from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import End, Pagination, Paging
-from penstock.errors import CursorUnreadable, PageRepeats, Rejected, SourceUnavailable
+from penstock.errors import CursorUnreadable, PageRepeats, Rejected
+
+# members of positions where records share values: the most records that a page had, the
+# bound before a page of one value, and the value that a page read again has to exceed
+MOST, BELOW, BEYOND = "most", "below", "beyond"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +60,8 @@ class PageFacts:
     url: str | None = None
     # cursor, link: the response has a next member, even if it is null
     names_next: bool = True
+    # keyset: no two records share a value of pages.field
+    is_unique: bool = True
 
 
 class NextStep(NamedTuple):
@@ -51,6 +71,8 @@ class NextStep(NamedTuple):
     proof: Proof | None
     # numbers rise; only the provider knows the order of strings
     rises: bool = False
+    # pages share records, so only a repeated position shows a loop
+    overlaps: bool = False
 
 
 def client_bounds(shard: Shard) -> ClientBounds:
@@ -143,11 +165,63 @@ def next_keyset_step(
     if facts.rows == 0:
         return NextStep(None, Proof.EMPTY_PAGE)
     after = bounds.after if position is None else position_value(position, "after")
-    last = last_key(pages, facts, after)
-    if reaches_end(last, bounds):
+    name = ".".join(pages.field or ())
+    keys = ordered_keys(name, facts.keys, after, is_unique=facts.is_unique)
+    last = keys[-1]
+    if reaches_end(last, bounds, is_unique=facts.is_unique):
         return NextStep(None, Proof.END_OF_RANGE)
-    step = advance(pages, facts, {"after": last})
-    return step._replace(rises=is_number(last))
+    if facts.is_unique:
+        if last == after and not is_short(pages, facts):
+            raise PageRepeats(describe_repeat(name, after))
+        step = advance(pages, facts, {"after": last})
+        return step._replace(rises=is_number(last))
+    if is_short(pages, facts):
+        return NextStep(None, Proof.SHORT_PAGE)
+    step = next_tied_step(pages, position, facts, keys, after)
+    return step._replace(overlaps=True)
+
+
+def next_tied_step(
+    pages: Pagination,
+    position: Position | None,
+    facts: PageFacts,
+    keys: Sequence[Key],
+    after: object,
+) -> NextStep:
+    """Return the position after a page whose last value other records may share.
+
+    They would follow on the next page, and a request above that value passes over
+    them. So it asks for what is above the value before it, and reads the last again.
+    """
+    name, last = ".".join(pages.field or ()), keys[-1]
+    earlier = position_number({MOST: 0, **(position or {})}, MOST)
+    position, most = position or {}, max(earlier, facts.rows)
+    # only a provider that includes the bound sends it again
+    is_inclusive = is_same_value(keys[0], after)
+    if BELOW in position and is_same_value(last, after):
+        if facts.rows < earlier:
+            return NextStep(None, Proof.EMPTY_PAGE)
+        raise PageRepeats(describe_repeat(name, after))
+    if BELOW in position and not is_inclusive:
+        # records follow the value that seemed to be the last: it may be incomplete
+        back = {"after": position[BELOW], MOST: most, BEYOND: after}
+        return NextStep(back, None)
+    below = last_value_below(keys)
+    if below is not None and not is_same_value(below, after):
+        rises = is_number(below) and (after is None or is_above(below, after))
+        return NextStep({"after": below, MOST: most}, None, rises=rises)
+    is_full = pages.size is not None and facts.rows >= pages.size
+    # without those read again, a last page is smaller than the one before
+    is_cut = position.get(BEYOND) == last or (
+        not is_inclusive and 0 < earlier <= facts.rows
+    )
+    if is_full or is_cut:
+        raise Rejected(
+            f"more records have the {name} {short(last)} than one page shows "
+            f"({facts.rows}), so not all of them can be requested; make "
+            "source.pages.size larger, or page by another field, best by the key"
+        )
+    return NextStep({"after": last, MOST: most, BELOW: after}, None)
 
 
 def require_next_member(
@@ -186,77 +260,11 @@ def next_link_step(facts: PageFacts) -> NextStep:
     return NextStep({"url": facts.next}, None)
 
 
-def last_key(pages: Pagination, facts: PageFacts, after: object) -> int | float | str:
-    """Return the last key of a page that is in order, and above the requested one."""
-    name = ".".join(pages.field or ())
-    texts: Sequence[str] = ()
-    if are_ints(facts.keys):
-        numbers: Sequence[int | float] = facts.keys
-    else:
-        numbers = [key for key in facts.keys if is_number(key)]
-        texts = [key for key in facts.keys if isinstance(key, str) and key]
-    if numbers and not isinstance(after, str):
-        check_numbers(name, numbers, after if is_number(after) else None)
-        return numbers[-1]
-    if texts and not is_number(after):
-        check_texts(name, texts, after if isinstance(after, str) else None)
-        if texts[-1] == after and not is_short(pages, facts):
-            raise PageRepeats(describe_repeat(name, after))
-        return texts[-1]
-    if numbers or texts:
-        raise Rejected(
-            f"{name} is no longer of the type that it had on earlier pages, "
-            "so the next page cannot be requested; check source.pages.field"
-        )
-    raise Rejected(
-        f"none of {facts.rows} records has a value at {name}; check source.pages.field"
-    )
-
-
-def check_numbers(name: str, keys: Sequence[int | float], after: float | None) -> None:
-    if after is not None and max(keys) <= after:
-        raise PageRepeats(describe_repeat(name, after))
-    if sorted(keys) == list(keys) and (after is None or keys[0] > after):
-        return
-    lowest = after
-    for index, key in enumerate(keys):
-        # neighbours may be equal: providers do send a record twice
-        if lowest is not None and (key < lowest or (index == 0 and key == lowest)):
-            raise out_of_order_error(name, lowest, key)
-        lowest = key
-
-
-def check_texts(name: str, keys: Sequence[str], after: str | None) -> None:
-    """Check the order of timestamps; only the provider knows that of other strings."""
-    lowest = None if after is None else parse_instant(after)
-    lowest_key = after
-    for key in keys:
-        instant = parse_instant(key)
-        if instant is not None and lowest is not None and instant < lowest:
-            raise out_of_order_error(name, lowest_key, key)
-        lowest, lowest_key = instant, key
-
-
-def out_of_order_error(name: str, lower: object, key: object) -> SourceUnavailable:
-    return SourceUnavailable(
-        f"the records came out of order: {name} {short(key)} after {short(lower)}; "
-        "continuing from here would lose records"
-    )
-
-
-def describe_repeat(name: str, after: object) -> str:
-    return (
-        f"no {name} of the page lies above {short(after)}, which was requested: "
-        "the provider repeats itself; check source.pages"
-    )
-
-
-def short(value: object) -> str:
-    return repr(value)[:60]
-
-
-def reaches_end(last: object, bounds: ClientBounds) -> bool:
-    return bounds.end is not None and is_number(last) and last >= bounds.end - 1
+def reaches_end(last: object, bounds: ClientBounds, *, is_unique: bool) -> bool:
+    """Return whether no record of the range can follow."""
+    if bounds.end is None or not is_number(last):
+        return False
+    return last >= bounds.end - 1 if is_unique else last >= bounds.end
 
 
 def drop_late_rows(
@@ -277,15 +285,6 @@ def drop_late_rows(
 def is_past_end(key: object, bounds: ClientBounds) -> bool:
     """Return whether a record belongs to a later shard."""
     return bounds.end is not None and is_number(key) and key >= bounds.end
-
-
-def are_ints(values: Sequence[object]) -> TypeGuard[Sequence[int]]:
-    """Return whether all keys are ints, which nearly all are."""
-    return set(map(type, values)) == {int}
-
-
-def is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def position_value(position: Position, name: str) -> object:

@@ -89,6 +89,7 @@ class HttpSourceReader(Source):
         )
         key = source.pages.field
         self._key_position = None if key is None else dataset.path_index[key]
+        self._is_unique = dataset.pages_by_key
 
     @override
     def get_ready(
@@ -215,6 +216,7 @@ class HttpSourceReader(Source):
             names_next=body.names_next
             if self._source.pages.next
             else response.headers.get("Link") is not None,
+            is_unique=self._is_unique,
         )
         step = next_step(self._source.pages, position, facts, bounds)
         originals = drop_late_rows(originals, keys, bounds)
@@ -228,6 +230,7 @@ class HttpSourceReader(Source):
             proof=step.proof,
             dropped=len(originals) - len(rows),
             rises=step.rises,
+            overlaps=step.overlaps,
         )
 
     def _body(self, response: HttpResponse) -> Body:

@@ -60,6 +60,7 @@ def check(
     }
     notes = [
         *find_name_conflicts(settings),
+        *find_tied_pages(settings),
         *(() if connect else find_key_warnings(settings)),
     ]
     if notes:
@@ -94,6 +95,18 @@ def find_name_conflicts(settings: Settings) -> list[str]:
         for dataset in settings.datasets.values()
         for field in dataset.fields
         if field.name in SYSTEM_COLUMNS
+    ]
+
+
+def find_tied_pages(settings: Settings) -> list[str]:
+    """Find keysets over a field of which several records may have the same value."""
+    return [
+        f"datasets.{dataset.name}.source.pages.field: "
+        f"{'.'.join(dataset.source.order)!r} is not the key, so records may share a "
+        "value of it: they are read again where a page ends, and a page that holds "
+        "one value only fails its shard; page by the key if the provider offers it"
+        for dataset in settings.datasets.values()
+        if dataset.source.order is not None and not dataset.pages_by_key
     ]
 
 

@@ -1,0 +1,112 @@
+"""Whatever a provider does: an import is complete, or it says that it is not.
+
+`PENSTOCK_SEED=7` makes `make soak` begin with that draw.
+"""
+
+import json
+import os
+import sqlite3
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+
+from penstock.entrypoints.cli.app import main
+from tests.support.misbehaving_provider import MisbehavingProvider
+from tests.support.scripted_server import ScriptedServer, scripted_server
+
+# one attempt: a fault of these providers does not pass
+CONFIG = """\
+[penstock]
+database = "sqlite:///{number}.db"
+attempts = 1
+
+[datasets.shops]
+key = "id"
+fields = {{ id = {{ type = "int" }}, at = {{ type = "timestamp" }} }}
+
+[datasets.shops.source]
+url = "{url}/shops"
+records = "items"
+
+[datasets.shops.source.pages]
+{pages}
+"""
+USUAL, SOAK = 16, 300
+
+
+@pytest.fixture
+def server():
+    with scripted_server() as running:
+        yield running
+
+
+@pytest.fixture
+def run(server: ScriptedServer, tmp_path: Path, monkeypatch, capsys):
+    """Return a function that imports from a provider: what it stored, if proven."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(provider: MisbehavingProvider) -> list[int] | None:
+        number = len([*tmp_path.glob("*.db")])
+        server.answers = provider.answer
+        config = CONFIG.format(number=number, url=server.url, pages=provider.pages)
+        (tmp_path / "penstock.toml").write_text(config)
+        arguments = ["penstock", "run", "shops", "--json", "--threads", "1"]
+        monkeypatch.setattr(sys, "argv", arguments)
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        result = json.loads(printed.out)
+        assert bool(end.value.code) is not result["proven"], (provider, printed)
+        if not result["proven"]:
+            return None
+        with closing(sqlite3.connect(tmp_path / f"{number}.db")) as database:
+            return [
+                each for (each,) in database.execute("select id from shops order by id")
+            ]
+
+    return run
+
+
+def test_records_that_share_a_time_are_all_imported(run):
+    times = [f"2026-03-01T12:00:{each // 5:02}Z" for each in range(100)]
+    provider = MisbehavingProvider(
+        seed=0,
+        kind="tied keyset",
+        faults=frozenset(),
+        size=10,
+        cap=10,
+        records=[{"id": 100 - each, "at": at} for each, at in enumerate(times)],
+    )
+
+    assert run(provider) == provider.ids
+    # more than a page of them cannot be requested
+    assert run(replace(provider, size=5)) is None
+
+
+@pytest.mark.parametrize("seed", range(USUAL))
+def test_an_import_is_complete_or_says_that_it_is_not(run, seed: int):
+    provider = MisbehavingProvider.draw(seed)
+
+    assert provider.is_beyond_proof or run(provider) in (None, provider.ids), provider
+
+
+@pytest.mark.slow
+def test_many_more_imports_are_complete_or_say_that_they_are_not(run, capsys):
+    first = int(os.environ.get("PENSTOCK_SEED", SystemRandom().randrange(2**32)))
+    with capsys.disabled():
+        sys.stdout.write(f"\nmisbehaving providers: PENSTOCK_SEED={first}\n")
+
+    complete = 0
+    for seed in range(first, first + SOAK):
+        provider = MisbehavingProvider.draw(seed)
+        if provider.is_beyond_proof:
+            continue
+        stored = run(provider)
+        assert stored in (None, provider.ids), provider
+        complete += stored is not None
+
+    assert complete > SOAK / 4
