@@ -134,7 +134,7 @@ class Real:
     def take(self, longest: Sequence[timedelta]) -> Sequence[Grant | BudgetClosed]:
         result = self.memory.take(self.of, longest)
         assert isinstance(result, BudgetReply)
-        return result.answers
+        return result.results
 
     def look(self) -> KnownBudget:
         result = self.memory.read(self.of.name, "taken", *usage_fields(self.of))

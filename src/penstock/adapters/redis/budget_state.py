@@ -77,11 +77,11 @@ class BudgetReply:
     incarnation: str
     # tokens that are not recorded in the database; below zero, none ever was
     unnoted: int
-    answers: Sequence[Grant | BudgetClosed]
+    results: Sequence[Grant | BudgetClosed]
 
     @property
     def grants(self) -> list[Grant]:
-        return [result for result in self.answers if isinstance(result, Grant)]
+        return [result for result in self.results if isinstance(result, Grant)]
 
 
 TakeResult: TypeAlias = BudgetReply | StoppedBudget | UnknownBudget
@@ -96,8 +96,8 @@ class BudgetStateReader:
     def take(self, budget: Budget, longest: Sequence[timedelta]) -> TakeResult:
         request = {
             "limits": script_limits(budget),
-            "longest": [min(wait, MAX_WAIT) // MICROSECOND for wait in longest],
-            "most_ahead": MAX_RESERVATION_AHEAD // MICROSECOND,
+            "max_waits": [min(wait, MAX_WAIT) // MICROSECOND for wait in longest],
+            "max_ahead": MAX_RESERVATION_AHEAD // MICROSECOND,
             "lifetime": lifetime(budget),
         }
         reply = self._scripts.run("take", budget.name, json.dumps(request))
@@ -105,17 +105,17 @@ class BudgetStateReader:
             return parse_unknown(reply)
         if reply[0] == "stopped":
             return StoppedBudget(reason=reply[1])
-        _, now, incarnation, unnoted, answers = reply
+        _, now, incarnation, unnoted, results = reply
         return BudgetReply(
             incarnation=incarnation,
             unnoted=unnoted,
-            answers=[
-                parse_result(budget, result, now, incarnation) for result in answers
+            results=[
+                parse_result(budget, result, now, incarnation) for result in results
             ],
         )
 
     def read(self, name: str, *fields: str) -> KnownBudget | UnknownBudget:
-        reply = self._scripts.run("look", name, *fields)
+        reply = self._scripts.run("read", name, *fields)
         if reply[0] == "unknown":
             return parse_unknown(reply)
         _, now, incarnation, values = reply
@@ -136,8 +136,8 @@ class BudgetStateReader:
             "stopped": snapshot.stopped if snapshot else None,
         }
         initial = {
-            "asked_at": lost.now,
-            "latest": MAX_CREATION_DELAY // MICROSECOND,
+            "read_at": lost.now,
+            "max_delay": MAX_CREATION_DELAY // MICROSECOND,
             "server": lost.server,
             "changes": lost.changes,
             "random": secrets.token_hex(8),
@@ -162,10 +162,12 @@ class BudgetStateReader:
         }
         self._scripts.run("give_back", budget.name, json.dumps(arguments))
 
-    def noted(self, name: str, known: KnownBudget) -> bool:
+    def note_recorded(self, name: str, known: KnownBudget) -> bool:
         """Note that the database recorded this usage; False if the state was lost."""
         reserved = known.number("reserved")
-        return bool(self._scripts.run("noted", name, known.incarnation, reserved))
+        return bool(
+            self._scripts.run("note_recorded", name, known.incarnation, reserved)
+        )
 
     def close(self, name: str, *, wait: timedelta, reason: str) -> None:
         wait_us = min(wait, MAX_WAIT) // MICROSECOND

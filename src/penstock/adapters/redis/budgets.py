@@ -177,7 +177,7 @@ class RedisBudgets(Budgets):
                     ]
                 case BudgetReply():
                     if self._ensure_recorded(budget, reply):
-                        return reply.answers
+                        return reply.results
         raise StoreUnavailable(
             f"{self._server}: it repeatedly loses budget {budget.name!r}; "
             "check that it is not flushed, and that maxmemory-policy keeps keys in use"
@@ -210,7 +210,7 @@ class RedisBudgets(Budgets):
             snapshot = self._durable.recall(budget)
         ahead = clock_ahead(known.now, snapshot.now) if snapshot else 0
         self._durable.remember(budget, known.usage(budget), ahead=ahead)
-        return self._state.noted(budget.name, known)
+        return self._state.note_recorded(budget.name, known)
 
     def _give_back_all(self, budget: Budget, grants: Sequence[Grant]) -> None:
         # a smooth limit can only take back the last token

@@ -3,7 +3,7 @@
 local lifetime = tonumber(ARGV[2])
 
 if not is_known then
-  return changed(lifetime)
+  return count_change(lifetime)
 end
 
 redis.call('HDEL', key, 'stopped', 'closed_until', 'closed_reason')

@@ -23,8 +23,8 @@ local function clock()
   if ARGV[1] ~= '' then
     return tonumber(ARGV[1])
   end
-  local told = redis.call('TIME')
-  return tonumber(told[1]) * 1000000 + tonumber(told[2])
+  local time = redis.call('TIME')
+  return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
 local now = clock()
@@ -36,24 +36,24 @@ local server = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or 'un
 local incarnation = redis.call('HGET', key, 'incarnation')
 local is_known = incarnation and string.match(incarnation, '^(.*):') == server
 
-local function unknown()
+local function unknown_reply()
   return {'unknown', now, server, redis.call('HGET', key, 'changes') or '0'}
 end
 
--- Extend the expiry: no state expires while it counts, or before a closure ends.
-local function keep(milliseconds)
+-- No state expires while it counts, or before a closure ends.
+local function extend_expiry(milliseconds)
   local closed_until = tonumber(redis.call('HGET', key, 'closed_until') or 0)
   local left = math.max(math.ceil((closed_until - now) / 1000), 0)
-  local wanted = milliseconds + left
-  if redis.call('PTTL', key) < wanted then
-    redis.call('PEXPIRE', key, whole(wanted))
+  local lifetime = milliseconds + left
+  if redis.call('PTTL', key) < lifetime then
+    redis.call('PEXPIRE', key, whole(lifetime))
   end
 end
 
 -- A process that restores a lost state from the database must read it again.
-local function changed(milliseconds)
+local function count_change(milliseconds)
   redis.call('HINCRBY', key, 'changes', 1)
-  keep(milliseconds)
+  extend_expiry(milliseconds)
 end
 
 local function parse(text)
@@ -64,10 +64,10 @@ local function parse(text)
   return counted
 end
 
-local function written(counted)
-  local pairs_of = {}
+local function format(counted)
+  local parts = {}
   for number, count in pairs(counted) do
-    pairs_of[#pairs_of + 1] = whole(number) .. ':' .. whole(count)
+    parts[#parts + 1] = whole(number) .. ':' .. whole(count)
   end
-  return table.concat(pairs_of, ' ')
+  return table.concat(parts, ' ')
 end

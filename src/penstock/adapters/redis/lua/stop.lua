@@ -3,8 +3,8 @@
 local reason, lifetime = ARGV[2], tonumber(ARGV[3])
 
 if not is_known then
-  return changed(lifetime)
+  return count_change(lifetime)
 end
 
 redis.call('HSET', key, 'stopped', reason)
-keep(lifetime)
+extend_expiry(lifetime)

@@ -2,19 +2,19 @@
 -- may, return the wait and reserve nothing. These are the decisions of
 -- penstock.domain.budget on the same integers; a property test compares both.
 
-local asked = cjson.decode(ARGV[2])
+local request = cjson.decode(ARGV[2])
 
 if not is_known then
-  return unknown()
+  return unknown_reply()
 end
 
 local names = {'stopped', 'closed_until', 'reserved', 'noted', 'taken'}
-for _, limit in ipairs(asked.limits) do
+for _, limit in ipairs(request.limits) do
   names[#names + 1] = limit.field
 end
 local stored = {}
-for place, value in ipairs(redis.call('HMGET', key, unpack(names))) do
-  stored[names[place]] = value
+for position, value in ipairs(redis.call('HMGET', key, unpack(names))) do
+  stored[names[position]] = value
 end
 
 if stored.stopped then
@@ -22,13 +22,13 @@ if stored.stopped then
 end
 
 local used = {}
-for _, limit in ipairs(asked.limits) do
+for _, limit in ipairs(request.limits) do
   if limit.requests then
     used[limit.field] = parse(stored[limit.field])
   else
     local full_at = tonumber(stored[limit.field] or 0)
     -- further ahead than any reservation: the clock was set back
-    if full_at > now + asked.most_ahead + limit.depth then
+    if full_at > now + request.max_ahead + limit.depth then
       full_at = 0
     end
     used[limit.field] = full_at
@@ -76,7 +76,7 @@ end
 
 local function reserve(slot)
   local is_counted = {}
-  for _, limit in ipairs(asked.limits) do
+  for _, limit in ipairs(request.limits) do
     if not limit.requests then
       used[limit.field] = math.max(used[limit.field], slot) + limit.interval
     elseif not is_counted[limit.field] then
@@ -86,25 +86,25 @@ local function reserve(slot)
   end
 end
 
-local answers, granted = {}, 0
-for place, longest in ipairs(asked.longest) do
+local results, granted = {}, 0
+for position, max_wait in ipairs(request.max_waits) do
   local slot = math.max(now, tonumber(stored.closed_until or 0))
-  for _, limit in ipairs(asked.limits) do
+  for _, limit in ipairs(request.limits) do
     slot = math.max(slot, earliest(limit, slot))
   end
   assert(slot < EXACT, 'the slot lies too far ahead')
-  if slot - now > longest then
-    answers[place] = {0, slot}
+  if slot - now > max_wait then
+    results[position] = {0, slot}
   else
     granted = granted + 1
     reserve(slot)
-    local answer = {1, slot}
-    for _, limit in ipairs(asked.limits) do
+    local result = {1, slot}
+    for _, limit in ipairs(request.limits) do
       if not limit.requests then
-        answer[#answer + 1] = used[limit.field]
+        result[#result + 1] = used[limit.field]
       end
     end
-    answers[place] = answer
+    results[position] = result
   end
 end
 
@@ -115,13 +115,13 @@ local unnoted = stored.noted and reserved - tonumber(stored.noted) or -1
 if granted > 0 then
   local taken = tonumber(stored.taken or 0) + granted
   local fields = {'reserved', whole(reserved), 'taken', whole(taken)}
-  for _, limit in ipairs(asked.limits) do
+  for _, limit in ipairs(request.limits) do
     fields[#fields + 1] = limit.field
     local use = used[limit.field]
-    fields[#fields + 1] = limit.requests and written(use) or whole(use)
+    fields[#fields + 1] = limit.requests and format(use) or whole(use)
   end
   redis.call('HSET', key, unpack(fields))
-  keep(asked.lifetime)
+  extend_expiry(request.lifetime)
 end
 
-return {'answered', now, incarnation, unnoted, answers}
+return {'reserved', now, incarnation, unnoted, results}
