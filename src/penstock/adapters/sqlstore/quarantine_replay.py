@@ -39,7 +39,7 @@ class QuarantineReplay:
         with transaction.pipeline():
             if rank:
                 transaction.execute(
-                    "renew_complaints",
+                    "renew_rejections",
                     dataset=self._dataset.name,
                     import_id=import_id,
                     key=encode_key_text(record.key),

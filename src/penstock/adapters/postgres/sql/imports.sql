@@ -347,7 +347,7 @@ limit 1;
 -- One that was resolved in the same transaction.
 update penstock_quarantine set resolved = 'accepted' where id = %(id)s;
 
--- name: renew_complaints
+-- name: renew_rejections
 -- Marks that the stored row of the key is from the same import, not written since.
 update penstock_quarantine set at = {now}
 where dataset = %(dataset)s and import_id = %(import_id)s and resolved is null

@@ -29,7 +29,7 @@ set status = 'failed',
     errors = {recent_errors} || jsonb_build_array(jsonb_build_object(
         'at', {now_in_microseconds}, 'owner', lease_owner, 'fence', fence,
         'code', 'lease_lost',
-        'message', 'the lease ended without a word, ' || (rescues + 1)
+        'message', 'the lease expired ' || (rescues + 1)
             || ' times in a row',
         'cursor', cursor
     ))
@@ -122,7 +122,7 @@ set status = 'leased',
     errors = case when status = 'pending' then errors else {recent_errors}
         || jsonb_build_array(jsonb_build_object(
             'at', {now_in_microseconds}, 'owner', lease_owner, 'fence', fence,
-            'code', 'lease_lost', 'message', 'the lease ended without a word',
+            'code', 'lease_lost', 'message', 'the lease expired',
             'cursor', cursor
         )) end
 where id in (select id from lost union all select id from due)

@@ -304,7 +304,7 @@ limit 1;
 -- Of a rejection that was resolved in the same transaction.
 update penstock_quarantine set resolved = 'accepted' where id = :id;
 
--- name: renew_complaints
+-- name: renew_rejections
 -- So that the row just stored does not count as written after these rejections.
 update penstock_quarantine set at = :now
 where dataset = :dataset and import_id = :import_id and resolved is null

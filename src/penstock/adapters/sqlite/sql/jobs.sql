@@ -25,7 +25,7 @@ set status = 'failed',
         '$[#]',
         json_object(
             'at', :now, 'owner', lease_owner, 'fence', fence, 'code', 'lease_lost',
-            'message', 'the lease ended without a word, ' || (rescues + 1)
+            'message', 'the lease expired ' || (rescues + 1)
                 || ' times in a row',
             'cursor', cursor
         )
@@ -104,7 +104,7 @@ set status = 'leased',
         '$[#]',
         json_object(
             'at', :now, 'owner', lease_owner, 'fence', fence, 'code', 'lease_lost',
-            'message', 'the lease ended without a word', 'cursor', cursor
+            'message', 'the lease expired', 'cursor', cursor
         )
     ) end
 where id in (
