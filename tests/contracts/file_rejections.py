@@ -208,7 +208,7 @@ def edit(served: ApiStores, name: str) -> None:
     served.edits.change(SHOPS, [(0,)], lambda _: [write])
 
 
-def complaints(stores: Stores, of: Dataset = SHOPS) -> set[bytes]:
+def open_rejections(stores: Stores, of: Dataset = SHOPS) -> set[bytes]:
     found = stores.records.quarantine(of, after=0, limit=9_999)
     return {row.rejection.raw for row in found}
 
@@ -230,7 +230,7 @@ def replay(
     return ReplayQuarantine(records=stores.records)(SHOPS, Mended(SHOPS))
 
 
-class ComplaintsContract:
+class FileRejectionsContract:
     """Subclasses bring `stores`, `served` and `pass_time`."""
 
     @pytest.mark.parametrize("order", ORDERS, ids=str)
@@ -252,7 +252,7 @@ class ComplaintsContract:
         ]
         known = sum(map(bool, good))
         assert rows(stores, SHOPS) == names
-        assert complaints(stores) == {
+        assert open_rejections(stores) == {
             row.raw
             for some, each in zip(good, result, strict=True)
             for row in each[each.index(some[-1]) + 1 if some else 0 :]
@@ -280,7 +280,7 @@ class ComplaintsContract:
         assert rows(stores, SHOPS) == [
             (key, each[-1].name) for key, each in enumerate(rows_of(EVERY)) if each
         ]
-        assert complaints(stores) == set()
+        assert open_rejections(stores) == set()
         # of each key the last, which is behind all good ones
         assert result == Replay(accepted=len(keys), superseded=len(opened) - len(keys))
 
@@ -302,7 +302,7 @@ class ComplaintsContract:
         assert rows(stores, SHOPS) == [
             (key, each[-1].name) for key, each in enumerate(rows_of(files))
         ]
-        assert complaints(stores) == set()
+        assert open_rejections(stores) == set()
 
     @pytest.mark.parametrize("order", ORDERS, ids=str)
     def test_rows_that_are_mended_one_after_another_stand_as_in_their_files(
@@ -317,7 +317,7 @@ class ComplaintsContract:
             replay(stores, files, mended=row)
 
         assert rows(stores, SHOPS) == [(0, third.name)]
-        assert complaints(stores) == set()
+        assert open_rejections(stores) == set()
 
     @pytest.mark.parametrize("order", ORDERS, ids=str)
     def test_a_row_that_is_stored_already_stands_where_its_last_one_does(
@@ -342,7 +342,7 @@ class ComplaintsContract:
 
         import_files(stores, files, order, pass_time, of=VERSIONED)
 
-        assert complaints(stores, VERSIONED) == {
+        assert open_rejections(stores, VERSIONED) == {
             row.raw for row in chain(*rows_of(files)) if not row.is_good
         }
 
@@ -362,7 +362,7 @@ class ComplaintsContract:
         end(stores, import_id)
 
         _, (_, behind_a_good_one), (alone, _) = rows_of(files)
-        assert complaints(stores) == {behind_a_good_one.raw, alone.raw}
+        assert open_rejections(stores) == {behind_a_good_one.raw, alone.raw}
 
     def test_bad_rows_come_as_they_stand_the_last_first(
         self, stores: Stores, pass_time
@@ -418,7 +418,7 @@ class ComplaintsContract:
             commit(stores, lease, files, of=of)
         end(stores, earlier.import_id, of)
 
-        assert complaints(stores, of) == set()
+        assert open_rejections(stores, of) == set()
 
     def test_no_field_hides_a_column_of_a_complaint(self, stores: Stores, pass_time):
         names = ["byte_offset", "job_id", "import_id", "key", "resolved", "stored"]
@@ -428,7 +428,7 @@ class ComplaintsContract:
             stores, ["b|g|"], (0, 1, 2), pass_time, of=replace(SHOPS, fields=fields)
         )
 
-        assert complaints(stores) == set()
+        assert open_rejections(stores) == set()
 
     @pytest.mark.parametrize("late", [False, True], ids=["in order", "late"])
     def test_an_earlier_import_settles_nothing_of_a_later_one(
@@ -442,7 +442,7 @@ class ComplaintsContract:
         end(stores, earlier.import_id)
         end(stores, later.import_id)
 
-        assert complaints(stores) == {row.raw for row in chain(*rows_of(["b||"]))}
+        assert open_rejections(stores) == {row.raw for row in chain(*rows_of(["b||"]))}
         assert replay(stores, ["b||"]) == Replay(accepted=1)
 
     @pytest.mark.parametrize("late", [False, True], ids=["in order", "late"])
@@ -456,7 +456,7 @@ class ComplaintsContract:
         end(stores, later.import_id)
         end(stores, earlier.import_id)
 
-        assert complaints(stores) == {row.raw for row in chain(*rows_of(files))}
+        assert open_rejections(stores) == {row.raw for row in chain(*rows_of(files))}
 
     @pytest.mark.parametrize(
         ("kind", "key"),

@@ -417,7 +417,7 @@ class RecordsContract:
         assert rows(stores, shops) == [(1, "good"), (2, "mended")]
         assert stores.records.quarantine(shops, after=0, limit=9) == []
 
-    def test_a_good_record_settles_older_complaints_about_its_key(
+    def test_a_good_record_resolves_older_rejections_of_its_key(
         self, stores: Stores, pass_time
     ):
         run(stores, POI, last(record(1, "good")))
@@ -428,7 +428,7 @@ class RecordsContract:
 
         assert stores.records.quarantine(POI, after=0, limit=9) == []
 
-    def test_new_records_settle_complaints_about_their_keys(self, stores: Stores):
+    def test_new_records_resolve_rejections_of_their_keys(self, stores: Stores):
         bad = [rejection(0, key=[1]), rejection(1, key=[9])]
         run(stores, POI, last(rejections=bad))
 

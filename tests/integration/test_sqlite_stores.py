@@ -20,7 +20,7 @@ from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
 from tests.contracts.budgets import BudgetsContract
 from tests.contracts.datasets import DatasetsContract
-from tests.contracts.file_rejections import ComplaintsContract
+from tests.contracts.file_rejections import FileRejectionsContract
 from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
@@ -143,7 +143,7 @@ class TestSqliteSearch(SearchContract):
     pass
 
 
-class TestSqliteComplaints(ComplaintsContract):
+class TestSqliteFileRejections(FileRejectionsContract):
     pass
 
 

@@ -40,12 +40,12 @@ class Loop:
     """Runs a test, and has what asyncio would have logged."""
 
     def __init__(self) -> None:
-        self.complaints: list[str] = []
+        self.warnings: list[str] = []
 
     def run(self, test: Coroutine[Any, Any, None]) -> None:
         async def observed() -> None:
             asyncio.get_running_loop().set_exception_handler(
-                lambda _, context: self.complaints.append(context["message"])
+                lambda _, context: self.warnings.append(context["message"])
             )
             await test
             gc.collect()
@@ -58,7 +58,7 @@ class Loop:
 def loop() -> Iterator[Loop]:
     loop = Loop()
     yield loop
-    assert loop.complaints == []
+    assert loop.warnings == []
 
 
 async def settle() -> None:

@@ -17,26 +17,26 @@ DIALECTS = [
 PARTS = [*'",\r\nab\0', "\\\\", '\\"', "\\a", "\\,"]
 
 
-def step_by(walk, signs):
+def step_by(scanner, signs):
     """Go on from record to record."""
     start = 0
     while start < len(signs):
-        end = walk.find_end(signs, start)
+        end = scanner.find_end(signs, start)
         start = len(signs) if end is None else end
 
 
-def facts(walk):
-    opened_on = walk.opened_on if walk.is_quoted else None
-    return walk.line, walk.is_quoted, opened_on
+def facts(scanner):
+    opened_on = scanner.opened_on if scanner.is_quoted else None
+    return scanner.line, scanner.is_quoted, opened_on
 
 
-def test_a_walk_tells_the_line_and_the_quote_that_is_open():
-    walk = RecordScanner(CsvDialect(), line=1)
+def test_a_scanner_tells_the_line_and_the_quote_that_is_open():
+    scanner = RecordScanner(CsvDialect(), line=1)
     signs = 'a,"b""\n",5" c,"d"e"f\r\n"g'
 
-    walk.skip_to(signs, 0, len(signs))
+    scanner.skip_to(signs, 0, len(signs))
 
-    assert facts(walk) == (3, True, 3)
+    assert facts(scanner) == (3, True, 3)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -60,7 +60,10 @@ def test_to_pass_by_leads_where_every_step_leads(dialect):
             step_by(stepping, signs)
 
             assert facts(passing) == facts(stepping)
-            ends = [copy(walk).find_end('b"\n",c\n', 0) for walk in (passing, stepping)]
+            ends = [
+                copy(scanner).find_end('b"\n",c\n', 0)
+                for scanner in (passing, stepping)
+            ]
             assert ends[0] == ends[1]
 
     holds()
