@@ -139,8 +139,8 @@ def late_reason(
     if schedule.exception_at(fire) is not None:
         return SkipReason.EXCEPTION
     place = len(due.fires) - bisect_left(due.fires, fire)
-    kept = schedule.catch_up_max if schedule.catch_up is CatchUp.ALL else 1
-    if not due.is_all or place > kept:
+    max_fires = schedule.catch_up_max if schedule.catch_up is CatchUp.ALL else 1
+    if not due.is_all or place > max_fires:
         return SkipReason.NO_SCHEDULER
     age = now - fire - schedule.delay
     return None if age <= ON_TIME else refuse_late(schedule, age, now=now)
