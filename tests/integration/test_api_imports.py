@@ -19,7 +19,10 @@ from penstock.domain.jobs import ImportId, ImportStatus, Mode, WorkerId
 from penstock.domain.pages import Proof, Reason, Rejection
 from penstock.entrypoints.api.concurrency.background import PLAN_THREADS
 from penstock.entrypoints.api.openapi.import_shapes import MAX_IMPORTS
-from penstock.entrypoints.api.resources.start_import import MaintenanceLoop, digest_of
+from penstock.entrypoints.api.resources.start_import import (
+    PlanInterruptedImports,
+    digest_of,
+)
 from penstock.ports.idempotency import IdempotentRequest, ImportSpec, RequestClaim
 from penstock.wiring.auth import signer_of
 from tests.support.api_client import OF, ApiResponse
@@ -242,7 +245,7 @@ class TestAPlanLeftBehind:
     def test_another_goes_on_with_it(self, running: Running):
         import_id = self.begun(running)
 
-        MaintenanceLoop(running.api.penstock, running.api.background)()
+        PlanInterruptedImports(running.api.penstock, running.api.background)()
 
         running.wait_for(import_id, ImportStatus.RUNNING)
 
@@ -251,7 +254,7 @@ class TestAPlanLeftBehind:
         hour = timedelta(hours=1)
         assert running.stores.requests.lease_planning(import_id, "ann", longest=hour)
 
-        MaintenanceLoop(running.api.penstock, running.api.background)()
+        PlanInterruptedImports(running.api.penstock, running.api.background)()
 
         assert running.api.background._planned == set()
         known = running.stores.imports.peek(import_id)

@@ -387,7 +387,7 @@ class TestConnect:
         }
         assert "PostgreSQL" in found["database"]["detail"]
         assert found["clocks"]["detail"] == "database is within 1 s of this host"
-        assert "opens up to 6 connections" in found["connections"]["detail"]
+        assert "opens up to 7 connections" in found["connections"]["detail"]
         assert found["datasets.poi"]["detail"].startswith("50 records")
 
     def test_people_get_a_line_each(self, migrated):
@@ -444,10 +444,10 @@ class TestConnect:
         migrated.declare(user)
 
         found = migrated.checked("--threads", "4")
-        fewer = migrated.checked("--threads", "3")
+        fewer = migrated.checked("--threads", "2")
 
         assert found["connections"]["detail"].endswith(
-            "a worker with 4 threads opens up to 6 connections, and 5 of 5 are free; "
+            "a worker with 4 threads opens up to 7 connections, and 5 of 5 are free; "
             "run fewer workers or threads, or raise the connection limit of role "
             f"{name}"
         )

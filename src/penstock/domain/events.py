@@ -130,6 +130,12 @@ class WorkerFailed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceFailed(Event):
+    task: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreWasAway(Event):
     """A store is unavailable; the worker waits as long as its lease allows."""
 

@@ -10,11 +10,13 @@ from penstock.wiring.databases import (
     open_container,
     server_diagnostics,
 )
+from penstock.wiring.maintenance import build_maintenance
 from penstock.wiring.runtime import build_runtime, logging_emit, new_worker_id
 from penstock.wiring.transforms import load_transform
 
 __all__ = [
     "Container",
+    "build_maintenance",
     "build_runtime",
     "list_statements",
     "load_transform",

@@ -101,7 +101,6 @@ class Container:
             declarations=self.declarations(self.settings.datasets),
             stores=self.stores,
             finish=self.finish,
-            tidy_spool=self.tidy_spool,
             emit=self.emit,
         )
 

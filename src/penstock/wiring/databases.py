@@ -64,8 +64,9 @@ def postgres_stores(settings: Settings, stack: ExitStack, *, threads: int) -> St
         place=settings.place,
         schema=settings.schema,
         limit=settings.commit_timeout,
-        # one for each worker thread, and one for the thread that watches them
-        most_connections=threads + 1,
+        # one for each worker thread, one for the thread that watches them and for quick
+        # maintenance, and one for slow maintenance
+        most_connections=threads + 2,
     )
     stack.callback(database.close)
     bell = ListenNotifier(database.connections.open_connection, schema=settings.schema)

@@ -16,8 +16,9 @@ from penstock.domain.dataset import Dataset
 from penstock.errors import StoreUnavailable
 from penstock.ports import Diagnostic, ServerDiagnostics
 
-# beside one for each thread: one for the supervisor, and one for the listener
-EXTRA_CONNECTIONS = 2
+# beside one for each thread: one for the supervisor, one for slow maintenance, and one
+# for the listener
+EXTRA_CONNECTIONS = 3
 
 SERVER = """
 select current_setting('server_version') as version,

@@ -14,6 +14,7 @@ from penstock.domain.events import (
     JobFailed,
     JobPostponed,
     LeaseWasLost,
+    MaintenanceFailed,
     PageCommitted,
     RequestFailed,
     RequestStoodOut,
@@ -32,7 +33,13 @@ WARNINGS = (
     ServerReplaced,
     StoreWasAway,
 )
-ERRORS = (BudgetWasStopped, JobFailed, RequestFailed, WorkerFailed)
+ERRORS = (
+    BudgetWasStopped,
+    JobFailed,
+    MaintenanceFailed,
+    RequestFailed,
+    WorkerFailed,
+)
 
 
 def log_events(

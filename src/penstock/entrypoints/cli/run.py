@@ -246,8 +246,8 @@ def work(
                 if import_.status is not ImportStatus.RUNNING:
                     say_indexes_are_built(penstock, import_, display)
                     return None
-                # after the poll: building indexes may take a while
-                penstock.sweep()
+                # at once; the maintenance of the workers would do it soon
+                penstock.sweep.finish_imports()
                 reason = find_stop_reason(penstock, dataset, pool)
             except StoreUnavailable as error:
                 # workers wait too, and continue when the store is back

@@ -19,7 +19,12 @@ from penstock.errors import Misconfigured, PenstockError
 from penstock.flow.job_claimer import Worker
 from penstock.flow.work import Work
 from penstock.ports import WorkNotifier
-from penstock.wiring import Container, build_runtime, new_worker_id
+from penstock.wiring import (
+    Container,
+    build_maintenance,
+    build_runtime,
+    new_worker_id,
+)
 
 # seconds between two checks for a notification while idle
 LISTEN_INTERVAL = 0.05
@@ -29,7 +34,6 @@ MIN_IDLE_PAUSE = 0.25
 ERROR_PAUSE = 1.0
 # the longest pause with --until-idle, which exits when nothing is left, in seconds
 MAX_PAUSE_UNTIL_IDLE = 1.0
-SWEEP_INTERVAL = 2.0
 # how often a worker process announces itself, and how long that is valid
 PRESENCE_INTERVAL = timedelta(seconds=10)
 PRESENCE_TIMEOUT = timedelta(seconds=30)
@@ -101,6 +105,7 @@ def work_in_threads(
     worker = Worker(owner=new_worker_id(), region=region)
     claimer = penstock.claims(worker, runtime)
     loop = WorkerLoop(penstock, list(datasets), worker, halt=halt)
+    maintenance = build_maintenance(penstock)
     loop.attempt(loop.announce)
     workers = []
     for number in range(threads):
@@ -115,13 +120,14 @@ def work_in_threads(
         )
     for thread in workers:
         thread.start()
-    # threads may be busy for days: the main thread announces and sweeps meanwhile
+    # threads may be busy for days: the main thread announces and maintains meanwhile
     for thread in workers:
         while thread.is_alive():
             loop.attempt(loop.announce)
-            loop.attempt(loop.sweep)
+            loop.attempt(maintenance)
             # a join without timeout would delay signal handlers
             thread.join(0.2)
+    maintenance.close()
     if until_idle and not halt.is_set():
         loop.attempt(penstock.sweep)
     # else the worker is listed until its announcement expires
@@ -161,7 +167,6 @@ class WorkerLoop:
         self._halt = halt
         self._notifier = penstock.stores.notifier
         self._lock = threading.Lock()
-        self._swept_at = time.monotonic()
         self.worked = 0
         self.fatal: Exception | None = None
 
@@ -218,11 +223,6 @@ class WorkerLoop:
                 declarations=self._declarations,
                 lasting=PRESENCE_TIMEOUT,
             )
-
-    def sweep(self) -> None:
-        if time.monotonic() - self._swept_at >= SWEEP_INTERVAL:
-            self._swept_at = time.monotonic()
-            self._penstock.sweep()
 
     def _is_idle(self) -> bool:
         # jobs that wait for an operator are not waited for here

@@ -97,12 +97,20 @@ class BackgroundExecutor:
         done = self._planners.submit(work)
         done.add_done_callback(partial(self._end, name, trace_id))
 
-    def run_periodically(self, work: Callable[[], None], *, every: float) -> None:
+    def run_periodically(
+        self,
+        work: Callable[[], None],
+        *,
+        every: float,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
         """Run something now, and again every so many seconds, until `close`."""
-        thread = threading.Thread(
-            target=self._repeat, args=(work, every), name="maintenance", daemon=True
-        )
-        thread.start()
+
+        def run() -> None:
+            self._repeat(work, every)
+            then()
+
+        threading.Thread(target=run, name="periodic", daemon=True).start()
 
     def close(self) -> None:
         self.halt.set()

@@ -2,10 +2,9 @@
 
 import re
 import secrets
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -45,32 +44,24 @@ from penstock.errors import (
     RequestInProgress,
     SourceUnavailable,
 )
+from penstock.flow.maintenance import MaintenanceTask
 from penstock.flow.start_import import Started
 from penstock.ports.idempotency import IdempotentRequest
-from penstock.wiring import Container
+from penstock.ports.maintenance import TaskName
+from penstock.wiring import Container, build_maintenance
 
-# seconds between searches for imports whose planning was interrupted
-MAINTENANCE_INTERVAL = 30.0
-# seconds between removals of expired requests and files
-CLEANUP_INTERVAL = 3600.0
-# requests that are removed at a time
-MAX_EXPIRED = 1_000
+# between searches for imports whose planning was interrupted
+PLANNING_INTERVAL = timedelta(seconds=5)
+# seconds between two calls of the maintenance loop
+MAINTENANCE_INTERVAL = 0.5
 
 
-class MaintenanceLoop:
-    """Resumes planning that another process left unfinished, and removes old data."""
+class PlanInterruptedImports:
+    """Resumes planning that another process left unfinished."""
 
-    def __init__(
-        self,
-        penstock: Container,
-        background: BackgroundExecutor,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, penstock: Container, background: BackgroundExecutor) -> None:
         self._penstock = penstock
         self._background = background
-        self._monotonic = monotonic
-        self._cleanup_at = monotonic()
 
     def __call__(self) -> None:
         start = self._penstock.start_import
@@ -79,11 +70,6 @@ class MaintenanceLoop:
             self._background.submit_once(
                 plan, name=import_id, trace_id=secrets.token_hex(16)
             )
-        now = self._monotonic()
-        if now >= self._cleanup_at:
-            self._cleanup_at = now + CLEANUP_INTERVAL
-            self._penstock.stores.requests.forget(most=MAX_EXPIRED)
-            self._penstock.tidy_spool()
 
 
 MAX_BODY = 64 * 1024
@@ -306,9 +292,16 @@ def check_bounds(import_scope: ImportScope) -> Iterator[FieldError]:
 
 
 async def start_maintenance(api: AppContext) -> None:
-    """Start the maintenance loop, which resumes interrupted planning at once."""
-    maintenance = MaintenanceLoop(api.penstock, api.background)
-    api.background.run_periodically(maintenance, every=MAINTENANCE_INTERVAL)
+    """Start the maintenance loop, which also resumes interrupted planning."""
+    planning = MaintenanceTask(
+        name=TaskName("planning"),
+        interval=PLANNING_INTERVAL,
+        run=PlanInterruptedImports(api.penstock, api.background),
+    )
+    maintenance = build_maintenance(api.penstock, [planning])
+    api.background.run_periodically(
+        maintenance, every=MAINTENANCE_INTERVAL, then=maintenance.close
+    )
 
 
 def endpoints() -> Sequence[AnyEndpoint]:

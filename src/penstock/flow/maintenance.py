@@ -1,0 +1,262 @@
+"""The loop that carries all maintenance: named tasks, each claimed in the database.
+
+Every process has such a loop with nearly the same tasks, and whichever claims a task
+first runs it. Quick and slow tasks have a thread each, so that nothing waits for the
+build of an index.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+from penstock.domain.events import MaintenanceFailed
+from penstock.domain.jobs import WorkerId
+from penstock.errors import PenstockError, StoreUnavailable
+from penstock.ports import Emit, Maintenance, Redact
+from penstock.ports.maintenance import TaskClaim, TaskName, TaskProgress
+
+# a process that has not renewed its claim for so long is gone, and another continues
+CLAIM_TIME = timedelta(seconds=15)
+RENEW_INTERVAL = timedelta(seconds=5)
+# between two checks of what is due; new one-off tasks are found after the longest
+MIN_PAUSE = timedelta(milliseconds=200)
+MAX_PAUSE = timedelta(seconds=5)
+# when a one-off task is tried again after an error
+RETRY_INTERVAL = timedelta(minutes=1)
+ZERO = timedelta()
+
+# works on a payload from where it was, and yields its progress after each small batch
+OneOffTask: TypeAlias = Callable[
+    [Mapping[str, Any], TaskProgress], Iterator[TaskProgress]
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceTask:
+    """What is done periodically, by one of all processes that have a task so named.
+
+    It may be interrupted anywhere, and run twice at the same time.
+    """
+
+    name: TaskName
+    # from the end of a run to the next one
+    interval: timedelta
+    run: Callable[[], None]
+    # after an error; none: the interval
+    retry_interval: timedelta | None = None
+    # whether it may take longer than a moment
+    is_slow: bool = False
+
+
+class MaintenanceLoop:
+    """The tasks of one process; it is called as often as its caller likes."""
+
+    def __init__(
+        self,
+        runner: "TaskRunner",
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._tasks = runner.tasks
+        self._kinds = [*runner.one_off]
+        self._store = runner.store
+        self._monotonic = monotonic
+        self._jitter = jitter
+        self._quick = TaskThread("maintenance", runner, monotonic=monotonic)
+        self._slow = TaskThread("slow-maintenance", runner, monotonic=monotonic)
+        self._check_at = monotonic()
+
+    def __call__(self) -> None:
+        """Renew the claims of what runs, and start what is due; waits for neither.
+
+        A failed task is stored and emitted. Raises `StoreUnavailable` if the tasks
+        cannot be read.
+        """
+        for thread in (self._quick, self._slow):
+            thread.renew(self._store)
+        if self._monotonic() >= self._check_at:
+            self._check()
+
+    def close(self) -> None:
+        """Let the running tasks end, and wait for them."""
+        for thread in (self._quick, self._slow):
+            thread.stop()
+        for thread in (self._quick, self._slow):
+            thread.join()
+
+    def _check(self) -> None:
+        # set first: a failed check is not repeated at once
+        self._schedule_check(MAX_PAUSE)
+        idle = [thread for thread in (self._quick, self._slow) if thread.is_idle]
+        names = [
+            task.name for task in self._tasks.values() if self._thread(task) in idle
+        ]
+        waits = self._store.waits(
+            names, kinds=self._kinds if self._slow in idle else []
+        )
+        due = sorted((wait, name) for name, wait in waits.items() if wait <= ZERO)
+        for thread in idle:
+            mine = [name for _, name in due if self._thread_of(name) is thread]
+            if mine:
+                thread.start(mine)
+        later = [wait for wait in waits.values() if wait > ZERO]
+        again = [self._tasks[name].interval for _, name in due if name in self._tasks]
+        self._schedule_check(min([*later, *again, MAX_PAUSE]))
+
+    def _schedule_check(self, pause: timedelta) -> None:
+        # jitter, so that processes do not compete for the same task at the same moment
+        pause = max(pause, MIN_PAUSE) + MIN_PAUSE * self._jitter()
+        self._check_at = self._monotonic() + pause.total_seconds()
+
+    def _thread_of(self, name: TaskName) -> "TaskThread":
+        task = self._tasks.get(name)
+        return self._slow if task is None else self._thread(task)
+
+    def _thread(self, task: MaintenanceTask) -> "TaskThread":
+        return self._slow if task.is_slow else self._quick
+
+
+class TaskThread:
+    """A thread that runs tasks one after the other."""
+
+    def __init__(
+        self, name: str, runner: "TaskRunner", *, monotonic: Callable[[], float]
+    ) -> None:
+        self._runner = runner
+        self._monotonic = monotonic
+        self._due: SimpleQueue[Sequence[TaskName]] = SimpleQueue()
+        self._halt = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._claim: TaskClaim | None = None
+        self._renew_at = 0.0
+        self.is_idle = True
+
+    def start(self, due: Sequence[TaskName]) -> None:
+        if self._halt.is_set():
+            return
+        self.is_idle = False
+        self._due.put(due)
+        # only then: most commands end before anything is due
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def renew(self, store: Maintenance) -> None:
+        """Extend the claim of the task that runs now, if it is time."""
+        claim = self._claim
+        if claim is None or self._monotonic() < self._renew_at:
+            return
+        self._renew_at = self._monotonic() + RENEW_INTERVAL.total_seconds()
+        # without effect if the task has ended meanwhile, or was claimed by another
+        store.renew(claim, lasting=CLAIM_TIME)
+
+    def stop(self) -> None:
+        self._halt.set()
+        # wakes the thread
+        self._due.put([])
+
+    def join(self) -> None:
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._halt.is_set():
+            for name in self._due.get():
+                if not self._halt.is_set():
+                    self._runner(name, self._halt.is_set, self._watch)
+            self.is_idle = True
+
+    def _watch(self, claim: TaskClaim | None) -> None:
+        self._renew_at = self._monotonic() + RENEW_INTERVAL.total_seconds()
+        self._claim = claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRunner:
+    """Claims a task, runs it, and stores how that ended."""
+
+    tasks: Mapping[TaskName, MaintenanceTask]
+    # by kind
+    one_off: Mapping[str, OneOffTask]
+    store: Maintenance
+    owner: WorkerId
+    emit: Emit
+    redact: Redact
+
+    def __call__(
+        self,
+        name: TaskName,
+        is_stopping: Callable[[], bool],
+        watch: Callable[[TaskClaim | None], None],
+    ) -> None:
+        """Run a task if this process gets its claim; no error leaves this function."""
+        # without a database there is no claim, or it expires: the task is run again,
+        # and workers report that the database is away
+        with suppress(StoreUnavailable):
+            try:
+                self._run(name, is_stopping, watch)
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 (the top of a thread)
+                self._report(name, self.redact(describe(error)))
+
+    def _run(
+        self,
+        name: TaskName,
+        is_stopping: Callable[[], bool],
+        watch: Callable[[TaskClaim | None], None],
+    ) -> None:
+        claim = self.store.claim(name, owner=self.owner, lasting=CLAIM_TIME)
+        if claim is None:
+            return
+        watch(claim)
+        try:
+            due_in, failure = self._attempt(claim, is_stopping)
+        finally:
+            watch(None)
+        error = None if failure is None else self.redact(failure)
+        if self.store.finish(claim, due_in=due_in, error=error) and error is not None:
+            self._report(name, error)
+
+    def _report(self, name: TaskName, error: str) -> None:
+        self.emit(MaintenanceFailed(task=name, error=error))
+
+    def _attempt(
+        self, claim: TaskClaim, is_stopping: Callable[[], bool]
+    ) -> tuple[timedelta | None, str | None]:
+        """Run a claimed task; return when it is due again, and its error."""
+        task = self.tasks.get(claim.name)
+        try:
+            if task is None:
+                return self._continue(claim, is_stopping), None
+            task.run()
+        except Exception as error:  # noqa: BLE001 (stored, and emitted)
+            if task is None:
+                return RETRY_INTERVAL, describe(error)
+            return task.retry_interval or task.interval, describe(error)
+        return task.interval, None
+
+    def _continue(
+        self, claim: TaskClaim, is_stopping: Callable[[], bool]
+    ) -> timedelta | None:
+        """Work on a one-off task until it ends, is lost, or this process stops."""
+        run = self.one_off[claim.kind or ""]
+        for progress in run(claim.payload or {}, claim.progress):
+            is_mine = self.store.renew(claim, lasting=CLAIM_TIME, progress=progress)
+            if not is_mine or is_stopping():
+                # another process continues
+                return ZERO
+        return None
+
+
+def describe(error: Exception) -> str:
+    """Return a message; with the class, if the error was not expected."""
+    if isinstance(error, PenstockError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,100 @@
+"""The maintenance tasks that every process with a configuration has."""
+
+import json
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from penstock.domain.dataset import Dataset
+from penstock.flow.maintenance import (
+    MaintenanceLoop,
+    MaintenanceTask,
+    OneOffTask,
+    TaskRunner,
+)
+from penstock.ports.maintenance import TaskName
+from penstock.wiring.runtime import new_worker_id
+
+if TYPE_CHECKING:
+    from penstock.wiring.container import Container
+
+# as fast as a job whose workers were killed is noticed
+LEASE_INTERVAL = timedelta(seconds=2)
+INDEX_INTERVAL = timedelta(seconds=5)
+# after an error the table stays slow for so long
+INDEX_RETRY_INTERVAL = timedelta(minutes=1)
+CLEANUP_INTERVAL = timedelta(hours=1)
+# expired requests that are removed at a time
+MAX_EXPIRED = 1_000
+# tasks that nobody has run for so long are removed from the list
+TASK_RETENTION = timedelta(days=7)
+
+
+def build_maintenance(
+    penstock: "Container", more: Sequence[MaintenanceTask] = ()
+) -> MaintenanceLoop:
+    """Build a loop with the tasks of every process, and `more` of this one."""
+    one_off: Mapping[str, OneOffTask] = {}
+    runner = TaskRunner(
+        tasks={task.name: task for task in (*list_tasks(penstock), *more)},
+        one_off=one_off,
+        store=penstock.stores.maintenance,
+        owner=new_worker_id(),
+        emit=penstock.emit,
+        redact=penstock.settings.redact,
+    )
+    return MaintenanceLoop(runner)
+
+
+def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
+    """Yield the tasks; what a name contains, its task depends on.
+
+    Only a process with the same declaration may end an import or build an index, so
+    processes with another one have tasks of their own. Files belong to a host and a
+    folder.
+    """
+    datasets = penstock.settings.datasets
+    declarations = penstock.declarations(datasets)
+    yield MaintenanceTask(
+        name=TaskName(f"leases:{short_digest(declarations)}"),
+        interval=LEASE_INTERVAL,
+        run=penstock.sweep.finish_imports,
+    )
+    for name, dataset in datasets.items():
+        yield MaintenanceTask(
+            name=TaskName(f"indexes:{name}:{short_digest(declarations[name])}"),
+            interval=INDEX_INTERVAL,
+            retry_interval=INDEX_RETRY_INTERVAL,
+            run=partial(maintain, penstock, dataset),
+            is_slow=True,
+        )
+    folder = penstock.settings.spool.resolve()
+    yield MaintenanceTask(
+        name=TaskName(f"spool:{socket.gethostname()}:{folder}"),
+        interval=CLEANUP_INTERVAL,
+        run=penstock.tidy_spool,
+        is_slow=True,
+    )
+    yield MaintenanceTask(
+        name=TaskName("expired"),
+        interval=CLEANUP_INTERVAL,
+        run=partial(forget, penstock),
+    )
+
+
+def maintain(penstock: "Container", dataset: Dataset) -> None:
+    penstock.stores.schema.maintain(dataset)
+
+
+def forget(penstock: "Container") -> None:
+    """Remove requests that have expired, and tasks that nobody runs any more."""
+    penstock.stores.requests.forget(most=MAX_EXPIRED)
+    penstock.stores.maintenance.forget(unused=TASK_RETENTION)
+
+
+def short_digest(value: object) -> str:
+    text = json.dumps(value, sort_keys=True)
+    return blake2b(text.encode(), digest_size=4).hexdigest()
