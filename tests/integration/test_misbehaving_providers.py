@@ -15,7 +15,7 @@ from random import SystemRandom
 import pytest
 
 from penstock.entrypoints.cli.app import main
-from tests.support.misbehaving_provider import MisbehavingProvider
+from tests.support.misbehaving_provider import Fault, MisbehavingProvider
 from tests.support.scripted_server import ScriptedServer, scripted_server
 
 # one attempt: a fault of these providers does not pass
@@ -85,6 +85,53 @@ def test_records_that_share_a_time_are_all_imported(run):
     assert run(provider) == provider.ids
     # more than a page of them cannot be requested
     assert run(replace(provider, size=5)) is None
+
+
+RECORDS = [{"id": each, "at": f"2026-03-01T12:{each:02}:00Z"} for each in range(1, 60)]
+
+
+def failing(kind: str, fault: Fault) -> MisbehavingProvider:
+    """Make a provider that fails at its fourth page."""
+    return MisbehavingProvider(
+        seed=0,
+        kind=kind,
+        faults=frozenset({fault}),
+        size=10,
+        cap=10,
+        fails_at=4,
+        records=RECORDS,
+    )
+
+
+@pytest.mark.parametrize("kind", ["keyset", "offset", "page", "cursor", "link"])
+@pytest.mark.parametrize(
+    "fault", [Fault.ERROR_BODY, Fault.EMPTY_WITH_MORE, Fault.EMPTY_WITH_TOTAL]
+)
+def test_an_empty_page_that_says_that_it_is_not_the_end_is_none(run, kind, fault):
+    provider = failing(kind, fault)
+
+    assert run(provider) is None
+    assert len(provider.requests) == 4
+
+
+@pytest.mark.parametrize("kind", ["cursor", "link"])
+def test_more_without_a_next_page_is_no_end(run, kind):
+    assert run(failing(kind, Fault.MORE_WITHOUT_NEXT)) is None
+
+
+@pytest.mark.parametrize("kind", ["keyset", "offset", "page"])
+def test_a_page_that_the_provider_cuts_short_is_no_end(run, kind):
+    provider = MisbehavingProvider(
+        seed=0,
+        kind=kind,
+        faults=frozenset({Fault.CAPPED}),
+        size=100,
+        cap=10,
+        is_short_end=True,
+        records=RECORDS,
+    )
+
+    assert run(provider) == provider.ids
 
 
 @pytest.mark.parametrize("seed", range(USUAL))

@@ -111,6 +111,15 @@ class PageSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncedTotal:
+    """How many records a shard has, as its first or last page says."""
+
+    rows: int
+    # what to raise if the pages end before
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """What one request returns: either a next position or a proof of the end."""
 
@@ -130,6 +139,7 @@ class Page:
     rises: bool = False
     # it may share records with the next page, so only a repeated position shows a loop
     overlaps: bool = False
+    announced: AnnouncedTotal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +233,8 @@ class Cursor:
     # rows this shard has yielded so far; compared with source.cap
     rows: int = 0
     loop_detector: LoopDetector = field(default_factory=LoopDetector)
+    # how many rows the first page announced
+    total: int | None = None
 
     def encode(self) -> str:
         return json.dumps(
@@ -232,6 +244,7 @@ class Cursor:
                 "rows": self.rows,
                 "previous": "".join(sorted(self.loop_detector.previous)),
                 "anchor": "".join(sorted(self.loop_detector.anchor)),
+                **({} if self.total is None else {"total": self.total}),
             },
             separators=(",", ":"),
         )
@@ -251,7 +264,10 @@ class Cursor:
                 anchor=split_fingerprints(document["anchor"]),
             )
             return cls(
-                position=document["at"], rows=document["rows"], loop_detector=trail
+                position=document["at"],
+                rows=document["rows"],
+                loop_detector=trail,
+                total=document.get("total"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CursorUnreadable(

@@ -97,6 +97,10 @@ class HttpSource:
     max_bytes: int = 64 * 1024 * 1024
     # the provider never returns more records than this for one query
     cap: int | None = None
+    # where a response reports an error, and how many records there are; None: members
+    # with such names
+    error: Path | None = None
+    total: Path | None = None
 
     @property
     def is_budgeted(self) -> bool:

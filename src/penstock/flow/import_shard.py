@@ -38,6 +38,7 @@ from penstock.errors import (
     Refused,
     RequestRefused,
     RowsRefused,
+    SourceUnavailable,
     StoreUnavailable,
     TooManyBadRows,
     TooManyEmptyLines,
@@ -227,6 +228,7 @@ class ImportShard:
         )
         if self._is_truncated(lease, page, cursor):
             return None
+        refuse_early_end(page, cursor)
         batch = build_batch(page, self._next_cursor(lease, page, cursor), mapped)
         summary = None if fingerprint is None else summarize_page(page, batch)
         if summary is None:
@@ -330,7 +332,10 @@ class ImportShard:
             keys = [self._mapper.key_of(row) or row.raw for row in rows]
             trail = trail.after(keys or [page.next], page=lease.page_seq + 1)
         return Cursor(
-            position=page.next, rows=rows_so_far(page, cursor), loop_detector=trail
+            position=page.next,
+            rows=rows_so_far(page, cursor),
+            loop_detector=trail,
+            total=first_total(page, cursor),
         )
 
     def _commit(self, active: ActiveLease, batch: Batch) -> None:
@@ -382,6 +387,24 @@ class ImportShard:
                 counts=counts,
             )
         )
+
+
+def refuse_early_end(page: Page, cursor: Cursor | None) -> None:
+    """Raise if the last page announces more rows than the shard has yielded.
+
+    Rows may come and go during the scan: the first page must have announced them, too.
+    """
+    if page.proof is None or page.announced is None:
+        return
+    first, last = first_total(page, cursor), page.announced.rows
+    if rows_so_far(page, cursor) < min(last if first is None else first, last):
+        raise SourceUnavailable(page.announced.error)
+
+
+def first_total(page: Page, cursor: Cursor | None) -> int | None:
+    if cursor is not None:
+        return cursor.total
+    return None if page.announced is None else page.announced.rows
 
 
 def rows_so_far(page: Page, cursor: Cursor | None) -> int:

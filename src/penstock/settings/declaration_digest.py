@@ -31,7 +31,7 @@ GUARDRAILS = {"pages": {"max"}, "axis": {"smallest"}}
 
 # keys that earlier versions did not have: left out at their defaults, so that
 # unfinished imports of those versions are still recognised
-LATER_ADDED_KEYS = frozenset({"escape", "skip", "unclosed_quote"})
+LATER_ADDED_KEYS = frozenset({"error", "escape", "skip", "total", "unclosed_quote"})
 
 # the names that classes had when the first digests were stored
 FORMER_NAMES = {"Pagination": "Pages"}
@@ -63,6 +63,7 @@ def source_content(source: Source) -> dict[str, object]:
     if isinstance(source, CsvSource):
         # locations may differ between machines
         return {"csv": to_json_value(source, without=LOCAL_KEYS)}
+    later = {"error": source.error, "total": source.total}
     return {
         "url": source.url,
         "method": source.method,
@@ -71,6 +72,7 @@ def source_content(source: Source) -> dict[str, object]:
         "records": source.records,
         "cap": source.cap,
         "pages": to_json_value(source.pages, without=GUARDRAILS["pages"]),
+        **{name: path for name, path in later.items() if path is not None},
     }
 
 

@@ -163,6 +163,8 @@ def build_http_source(table: SourceTable) -> HttpSource:
         timeout=table.timeout,
         max_bytes=table.max_bytes,
         cap=table.cap,
+        error=table.error,
+        total=table.total,
     )
 
 

@@ -101,7 +101,11 @@ def test_an_empty_page_is_proof(pages):
         (KEYSET, {"after": 9}, keys(10, "odd", []), {"after": 10}),
         (KEYSET, {"after": 0.5}, keys(1.5, 2), {"after": 2}),
         (KEYSET, {"after": "b"}, keys("c", "a"), {"after": "a"}),
-        (KEYSET_SHORT, None, keys(1, 2, 3), {"after": 3}),
+        (KEYSET_SHORT, None, keys(1, 2, 3), {"after": 3, "full": True}),
+        # perhaps the provider never sends three
+        (KEYSET_SHORT, None, keys(1, 2), {"after": 2}),
+        (KEYSET_SHORT, {"after": 2}, keys(3, 4, 5), {"after": 5}),
+        (KEYSET_SHORT, {"after": 2}, keys(3), {"after": 3}),
         (OFFSET, None, rows(2), {"offset": 2}),
         (OFFSET, {"offset": 6}, rows(3), {"offset": 9}),
         (PAGE, None, rows(3), {"page": 1}),
@@ -141,7 +145,23 @@ def test_only_numbers_are_known_to_rise(pages, seen, rises):
 )
 def test_a_short_page_is_proof_only_where_it_is_declared(by, end, count, proof):
     pages = Pagination(by=by, field=("ID",), size=3, end=end)
-    assert next_step(pages, None, keys(*range(count)), EVERYWHERE).proof == proof
+    (position,) = [
+        position
+        for position in ({"after": -1}, {"offset": 3}, {"page": 2})
+        if {"keyset": "after"}.get(by, by) in position
+    ]
+    filled = {**position, "full": True}
+    assert next_step(pages, filled, keys(*range(count)), EVERYWHERE).proof == proof
+    assert next_step(pages, position, keys(*range(count)), EVERYWHERE).proof is None
+    assert next_step(pages, None, keys(*range(count)), EVERYWHERE).proof is None
+
+
+def test_a_short_page_of_shared_values_is_proof_behind_full_ones():
+    first = next_step(KEYSET_SHORT, None, tied(1, 5, 9), EVERYWHERE)
+    assert first.next == {"after": 5, "most": 3, "full": True}
+
+    end = next_step(KEYSET_SHORT, first.next, tied(9, 9), EVERYWHERE)
+    assert end.proof is Proof.SHORT_PAGE
 
 
 def test_without_a_size_no_page_is_short():

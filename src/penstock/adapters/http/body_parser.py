@@ -12,6 +12,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from penstock.adapters.http.end_claims import (
+    ClaimPaths,
+    EndClaims,
+    read_end_claims,
+)
 from penstock.adapters.http.record_decoder import RecordDecoder, is_index, kind
 from penstock.adapters.http.response_status import snippet
 from penstock.domain.pages import RawRow
@@ -137,6 +142,8 @@ class BodyReader:
         *,
         rows: RecordDecoder,
         redactor: Redactor,
+        error: Path | None = None,
+        total: Path | None = None,
     ) -> None:
         if next_path is not None and not records:
             raise Misconfigured(
@@ -147,6 +154,7 @@ class BodyReader:
         self._next_path = next_path
         self._rows = rows
         self._redactor = redactor
+        self._claim_paths = ClaimPaths(records, error=error, total=total)
 
     def read(self, body: bytes, *, content_type: str | None) -> Body:
         """Return the rows of a body, or raise `SourceUnavailable`."""
@@ -165,6 +173,16 @@ class BodyReader:
                 broken = error
         reason = "the response is not complete JSON"
         raise self._unusable(reason, body, content_type) from broken
+
+    def read_end_claims(self, body: bytes) -> EndClaims:
+        """Return what a body that was read says of errors and further pages."""
+        text = body.removeprefix(BYTE_ORDER_MARK)
+        return read_end_claims(text, self._claim_paths, split_object)
+
+    def refuse_end(self, reason: str, body: bytes) -> SourceUnavailable:
+        """Return the error of a body that says that it is not the last page."""
+        begin = snippet(body, self._redactor)
+        return SourceUnavailable(f"{reason} ({len(body)} bytes, begins {begin!r})")
 
     def _read(self, text: bytes, splitter: RecordSplitter) -> Body:
         top = None if not self._records else split_top_level(text, splitter)
@@ -216,6 +234,18 @@ def split_top_level(
     except UnexpectedType:
         return {}
     return {str(index): element for index, element in enumerate(elements)}
+
+
+def split_object(text: bytes) -> Mapping[str, bytes | msgspec.Raw]:
+    """Return the members of an object; of anything else, none."""
+    for splitter in (STRICT, LENIENT):
+        try:
+            return splitter.members(text.strip())
+        except UnexpectedType:
+            return {}
+        except (ValueError, RecursionError):
+            continue
+    return {}
 
 
 def find_at_path(

@@ -35,6 +35,8 @@ from penstock.errors import CursorUnreadable, PageRepeats, Rejected
 # members of positions where records share values: the most records that a page had, the
 # bound before a page of one value, and the value that a page read again has to exceed
 MOST, BELOW, BEYOND = "most", "below", "beyond"
+# with end = "short": whether all pages before the position were full
+FULL = "full"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,26 +136,47 @@ def next_step(
             return next_keyset_step(pages, position, facts, bounds)
         case Paging.OFFSET:
             offset = 0 if position is None else position_number(position, "offset")
-            return advance(pages, facts, {"offset": offset + facts.rows})
+            return advance(pages, position, facts, {"offset": offset + facts.rows})
         case Paging.PAGE:
             page = (
                 pages.first if position is None else position_number(position, "page")
             )
-            return advance(pages, facts, {"page": page + 1})
+            return advance(pages, position, facts, {"page": page + 1})
 
 
-def advance(pages: Pagination, facts: PageFacts, position: Position) -> NextStep:
+def advance(
+    pages: Pagination, position: Position | None, facts: PageFacts, following: Position
+) -> NextStep:
     """Return the next position, unless the number of rows proves the end."""
     if facts.rows == 0:
         return NextStep(None, Proof.EMPTY_PAGE)
-    if is_short(pages, facts):
+    if is_short_end(pages, position, facts):
         return NextStep(None, Proof.SHORT_PAGE)
-    return NextStep(position, None)
+    return NextStep(with_fullness(pages, position, facts, following), None)
 
 
-def is_short(pages: Pagination, facts: PageFacts) -> bool:
-    # an exactly full page is no proof: there may be another
-    return pages.end is End.SHORT and pages.size is not None and facts.rows < pages.size
+def is_short_end(
+    pages: Pagination, position: Position | None, facts: PageFacts
+) -> bool:
+    """Return whether a page is short although the provider fills its pages.
+
+    Only a full page before it shows that; others may send fewer records than were asked
+    for. An exactly full page is no proof: there may be another.
+    """
+    if pages.end is not End.SHORT or pages.size is None or position is None:
+        return False
+    return position.get(FULL) is True and facts.rows < pages.size
+
+
+def with_fullness(
+    pages: Pagination, position: Position | None, facts: PageFacts, following: Position
+) -> Position:
+    """Note in a position that all pages before it were full, if that may be proof."""
+    if pages.end is not End.SHORT or pages.size is None:
+        return following
+    were_full = position is None or position.get(FULL) is True
+    is_full = facts.rows >= pages.size
+    return {**following, FULL: True} if were_full and is_full else following
 
 
 def next_keyset_step(
@@ -171,14 +194,17 @@ def next_keyset_step(
     if reaches_end(last, bounds, is_unique=facts.is_unique):
         return NextStep(None, Proof.END_OF_RANGE)
     if facts.is_unique:
-        if last == after and not is_short(pages, facts):
+        step = advance(pages, position, facts, {"after": last})
+        if last == after and step.proof is None:
             raise PageRepeats(describe_repeat(name, after))
-        step = advance(pages, facts, {"after": last})
         return step._replace(rises=is_number(last))
-    if is_short(pages, facts):
+    if is_short_end(pages, position, facts):
         return NextStep(None, Proof.SHORT_PAGE)
     step = next_tied_step(pages, position, facts, keys, after)
-    return step._replace(overlaps=True)
+    if step.next is None:
+        return step
+    following = with_fullness(pages, position, facts, step.next)
+    return step._replace(next=following, overlaps=True)
 
 
 def next_tied_step(

@@ -34,7 +34,15 @@ from penstock.adapters.http.urls import (
 from penstock.adapters.net.http_dates import parse_date
 from penstock.domain.dataset import Dataset
 from penstock.domain.mapping.columnar import column_values
-from penstock.domain.pages import LazyPage, Page, Position, RawRow, Redirect
+from penstock.domain.pages import (
+    AnnouncedTotal,
+    LazyPage,
+    Page,
+    Position,
+    Proof,
+    RawRow,
+    Redirect,
+)
 from penstock.domain.redaction import Redactor
 from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import Paging
@@ -82,7 +90,12 @@ class HttpSourceReader(Source):
         )
         self._decoder = RecordDecoder(dataset.paths)
         self._body_reader = BodyReader(
-            source.records, source.pages.next, rows=self._decoder, redactor=redactor
+            source.records,
+            source.pages.next,
+            rows=self._decoder,
+            redactor=redactor,
+            error=source.error,
+            total=source.total,
         )
         self._transform = (
             None if transform is None else RowTransform(dataset, transform)
@@ -219,6 +232,9 @@ class HttpSourceReader(Source):
             is_unique=self._is_unique,
         )
         step = next_step(self._source.pages, position, facts, bounds)
+        announced = None
+        if position is None or step.proof is not None:
+            announced = self._announced_total(response, step.proof, bounds)
         originals = drop_late_rows(originals, keys, bounds)
         rows = originals
         if self._transform is not None:
@@ -231,7 +247,32 @@ class HttpSourceReader(Source):
             dropped=len(originals) - len(rows),
             rises=step.rises,
             overlaps=step.overlaps,
+            announced=announced,
         )
+
+    def _announced_total(
+        self, response: HttpResponse, proof: Proof | None, bounds: ClientBounds
+    ) -> AnnouncedTotal | None:
+        """Return how many records a response announces.
+
+        Raises `SourceUnavailable` if it would be the last, and says that it is not.
+        """
+        claims = self._body_reader.read_end_claims(response.body)
+        refuse = partial(self._body_reader.refuse_end, body=response.body)
+        if proof is not None and claims.error is not None:
+            raise refuse(f"the response ends the pages, and has a {claims.error!r}")
+        is_all = bounds == ClientBounds()
+        if proof is not None and claims.more is not None and is_all:
+            raise refuse(f"the response ends the pages, but {claims.more!r} is true")
+        if claims.total is None or not is_all:
+            # of a range that is not sent, it would count the other shards, too
+            return None
+        name = claims.total_name
+        error = refuse(
+            f"the pages end before the {claims.total:,} records of {name!r}; if it "
+            "counts something else, name the right one as source.total"
+        )
+        return AnnouncedTotal(rows=claims.total, error=str(error))
 
     def _body(self, response: HttpResponse) -> Body:
         content_type = response.headers.get("Content-Type")

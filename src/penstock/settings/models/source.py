@@ -194,6 +194,8 @@ class SourceTable(TomlModel):
     timeout: Duration = timedelta(seconds=30)
     max_bytes: Size = 64 * 1024 * 1024
     cap: Count | None = None
+    error: RecordPath | None = None
+    total: RecordPath | None = None
     pages: PagesTable | None = None
 
     def rules(self) -> Iterator[Problem]:
