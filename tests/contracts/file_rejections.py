@@ -420,7 +420,7 @@ class FileRejectionsContract:
 
         assert open_rejections(stores, of) == set()
 
-    def test_no_field_hides_a_column_of_a_complaint(self, stores: Stores, pass_time):
+    def test_no_field_hides_a_column_of_a_rejection(self, stores: Stores, pass_time):
         names = ["byte_offset", "job_id", "import_id", "key", "resolved", "stored"]
         fields = (*SHOPS.fields, *map(text_field, [*names, "bad"]))
 

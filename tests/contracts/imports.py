@@ -745,7 +745,7 @@ class ImportsContract:
 
         assert ids(stores, MARKED_ALL) == [1, 2, 3]
 
-    def test_a_proven_full_import_settles_older_complaints(self, stores: Stores):
+    def test_a_proven_full_import_resolves_older_rejections(self, stores: Stores):
         run(stores, POI, last(record(1), rejections=[rejection(0, key=[2])]))
 
         run(stores, POI, last(record(1), rejections=[rejection(5, key=[3])]))
@@ -753,7 +753,7 @@ class ImportsContract:
         (stored,) = stores.records.quarantine(POI, after=0, limit=9)
         assert stored.rejection.position == 5
 
-    def test_a_delta_settles_no_complaint(self, stores: Stores):
+    def test_a_delta_resolves_no_rejection(self, stores: Stores):
         run(stores, POI, last(record(1), rejections=[rejection(0, key=[2])]))
 
         run(stores, POI, last(), mode=Mode.DELTA)

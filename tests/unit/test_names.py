@@ -147,6 +147,10 @@ def names_in_comments(folder: str) -> Iterator[tuple[str, str]]:
             if token.type == tokenize.COMMENT or is_docstring(token):
                 place = f"{path.relative_to(ROOT)}:{token.start[0]}"
                 yield from ((place, name) for name in QUOTED.findall(token.string))
+    for path in scripts(folder):
+        comments = re.findall(r"--.*", path.read_text("utf-8"))
+        for name in QUOTED.findall("\n".join(comments)):
+            yield str(path.relative_to(ROOT)), name
 
 
 def test_what_comments_name_exists():

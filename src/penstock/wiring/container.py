@@ -105,7 +105,7 @@ class Container:
         )
 
     @cached_property
-    def tidy_spool(self) -> CleanSpool:
+    def clean_spool(self) -> CleanSpool:
         return CleanSpool(
             datasets=self.settings.datasets, stores=self.stores, uploads=self.uploads
         )

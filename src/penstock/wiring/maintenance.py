@@ -75,7 +75,7 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
     yield MaintenanceTask(
         name=TaskName(f"spool:{socket.gethostname()}:{folder}"),
         interval=CLEANUP_INTERVAL,
-        run=penstock.tidy_spool,
+        run=penstock.clean_spool,
         is_slow=True,
     )
     yield MaintenanceTask(
