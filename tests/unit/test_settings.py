@@ -590,6 +590,19 @@ BAD_FIELDS = {
     "empty step": ("x = 'a..b'", "x: 'a..b' has an empty step"),
     "top": ("x = ''", "x.path: '' is the whole record"),
     "format": ("x = { type='date', format='%E' }", "x.format: is not a form"),
+    "minutes for months": (
+        "x = { type='date', format='%d.%M.%Y' }",
+        "of them would be in January; did you mean '%d.%m.%Y'?",
+    ),
+    "minutes for months of a time": (
+        "x = { type='timestamp', format='%d.%M.%Y' }",
+        "did you mean '%d.%m.%Y'?",
+    ),
+    "no month": ("x = { type='date', format='%Y' }", "has no month, so all of them"),
+    "hours of a date": (
+        "x = { type='date', format='%d.%m.%Y %H:%M' }",
+        'x.format: has hours or minutes, and a date has none; declare type = "timest',
+    ),
     "shape": ("x = 5", "x: must be a table, not a whole number"),
     "column": ("x = { column='a' }", "x.column: is for csv; give 'path'"),
     "name": ("X = 'a'", "fields.X: is no name"),

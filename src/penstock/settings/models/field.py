@@ -11,6 +11,10 @@ from penstock.domain import dataset as domain
 from penstock.domain.dataset import FieldType, Reference
 from penstock.domain.mapping.converters import BadValue, compile_cast
 from penstock.domain.time_formats import is_time_format
+from penstock.settings.format_letters import (
+    describe_wrong_format,
+    find_format_problems,
+)
 from penstock.settings.models.base import (
     Count,
     Number,
@@ -35,18 +39,6 @@ ALLOWED_TYPES = {
     "format": TIMES,
     "decimal": frozenset({FieldType.FLOAT}),
 }
-
-# the format letters of spreadsheets and other languages
-STRPTIME_DIRECTIVES = {
-    **dict.fromkeys(("YYYY", "yyyy"), "%Y"),
-    **dict.fromkeys(("YY", "yy"), "%y"),
-    "MM": "%m",
-    **dict.fromkeys(("DD", "dd"), "%d"),
-    **dict.fromkeys(("HH", "hh"), "%H"),
-    "mm": "%M",
-    **dict.fromkeys(("SS", "ss"), "%S"),
-}
-LETTER_FORMAT = re.compile("|".join(STRPTIME_DIRECTIVES))
 
 
 class FieldTable(TomlModel):
@@ -75,6 +67,7 @@ class FieldTable(TomlModel):
         wrong_types = [*self.wrong_type_rules()]
         yield from wrong_types
         yield from self.value_rules()
+        yield from self.format_rules()
         if (
             not wrong_types
             and is_valid_pattern(self.pattern)
@@ -94,8 +87,6 @@ class FieldTable(TomlModel):
         if not is_valid_pattern(self.pattern):
             message = "is not a regular expression; write one such as"
             yield ("pattern",), f"{message} '^[0-9]{{5}}$'"
-        if not is_valid_format(self.format):
-            yield ("format",), describe_wrong_format(self.format or "")
         if self.choices is not None and self.enum is not None:
             yield ("enum",), "means the same as 'choices'; give one of them"
         if self.required and self.default is not None:
@@ -107,6 +98,14 @@ class FieldTable(TomlModel):
             yield ("required",), "is impossible for a local field: no import writes it"
         if self.path == () and self.type is not FieldType.JSON:
             yield ("path",), "'' is the whole record, which only type json can hold"
+
+    def format_rules(self) -> Iterator[Problem]:
+        if not is_valid_format(self.format):
+            yield ("format",), describe_wrong_format(self.format or "")
+        elif self.format is not None and self.type in TIMES:
+            is_date = self.type is FieldType.DATE
+            for problem in find_format_problems(self.format, is_date=is_date):
+                yield ("format",), problem
 
     def cast_rules(self) -> Iterator[Problem]:
         """Check the choices and the default against the declared type."""
@@ -171,15 +170,6 @@ def is_valid_pattern(pattern: str | None) -> bool:
     except (re.error, OverflowError, RecursionError):
         return False
     return True
-
-
-def describe_wrong_format(form: str) -> str:
-    """Return the message for a wrong format; suggest a translation if there is one."""
-    guess = LETTER_FORMAT.sub(lambda found: STRPTIME_DIRECTIVES[found[0]], form)
-    if guess != form and is_time_format(guess):
-        return f"is not a format of strptime; did you mean {guess!r}?"
-    message = "is not a format by which times can be read; write one such as"
-    return f"{message} '%d.%m.%Y %H:%M', or '%s' for seconds since 1970"
 
 
 def is_valid_format(form: str | None) -> bool:
