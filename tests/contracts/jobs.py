@@ -21,6 +21,7 @@ from tests.support.builders import (
     last,
     plan,
     record,
+    rejection,
 )
 
 POI = dataset()
@@ -253,6 +254,27 @@ class JobsContract:
         assert not stores.jobs.retry(lease.job)
 
         assert job_of(stores, lease).status is JobStatus.FAILED
+
+    def test_problems_are_counted_by_dataset(self, stores: Stores):
+        plan(stores, POI, "failed", "worse", "bad")
+        for _ in range(2):
+            stores.ledger.fail(claim(stores, POI), TIMEOUT)
+        stores.ledger.commit_page(
+            POI, claim(stores, POI), last(rejections=[rejection()])
+        )
+        plan(stores, SHOPS, "fine", "lost")
+        stores.ledger.commit_page(SHOPS, claim(stores, SHOPS), last())
+
+        assert stores.jobs.problems() == [("poi", 2, 1)]
+
+    def test_failed_jobs_of_a_cancelled_import_are_no_problem(self, stores: Stores):
+        import_id = plan(stores, POI)
+        stores.ledger.fail(claim(stores, POI), TIMEOUT)
+        assert stores.jobs.problems() == [("poi", 1, 0)]
+
+        stores.imports.cancel(import_id, reason="no longer wanted")
+
+        assert stores.jobs.problems() == []
 
     # waiting and sweeping
 

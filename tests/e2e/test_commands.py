@@ -32,6 +32,7 @@ HELP = {
     ("plan",): "store its jobs",
     ("run",): "run an import",
     ("worker",): "until sigterm",
+    ("status",): "upkeep",
     ("imports",): "imports",
     ("imports", "cancel"): "cancel an import",
     ("jobs",): "retry failed",
@@ -534,6 +535,30 @@ def test_budgets_show_what_is_left(open_workshop):
     assert body[0]["taken"] == len(workshop.sandbox.requests)
     assert "practice" in shown.out
     assert opened.json == {"opened": "practice"}
+
+
+def test_the_status_shows_what_runs_waits_and_failed(open_workshop):
+    workshop = open_workshop(records=20)
+    workshop.declare(workshop.poi(), rate=50, burst=5)
+    nothing = workshop.penstock("status")
+    workshop.penstock("plan", "poi")
+
+    planned = workshop.penstock("status", "--json").json
+    shown = workshop.penstock("status")
+    workshop.penstock("run", "poi")
+    done = workshop.penstock("status", "--json").json
+
+    assert "No import is running." in nothing.out
+    (waiting,) = planned["imports"]
+    assert waiting["waiting"]["reason"] == "no_worker"
+    assert planned["budgets"][0]["name"] == "practice"
+    assert (planned["workers"], planned["maintenance"]) == ([], [])
+    assert "start one with: penstock worker" in " ".join(shown.out.split())
+    assert (done["imports"], done["problems"]) == ([], [])
+    tasks = {task["name"].partition(":")[0]: task for task in done["maintenance"]}
+    assert tasks.keys() >= {"leases", "indexes", "spool", "expired"}
+    assert tasks["leases"]["last_run_at"] is not None
+    assert tasks["leases"]["error"] is None
 
 
 def test_the_sandbox_serves_until_ctrl_c(open_workshop):

@@ -13,6 +13,7 @@ from penstock.ports.ledger import (
     JobFilter,
     Jobs,
     Ledger,
+    ProblemCounts,
     RepeatResult,
     WorkNotifier,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "KeepAlive",
     "Ledger",
     "Maintenance",
+    "ProblemCounts",
     "QuarantinedRow",
     "ReasonCount",
     "Records",

@@ -247,6 +247,15 @@ class JobFilter:
     dataset: str | None = None
 
 
+class ProblemCounts(NamedTuple):
+    """What an operator has to look at in a dataset."""
+
+    dataset: str
+    # of imports that were not cancelled
+    failed_jobs: int
+    bad_rows: int
+
+
 class Jobs(Protocol):
     """The ledger's jobs, for operators."""
 
@@ -304,6 +313,11 @@ class Jobs(Protocol):
     @abstractmethod
     def outstanding(self, *, declarations: Declarations, region: str | None) -> int:
         """Count the unfinished jobs that a worker could take: pending or leased."""
+        ...
+
+    @abstractmethod
+    def problems(self) -> Sequence[ProblemCounts]:
+        """Count failed jobs and unresolved bad rows; datasets without are absent."""
         ...
 
     @abstractmethod

@@ -19,7 +19,7 @@ from penstock.adapters.sqlstore.row_mappers import RowMappers, read_page
 from penstock.domain.jobs import MAX_RESCUES, ImportId, Job, JobId, PageEntry
 from penstock.domain.waiting import WaitingFacts
 from penstock.errors import Misconfigured, NotFound
-from penstock.ports import Declarations, JobFilter, Jobs
+from penstock.ports import Declarations, JobFilter, Jobs, ProblemCounts
 
 # jobs and pages read at once
 JOB_BATCH = 1_000
@@ -149,6 +149,16 @@ class SqlJobs(Jobs):
             )
         )
         return read_count(row)
+
+    @override
+    def problems(self) -> Sequence[ProblemCounts]:
+        found = self._database.read(
+            lambda transaction: transaction.all("count_problems")
+        )
+        return [
+            ProblemCounts(row["dataset"], int(row["failed_jobs"]), int(row["bad_rows"]))
+            for row in found
+        ]
 
     @override
     def sweep(self) -> Sequence[ImportId]:

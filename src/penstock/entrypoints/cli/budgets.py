@@ -1,9 +1,11 @@
 """List budgets, and reopen stopped ones: `budgets`."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
+from penstock.domain.budget import BudgetState
 from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
@@ -27,36 +29,37 @@ app = typer.Typer(
 def show(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """Show the state and the remaining allowance of every budget."""
     with open_readonly(config) as penstock:
-        states = [
-            penstock.stores.budgets.state(budget)
+        rows = [
+            describe_budget(penstock.stores.budgets.state(budget))
             for budget in penstock.budgets.values()
         ]
-    rows: list[dict[str, object]] = [
-        {
-            "name": state.budget.name,
-            "state": "stopped"
-            if state.stopped
-            else "closed"
-            if state.closed_for
-            else "open",
-            "rate": ", ".join(str(allowance.limit) for allowance in state.limits)
-            or "no limit",
-            "remaining": ", ".join(
-                f"{allowance.remaining:,} of {allowance.limit}"
-                for allowance in state.limits
-            ),
-            "taken": state.taken,
-            "closed_seconds": None
-            if state.closed_for is None
-            else round(state.closed_for.total_seconds(), 1),
-            "reason": state.stopped or state.closed_reason,
-        }
-        for state in states
-    ]
     if as_json:
         print_json({"budgets": rows})
     else:
-        show_table("budgets", list(rows), empty="No budget is declared.")
+        show_table("budgets", rows, empty="No budget is declared.")
+
+
+def describe_budget(state: BudgetState) -> Mapping[str, object]:
+    """Describe the state of a budget, as `budgets` and `status` show it."""
+    return {
+        "name": state.budget.name,
+        "state": "stopped"
+        if state.stopped
+        else "closed"
+        if state.closed_for
+        else "open",
+        "rate": ", ".join(str(allowance.limit) for allowance in state.limits)
+        or "no limit",
+        "remaining": ", ".join(
+            f"{allowance.remaining:,} of {allowance.limit}"
+            for allowance in state.limits
+        ),
+        "taken": state.taken,
+        "closed_seconds": None
+        if state.closed_for is None
+        else round(state.closed_for.total_seconds(), 1),
+        "reason": state.stopped or state.closed_reason,
+    }
 
 
 @app.command("open")

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -198,7 +198,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def show_table(title: str, rows: list[Mapping[str, object]], *, empty: str) -> None:
+def show_table(title: str, rows: Sequence[Mapping[str, object]], *, empty: str) -> None:
     """Print rows as a table; the keys of the first row are the columns."""
     from rich.table import Table
     from rich.text import Text

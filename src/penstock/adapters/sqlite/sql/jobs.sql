@@ -312,6 +312,25 @@ where id > :after
 order by id
 limit :limit;
 
+-- name: count_problems
+-- A cancelled import cannot be retried, so its failed jobs are none.
+select dataset, sum(failed_jobs) as failed_jobs, sum(bad_rows) as bad_rows
+from (
+    select owner.dataset, count(*) as failed_jobs, 0 as bad_rows
+    from penstock_import as owner
+    join penstock_job
+        on penstock_job.import_id = owner.id and penstock_job.status = 'failed'
+    where owner.status <> 'cancelled'
+    group by owner.dataset
+    union all
+    select dataset, 0 as failed_jobs, count(*) as bad_rows
+    from penstock_quarantine
+    where resolved is null
+    group by dataset
+) as problems
+group by dataset
+order by dataset;
+
 -- name: import_job_ids
 select id from penstock_job where import_id = :import_id order by id;
 
