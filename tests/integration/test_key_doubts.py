@@ -91,3 +91,22 @@ def test_a_keyset_that_is_not_the_key_is_doubted(
 
     assert not end.value.code
     assert ("'changed' is not the key" in capsys.readouterr().out) is doubted
+
+
+@pytest.mark.parametrize(
+    ("check", "is_doubted"), [("", True), (', check = "T"', False)]
+)
+def test_a_filter_without_a_check_is_doubted(
+    tmp_path, monkeypatch, capsys, check, is_doubted
+):
+    monkeypatch.chdir(tmp_path)
+    axis = f'town = {{ kind = "list", send = "t", values = ["Ulm"]{check} }}'
+    config = PAGED.format(field="ID") + f"\n[datasets.shops.shards]\n{axis}\n"
+    (tmp_path / "penstock.toml").write_text(config)
+    monkeypatch.setattr(sys, "argv", ["penstock", "check"])
+    with pytest.raises(SystemExit) as end:
+        main()
+
+    assert not end.value.code
+    shown = capsys.readouterr().out
+    assert ("shards.town: sends t and has no check" in shown) is is_doubted

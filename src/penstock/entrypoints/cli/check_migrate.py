@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.domain.dataset import SYSTEM_COLUMNS
+from penstock.domain.sharding.ignored_filters import unchecked_parameters
 from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
@@ -61,6 +62,7 @@ def check(
     notes = [
         *find_name_conflicts(settings),
         *find_tied_pages(settings),
+        *find_unchecked_filters(settings),
         *(() if connect else find_key_warnings(settings)),
     ]
     if notes:
@@ -107,6 +109,18 @@ def find_tied_pages(settings: Settings) -> list[str]:
         "one value only fails its shard; page by the key if the provider offers it"
         for dataset in settings.datasets.values()
         if dataset.source.order is not None and not dataset.pages_by_key
+    ]
+
+
+def find_unchecked_filters(settings: Settings) -> list[str]:
+    """Find axes whose records are not compared with their shard."""
+    return [
+        f"datasets.{dataset.name}.shards.{axis.name}: sends {', '.join(names)} and has "
+        "no check, so a provider that ignores it is not noticed; name the field of a "
+        "record by which to check it"
+        for dataset in settings.datasets.values()
+        for axis in dataset.axes
+        if (names := unchecked_parameters(axis))
     ]
 
 
