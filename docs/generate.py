@@ -52,6 +52,7 @@ from penstock.settings.models.dataset import (
     MissingTable,
 )
 from penstock.settings.models.field import FieldTable
+from penstock.settings.models.schedule import ScheduleTable
 from penstock.settings.models.source import (
     BasicTable,
     BearerTable,
@@ -90,12 +91,16 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "datasets.NAME.shards.NAME (bbox)": BboxTable,
     "datasets.NAME.shards.NAME.send (bbox)": EdgesTable,
     "datasets.NAME.delta": DeltaTable,
+    "schedules.NAME": ScheduleTable,
     "auth": AccessTable,
     "api": ApiTable,
 }
 
 # names of the annotated types of the settings for readers
 KINDS = {
+    "CronExpression": "cron expression",
+    "ZoneInfo": "time zone",
+    "ExceptionWindow": "window",
     "timedelta": "duration",
     "datetime": "time with zone",
     "str": "text",

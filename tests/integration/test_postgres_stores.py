@@ -19,6 +19,7 @@ from tests.contracts.maintenance import MaintenanceContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
+from tests.contracts.schedules import SchedulesContract
 from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.search import SearchContract
 from tests.contracts.workers import WorkersContract
@@ -74,6 +75,9 @@ class TestPostgresWorkers(WorkersContract): ...
 
 
 class TestPostgresMaintenance(MaintenanceContract): ...
+
+
+class TestPostgresSchedules(SchedulesContract): ...
 
 
 class TestPostgresBudgets(BudgetsContract):

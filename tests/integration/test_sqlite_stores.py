@@ -29,6 +29,7 @@ from tests.contracts.maintenance import MaintenanceContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
+from tests.contracts.schedules import SchedulesContract
 from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.search import SearchContract
 from tests.contracts.workers import WorkersContract
@@ -114,6 +115,9 @@ class TestSqliteWorkers(WorkersContract): ...
 
 
 class TestSqliteMaintenance(MaintenanceContract): ...
+
+
+class TestSqliteSchedules(SchedulesContract): ...
 
 
 class TestSqliteBudgets(BudgetsContract):

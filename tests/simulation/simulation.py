@@ -150,6 +150,8 @@ class Simulation:
             requests=self.inner.requests,
             workers=self.inner.workers,
             maintenance=self.inner.maintenance,
+            schedules=self.inner.schedules,
+            fires=self.inner.fires,
         )
         self.finish = FinishImport(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)

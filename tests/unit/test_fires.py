@@ -19,6 +19,7 @@ from penstock.domain.scheduling.fires import (
     decide_fires,
     due_fires,
     next_run,
+    previous_fire,
 )
 from penstock.domain.scheduling.schedule import (
     UTC_ZONE,
@@ -219,6 +220,23 @@ def test_a_date_fires_once():
 
     assert decision.start == START + HOUR
     assert next_run(schedule, decision.considered_until) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "previous"),
+    [
+        ("* * * * *", "2026-11-18T05:59"),
+        ("0 6 * * *", "2026-11-17T06:00"),
+        ("0 6 18 11 *", "2025-11-18T06:00"),
+        ("0 0 29 2 *", "2024-02-29T00:00"),
+    ],
+)
+def test_the_previous_fire_is_found_however_long_ago(text, previous):
+    trigger = CronTrigger(expression=CronExpression(text), zone=UTC_ZONE)
+
+    found = previous_fire(replace(HOURLY, trigger=trigger), START)
+
+    assert found == datetime.fromisoformat(previous).replace(tzinfo=UTC)
 
 
 def test_a_long_absence_is_decided_in_bounded_steps():

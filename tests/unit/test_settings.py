@@ -332,7 +332,7 @@ BAD_KEYS = {
         "[datasets.r.source]\ntype = 'csv'\nfile = 'x'",
         "datasets.r.source.file: unknown key; did you mean 'files'?",
     ),
-    "schedules": ("[schedules.x]", "schedules: not supported in this version"),
+    "schedules": ("[schedules.x]\ndataset = 'poi'", "schedules.x: nothing says when"),
 }
 
 

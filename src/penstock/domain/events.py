@@ -1,7 +1,7 @@
 """Events that the log and the metrics subscribe to."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from penstock.domain.jobs import ImportId, JobId, Mode
 from penstock.domain.pages import Counts, Proof
@@ -111,6 +111,44 @@ class BudgetWasClosed(Event):
 class BudgetWasStopped(Event):
     budget: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleFired(Event):
+    schedule: str
+    dataset: str
+    import_id: ImportId
+    fire_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiresSkipped(Event):
+    """Fires in a row that began no import."""
+
+    schedule: str
+    dataset: str
+    reason: str
+    first: datetime
+    last: datetime
+    count: int
+    detail: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleStopped(Event):
+    """A schedule was paused after failures, or does not fit its dataset any more."""
+
+    schedule: str
+    dataset: str
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleConflict(Event):
+    """This process declares a schedule otherwise than one that started later."""
+
+    schedule: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

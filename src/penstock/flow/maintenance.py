@@ -25,9 +25,8 @@ from penstock.ports.maintenance import TaskClaim, TaskName, TaskProgress
 CLAIM_TIME = timedelta(seconds=15)
 RENEW_INTERVAL = timedelta(seconds=5)
 # between two checks of what is due; new one-off tasks are found after the longest
-MIN_PAUSE = timedelta(seconds=1)
+MIN_PAUSE = timedelta(milliseconds=200)
 MAX_PAUSE = timedelta(seconds=5)
-JITTER = timedelta(milliseconds=200)
 # when a one-off task is tried again after an error
 RETRY_INTERVAL = timedelta(minutes=1)
 ZERO = timedelta()
@@ -48,7 +47,8 @@ class MaintenanceTask:
     name: TaskName
     # from the end of a run to the next one
     interval: timedelta
-    run: Callable[[], None]
+    # returns when to run again, if not after the interval
+    run: Callable[[], timedelta | None]
     # after an error; none: the interval
     retry_interval: timedelta | None = None
     # whether it may take longer than a moment
@@ -113,7 +113,7 @@ class MaintenanceLoop:
 
     def _schedule_check(self, pause: timedelta) -> None:
         # jitter, so that processes do not compete for the same task at the same moment
-        pause = max(pause, MIN_PAUSE) + JITTER * self._jitter()
+        pause = max(pause, MIN_PAUSE) + MIN_PAUSE * self._jitter()
         self._check_at = self._monotonic() + pause.total_seconds()
 
     def _thread_of(self, name: TaskName) -> "TaskThread":
@@ -236,12 +236,11 @@ class TaskRunner:
         try:
             if task is None:
                 return self._continue(claim, is_stopping), None
-            task.run()
+            return task.run() or task.interval, None
         except Exception as error:  # noqa: BLE001 (stored, and emitted)
             if task is None:
                 return RETRY_INTERVAL, describe(error)
             return task.retry_interval or task.interval, describe(error)
-        return task.interval, None
 
     def _continue(
         self, claim: TaskClaim, is_stopping: Callable[[], bool]

@@ -20,6 +20,7 @@ from penstock.ports.ledger import (
 from penstock.ports.maintenance import Maintenance
 from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
 from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
+from penstock.ports.schedules import FireLog, Schedules
 from penstock.ports.schema import Diagnostic, Schema, ServerDiagnostics, SqlStatement
 from penstock.ports.source import Source, Survey
 from penstock.ports.uploads import Uploads
@@ -32,6 +33,7 @@ __all__ = [
     "Diagnostic",
     "DurableBudgets",
     "Emit",
+    "FireLog",
     "IdempotencyStore",
     "Imports",
     "JobFilter",
@@ -47,6 +49,7 @@ __all__ = [
     "RepeatResult",
     "Replay",
     "Runtime",
+    "Schedules",
     "Schema",
     "ServerDiagnostics",
     "Source",
@@ -74,3 +77,5 @@ class Stores:
     requests: IdempotencyStore
     workers: Workers
     maintenance: Maintenance
+    schedules: Schedules
+    fires: FireLog

@@ -10,7 +10,9 @@ from typing import TypeAlias, TypeVar
 
 from pydantic import ValidationError
 
+from penstock.domain.dataset import Dataset
 from penstock.domain.redaction import Redactor
+from penstock.domain.scheduling.schedule import ScheduleDeclaration
 from penstock.domain.source import Paging
 from penstock.errors import Misconfigured
 from penstock.ports import Redact
@@ -23,6 +25,7 @@ from penstock.settings.models.base import (
     TomlModel,
     as_budget_name,
     as_own_name,
+    as_plain,
 )
 from penstock.settings.models.dataset import (
     AnyDatasetTable,
@@ -36,6 +39,7 @@ from penstock.settings.rules import (
     name_rules,
     reference_type_rules,
 )
+from penstock.settings.schedules import circle_rules, parse_schedule
 from penstock.settings.secrets import EnvInterpolator, credentials, likely_credentials
 from penstock.settings.to_domain import build_budget, build_dataset
 from penstock.settings.urls import server_passwords
@@ -63,7 +67,7 @@ AUTH_SECRET_PATH = ("auth", "secret")
 SOURCE_TYPES = ("csv", "http")
 # the quotes of word processors
 CURLY_QUOTES = re.compile("[\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\xab\xbb]")
-SECTIONS = ("penstock", "budgets", "datasets", "auth", "api")
+SECTIONS = ("penstock", "budgets", "datasets", "schedules", "auth", "api")
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Settings:
@@ -98,6 +102,12 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         messages = (format_problem(path, problem, redact) for problem in problems)
         raise Misconfigured(*map(shorten, messages))
     penstock = declaration.penstock
+    datasets = build_datasets(declaration, path)
+    schedules, found = build_schedules(declaration, datasets)
+    if found:
+        raise Misconfigured(
+            *(format_problem(path, problem, redact) for problem in found)
+        )
     return Settings(
         path=path,
         database=penstock.database,
@@ -113,20 +123,41 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
             name: build_budget(name, table)
             for name, table in declaration.budgets.items()
         },
-        datasets={
-            name: build_dataset(
-                name,
-                table,
-                folder=path.parent,
-                spool=path.parent / penstock.spool,
-            )
-            for name, table in declaration.datasets.items()
-        },
+        datasets=datasets,
+        schedules=schedules,
         auth=None if declaration.auth is None else build_auth(declaration.auth),
         api=build_api_settings(declaration.api),
         secrets=secrets,
         redact=redact,
     )
+
+
+def build_datasets(declaration: "Declaration", path: Path) -> dict[str, Dataset]:
+    folder, spool = path.parent, path.parent / declaration.penstock.spool
+    return {
+        name: build_dataset(name, table, folder=folder, spool=spool)
+        for name, table in declaration.datasets.items()
+    }
+
+
+def build_schedules(
+    declaration: "Declaration", datasets: Mapping[str, Dataset]
+) -> tuple[dict[str, ScheduleDeclaration], list[Problem]]:
+    """Return the declared schedules, and what is wrong with them."""
+    schedules, problems = {}, list[Problem]()
+    parsed = {}
+    for name, (at, fields) in declaration.schedules.items():
+        schedule, found = parse_schedule(name, fields, datasets)
+        problems += [((*at, *deeper), sentence) for deeper, sentence in found]
+        if schedule is not None and not found:
+            parsed[name] = schedule
+            schedules[name] = ScheduleDeclaration(
+                name=schedule.name, dataset=schedule.dataset, fields=fields
+            )
+    problems += [
+        (("schedules", *deeper), sentence) for deeper, sentence in circle_rules(parsed)
+    ]
+    return schedules, problems
 
 
 def find_sources(tables: Tree) -> Iterator[tuple[KeyPath, Tree]]:
@@ -222,6 +253,8 @@ class Declaration:
     penstock: PenstockTable
     budgets: Mapping[str, BudgetTable]
     datasets: Mapping[str, AnyDatasetTable]
+    # where each is written, and its fields in JSON's types
+    schedules: Mapping[str, tuple[KeyPath, Mapping[str, object]]]
     auth: AccessTable | None
     api: ApiTable
 
@@ -266,6 +299,7 @@ class SettingsReader:
             penstock=penstock or PenstockTable(),
             budgets=budgets,
             datasets=datasets,
+            schedules=self.schedules(tree, datasets),
             auth=auth,
             api=api or ApiTable(),
         )
@@ -296,6 +330,30 @@ class SettingsReader:
             if table is not None:
                 read_tables[name] = table
         return read_tables
+
+    def schedules(
+        self, tree: Tree, datasets: Mapping[str, AnyDatasetTable]
+    ) -> dict[str, tuple[KeyPath, Mapping[str, object]]]:
+        """Return the tables of schedules, and the short forms in datasets."""
+        written: dict[str, tuple[KeyPath, Mapping[str, object]]] = {}
+        for name, given in self.entries(tree, "schedules"):
+            at: KeyPath = ("schedules", name)
+            self.check_name(as_budget_name, name, at)
+            if not isinstance(given, dict):
+                message = f"must be a table, not {describe_type(given)}"
+                self.found.append((at, message))
+                continue
+            written[name] = (at, plain_fields(given))
+        tables = tree.get("datasets")
+        for name, table in datasets.items():
+            given = tables.get(name, {}) if isinstance(tables, dict) else {}
+            for trigger in table.model_fields_set & {"cron", "every"}:
+                at = ("datasets", name)
+                if name in written:
+                    message = f"[schedules.{name}] has the same name; keep one of them"
+                    self.found.append(((*at, trigger), message))
+                written[name] = (at, {"dataset": name, trigger: given[trigger]})
+        return written
 
     def typed(self, given: object, at: KeyPath) -> object:
         """Return a dataset with a valid source type; add a problem if it has none."""
@@ -337,6 +395,11 @@ class SettingsReader:
         except ValidationError as error:
             self.found.extend(to_problems(error, given, at=at, tried=tried))
             return None
+
+
+def plain_fields(given: Mapping[str, object]) -> Mapping[str, object]:
+    """Convert the values of a table to JSON's types, as they are stored."""
+    return {key: as_plain(value) for key, value in given.items()}
 
 
 def is_csv(given: object) -> bool:

@@ -9,6 +9,7 @@ from penstock.domain.auth_claims import AuthConfig
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
 from penstock.domain.redaction import Redactor
+from penstock.domain.scheduling.schedule import ScheduleDeclaration
 from penstock.errors import NotFound
 from penstock.settings.models.api import ApiSettings, ApiTable, build_api_settings
 from penstock.settings.urls import SQLITE, is_postgres, redact_url
@@ -40,6 +41,7 @@ class Settings:
     attempts: int = 8
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     datasets: Mapping[str, Dataset] = field(default_factory=dict)
+    schedules: Mapping[str, ScheduleDeclaration] = field(default_factory=dict)
     # which tokens the API accepts; None: it serves this machine only
     auth: AuthConfig | None = None
     # what the API allows its clients

@@ -15,7 +15,6 @@ from pydantic_core import ErrorDetails
 UNSUPPORTED_KEYS = {
     "penstock.engine": "remove it (workers run locally)",
     "penstock.broker": "remove it (workers claim from the database)",
-    "schedules": "remove it (start imports with cron and 'penstock run')",
     "datasets.*.archive": "remove it (no row is archived)",
 }
 

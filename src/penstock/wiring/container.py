@@ -1,16 +1,19 @@
 """The use cases and their adapters, built from settings."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.domain.budget import Budget, unlimited_budget
 from penstock.domain.dataset import Dataset
-from penstock.domain.jobs import Import
+from penstock.domain.events import ScheduleConflict
+from penstock.domain.jobs import Import, ImportId
 from penstock.domain.page_reuse import reader_edition
 from penstock.domain.redaction import Redactor
+from penstock.domain.scheduling.schedule import Schedule, ScheduleDeclaration
 from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import CsvSource
 from penstock.flow.audit import Audit
@@ -26,6 +29,7 @@ from penstock.flow.retry_jobs import RetryJobs
 from penstock.flow.sample_page import SamplePage
 from penstock.flow.start_import import StartImport
 from penstock.flow.sweep import Sweep
+from penstock.flow.tick_schedules import BeginImport, TickSchedules
 from penstock.flow.work import DatasetRuntime, Work, WorkPolicy
 from penstock.ports import (
     Declarations,
@@ -38,6 +42,8 @@ from penstock.ports import (
 )
 from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, declaration_digest
+from penstock.settings.schedules import parse_schedule
+from penstock.settings.validation_errors import spell
 from penstock.wiring.runtime import build_runtime, new_worker_id
 from penstock.wiring.transforms import load_transform
 
@@ -159,6 +165,51 @@ class Container:
             redact=self.settings.redact,
             find_files=self._find_files,
             new_planner=new_worker_id,
+        )
+
+    @cached_property
+    def begin_import(self) -> BeginImport:
+        return BeginImport(
+            plan=self.plan,
+            stores=self.stores,
+            declaration=self.declaration,
+            find_files=self._find_files,
+        )
+
+    def declare_schedules(self) -> datetime:
+        """Store the declared schedules; return when this process started to."""
+        at = self.stores.jobs.now()
+        declared = []
+        for declaration in self.settings.schedules.values():
+            schedule, _ = self.parse_schedule(declaration)
+            if schedule is not None:
+                declared.append((schedule, declaration))
+        for name in self.stores.schedules.declare(declared, at=at):
+            self.emit(ScheduleConflict(schedule=name))
+        return at
+
+    def parse_schedule(
+        self, declaration: ScheduleDeclaration
+    ) -> tuple[Schedule | None, str | None]:
+        """Return a stored schedule, and why it does not fit the datasets."""
+        schedule, problems = parse_schedule(
+            declaration.name, declaration.fields, self.settings.datasets
+        )
+        sentences = [f"{spell(at)}: {message}".lstrip(": ") for at, message in problems]
+        return schedule, "; ".join(sentences) or None
+
+    def tick_schedules(
+        self, plan_import: Callable[[ImportId], None], *, started_at: datetime
+    ) -> TickSchedules:
+        return TickSchedules(
+            datasets=self.settings.datasets,
+            stores=self.stores,
+            parse=self.parse_schedule,
+            begin_import=self.begin_import,
+            redact=self.settings.redact,
+            emit=self.emit,
+            plan_import=plan_import,
+            started_at=started_at,
         )
 
     @cached_property

@@ -12,6 +12,7 @@ from penstock.adapters.sqlstore.maintenance import SqlMaintenance
 from penstock.adapters.sqlstore.record_reader import SqlRecordReader
 from penstock.adapters.sqlstore.record_writer import SqlRecordWriter
 from penstock.adapters.sqlstore.records import SqlRecords
+from penstock.adapters.sqlstore.schedules import SqlFireLog, SqlSchedules
 from penstock.adapters.sqlstore.search import SqlSearch
 from penstock.adapters.sqlstore.workers import SqlWorkers
 from penstock.ports import Budgets, DurableBudgets, Ledger, Schema, Stores, WorkNotifier
@@ -61,4 +62,6 @@ def build_stores(
         requests=SqlIdempotencyStore(database),
         workers=SqlWorkers(database),
         maintenance=SqlMaintenance(database),
+        schedules=SqlSchedules(database),
+        fires=SqlFireLog(database),
     )

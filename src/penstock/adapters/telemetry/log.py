@@ -11,6 +11,7 @@ from penstock.domain.events import (
     BudgetWasStopped,
     ConnectionsLimited,
     Event,
+    FiresSkipped,
     JobFailed,
     JobPostponed,
     LeaseWasLost,
@@ -18,6 +19,8 @@ from penstock.domain.events import (
     PageCommitted,
     RequestFailed,
     RequestStoodOut,
+    ScheduleConflict,
+    ScheduleStopped,
     ServerReplaced,
     StoreWasAway,
     WorkerFailed,
@@ -27,9 +30,11 @@ from penstock.ports import Emit, Redact
 
 WARNINGS = (
     ConnectionsLimited,
+    FiresSkipped,
     JobPostponed,
     LeaseWasLost,
     RequestStoodOut,
+    ScheduleConflict,
     ServerReplaced,
     StoreWasAway,
 )
@@ -38,6 +43,7 @@ ERRORS = (
     JobFailed,
     MaintenanceFailed,
     RequestFailed,
+    ScheduleStopped,
     WorkerFailed,
 )
 

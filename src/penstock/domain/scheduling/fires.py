@@ -1,6 +1,7 @@
 """What happens to the fires of a schedule: begun, waiting, skipped or missed."""
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,6 +14,16 @@ from penstock.domain.scheduling.schedule import CatchUp, Overlap, Schedule
 ON_TIME = timedelta(minutes=1)
 # fires that one tick decides, so that a year of missed seconds holds up nobody else
 MAX_FIRES = 1_000
+# how far back the previous fire is looked for: from frequent schedules to those of a
+# leap day
+LOOKBACKS = (
+    timedelta(seconds=2),
+    timedelta(minutes=2),
+    timedelta(hours=3),
+    timedelta(days=8),
+    timedelta(days=400),
+    timedelta(days=50 * 366),
+)
 
 
 class FireOutcome(StrEnum):
@@ -31,6 +42,8 @@ class SkipReason(StrEnum):
     TOO_OLD = "too_old"
     NO_SCHEDULER = "no_scheduler"
     BROKEN = "broken"
+    # the import could not begin
+    REFUSED = "refused"
 
 
 MISSED_REASONS = frozenset({SkipReason.TOO_OLD, SkipReason.NO_SCHEDULER})
@@ -99,6 +112,18 @@ def next_run(schedule: Schedule, after: datetime) -> datetime | None:
     """Return when the first fire later than `after` runs; None if none is left."""
     fire = next(schedule.trigger.fires_after(after), None)
     return None if fire is None else fire + schedule.delay
+
+
+def previous_fire(schedule: Schedule, fire: datetime) -> datetime:
+    """Return the fire before a fire, as if the schedule had always existed."""
+    for span in LOOKBACKS:
+        earlier = takewhile(
+            lambda each: each < fire, schedule.trigger.fires_after(fire - span)
+        )
+        latest = deque(earlier, maxlen=1)
+        if latest:
+            return latest[0]
+    raise ValueError(f"schedule {schedule.name!r} has no fire before {fire}")
 
 
 def decide_fires(

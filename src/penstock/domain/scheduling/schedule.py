@@ -1,7 +1,7 @@
 """A schedule: which dataset is imported, when, and what happens to each fire."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -80,6 +80,15 @@ class AfterTrigger:
 
 
 Trigger: TypeAlias = CronTrigger | IntervalTrigger | OnceTrigger | AfterTrigger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleDeclaration:
+    """A schedule as it is stored: its fields as they are written, in JSON's types."""
+
+    name: ScheduleName
+    dataset: DatasetName
+    fields: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

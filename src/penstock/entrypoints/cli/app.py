@@ -26,6 +26,7 @@ COMMANDS = {
     "plan": "plan:plan",
     "run": "run:run",
     "worker": "worker:worker",
+    "scheduler": "scheduler:scheduler",
     "status": "status:status",
     "imports": "imports:app",
     "jobs": "jobs:app",

@@ -43,6 +43,10 @@ def worker(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="Exit when no job is left.")
     ] = False,
+    with_scheduler: Annotated[
+        bool,
+        typer.Option("--with-scheduler", help="Also begin scheduled imports."),
+    ] = False,
     leashed: Annotated[
         bool,
         typer.Option(
@@ -82,6 +86,7 @@ def worker(
             region=region,
             halt=halt,
             until_idle=until_idle,
+            with_scheduler=with_scheduler,
         )
         left = penstock.stores.jobs.outstanding(
             declarations=penstock.declarations(names), region=region

@@ -15,6 +15,7 @@ from types import FrameType
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import WorkerFailed
+from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
 from penstock.errors import Misconfigured, PenstockError
 from penstock.flow.job_claimer import Worker
 from penstock.flow.work import Work
@@ -95,6 +96,7 @@ def work_in_threads(
     halt: threading.Event,
     region: str | None = None,
     until_idle: bool = False,
+    with_scheduler: bool = False,
 ) -> int:
     """Run jobs until `halt` is set or nothing is left; return how many ran."""
     gc.set_threshold(GC_THRESHOLD)
@@ -105,7 +107,9 @@ def work_in_threads(
     worker = Worker(owner=new_worker_id(), region=region)
     claimer = penstock.claims(worker, runtime)
     loop = WorkerLoop(penstock, list(datasets), worker, halt=halt)
-    maintenance = build_maintenance(penstock)
+    planner = ImportPlanner(penstock, halt)
+    scheduled = scheduler_tasks(penstock, planner) if with_scheduler else ()
+    maintenance = build_maintenance(penstock, scheduled)
     loop.attempt(loop.announce)
     workers = []
     for number in range(threads):
@@ -128,6 +132,7 @@ def work_in_threads(
             # a join without timeout would delay signal handlers
             thread.join(0.2)
     maintenance.close()
+    planner.close()
     if until_idle and not halt.is_set():
         loop.attempt(penstock.sweep)
     # else the worker is listed until its announcement expires

@@ -29,6 +29,7 @@ from penstock.settings.models.base import (
     TomlModel,
 )
 from penstock.settings.models.field import FieldTable
+from penstock.settings.models.schedule import Cron, Interval
 from penstock.settings.models.source import CsvTable, SourceTable
 from penstock.settings.validation_errors import Problem
 
@@ -79,6 +80,9 @@ class AnyDatasetTable(TomlModel):
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
     region: Text | None = None
     cache: DurationOrNone = timedelta(seconds=60)
+    # the short form of a schedule of the same name
+    every: Interval | None = None
+    cron: Cron | None = None
 
     def max_text_length(self, name: str) -> int | None:
         """Return the maximum length of an indexed text; None if it is not indexed.
@@ -100,6 +104,8 @@ class AnyDatasetTable(TomlModel):
     def rules(self) -> Iterator[Problem]:
         if self.transform is not None and TRANSFORM.fullmatch(self.transform) is None:
             yield ("transform",), f"{self.transform!r} is not 'module:function'"
+        if self.every is not None and self.cron is not None:
+            yield ("cron",), "a schedule has one trigger, and every is given"
 
 
 class DatasetTable(AnyDatasetTable):

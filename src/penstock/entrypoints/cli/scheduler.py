@@ -1,0 +1,43 @@
+"""Begin scheduled imports: `scheduler`."""
+
+import sys
+import threading
+from contextlib import suppress
+
+from penstock.entrypoints.cli.common import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    print_json,
+    session,
+)
+from penstock.entrypoints.worker.loop import stop_on_signals
+from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
+from penstock.errors import StoreUnavailable
+from penstock.wiring import build_maintenance, logging_emit
+
+# seconds between two calls of the maintenance loop
+MAINTENANCE_INTERVAL = 0.2
+
+
+def scheduler(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+    """Begin scheduled imports until SIGTERM, for workers to run; any number may run."""
+    halt = threading.Event()
+    log_as_json = as_json or not sys.stderr.isatty()
+    with (
+        stop_on_signals(halt),
+        session(
+            config,
+            lambda settings: logging_emit(settings, as_json=log_as_json, verbose=False),
+        ) as penstock,
+    ):
+        planner = ImportPlanner(penstock, halt)
+        maintenance = build_maintenance(penstock, scheduler_tasks(penstock, planner))
+        while not halt.wait(MAINTENANCE_INTERVAL):
+            # without a database the tasks are tried again
+            with suppress(StoreUnavailable):
+                maintenance()
+        maintenance.close()
+        planner.close()
+    if as_json:
+        print_json({"stopped": True})

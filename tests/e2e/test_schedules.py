@@ -1,0 +1,72 @@
+"""Schedules in real processes: each fire begins one import, or says why it did not."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.e2e.conftest import OpenWorkshop
+from tests.support.stores import Row, everywhere
+from tests.support.workshop import Workshop, wait_until
+
+SECOND = timedelta(seconds=1)
+EVERY_SECOND = 'every = "1s"'
+
+
+def fires(workshop: Workshop) -> list[Row]:
+    return workshop.ask("select * from penstock_fire order by fire_at")
+
+
+def started(workshop: Workshop) -> int:
+    if not workshop.store.has("penstock_fire"):
+        return 0
+    return sum(fire["outcome"] == "started" for fire in fires(workshop))
+
+
+def covered(workshop: Workshop) -> list[datetime]:
+    """Return all times that the rows of fires stand for."""
+    times: list[datetime] = []
+    for fire in fires(workshop):
+        first = workshop.store.instant(fire["fire_at"])
+        last = workshop.store.instant(fire["last_fire_at"])
+        assert first is not None
+        assert last is not None
+        assert (last - first) / SECOND == fire["count"] - 1
+        times += [first + n * SECOND for n in range(fire["count"])]
+    return times
+
+
+@pytest.fixture
+def scheduled(open_workshop: OpenWorkshop) -> Workshop:
+    workshop = open_workshop(records=60)
+    workshop.declare(workshop.by_country(dataset=EVERY_SECOND))
+    return workshop
+
+
+@everywhere
+def test_every_fire_is_there_once_although_a_scheduler_is_killed(scheduled):
+    workers = [scheduled.worker("--with-scheduler") for _ in range(2)]
+    wait_until(lambda: started(scheduled) >= 2)
+    workers[0].kill()
+    seen = started(scheduled)
+    wait_until(lambda: started(scheduled) >= seen + 2)
+    workers[1].terminate()
+    assert workers[1].wait(60) == 0
+
+    times = covered(scheduled)
+    assert times == [times[0] + n * SECOND for n in range(len(times))]
+    begun = [fire["import_id"] for fire in fires(scheduled) if fire["import_id"]]
+    assert len(set(begun)) == len(begun)
+    assert all(fire["reason"] or fire["import_id"] for fire in fires(scheduled))
+
+
+def test_a_scheduler_begins_what_workers_import(scheduled):
+    scheduler = scheduled.start("scheduler")
+    scheduled.worker()
+
+    wait_until(lambda: started(scheduled) >= 1 and scheduled.status() == "done")
+
+    scheduler.terminate()
+    assert scheduler.wait(60) == 0
+    (first, *_) = scheduled.ask("select * from penstock_import order by id")
+    assert first["proven"]
+    assert len(scheduled.rows()) == 60
