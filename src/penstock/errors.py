@@ -20,6 +20,7 @@ PenstockError
 │   ├── ResponseTooLarge      the response is larger than allowed
 │   ├── PageRepeats           the provider sends the same page again
 │   ├── FilterIgnored         most of a page lies outside its shard
+│   ├── FiltersIgnored        shards have the same records: fail the import
 │   ├── CannotSplit           truncated by the provider, and already smallest
 │   ├── CursorUnreadable      written by another version
 │   ├── ExpandsTooLarge       the file decompresses to more than allowed
@@ -233,6 +234,19 @@ class FilterIgnored(Rejected):
         super().__init__(
             f"{outside} of {rows} records lie outside shard {shard!r} ({reason}); "
             "the provider seems to ignore the filter, or its check is declared wrong"
+        )
+
+
+class FiltersIgnored(Rejected):
+    """Two shards begin with the same records: the provider ignores their filters."""
+
+    code = "filters_ignored"
+
+    def __init__(self, filters: str, *, shard: str, other: str) -> None:
+        super().__init__(
+            f"the provider seems to ignore {filters}: shards {other!r} and {shard!r} "
+            "begin with the same records; fix the send of the axis, or give it a check "
+            "if records may belong to both"
         )
 
 

@@ -1196,6 +1196,41 @@ class LedgerContract:
         assert {child.region for child in children} == {"eu"}
         assert [claim(stores, POI).shard_key for _ in children] == ["a1", "a2"]
 
+    def test_shards_that_begin_with_the_same_records_find_each_other(
+        self, stores: Stores
+    ):
+        plan(stores, POI, "a", "b", "c")
+        one, other, third = (claim(stores, POI) for _ in range(3))
+        note = stores.ledger.note_first_keys
+
+        assert note(one, b"same") is None
+        # a page that is fetched again
+        assert note(one, b"same") is None
+        assert note(third, b"different") is None
+        assert note(other, b"same") == "a"
+
+    def test_the_parts_of_a_shard_may_begin_as_it_did(self, stores: Stores):
+        plan(stores, POI, "a")
+        whole = claim(stores, POI)
+        assert stores.ledger.note_first_keys(whole, b"same") is None
+        stores.ledger.split(whole, ["a1", "a2"])
+
+        first, second = claim(stores, POI), claim(stores, POI)
+
+        assert stores.ledger.note_first_keys(first, b"same") is None
+        assert stores.ledger.note_first_keys(second, b"same") == "a1"
+
+    def test_only_the_holder_of_a_lease_notes_how_its_shard_begins(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI, "a")
+        stale = claim(stores, POI)
+        pass_time(LEASE + A_MOMENT)
+        claim(stores, POI, BEN)
+
+        with pytest.raises(LeaseLost):
+            stores.ledger.note_first_keys(stale, b"same")
+
     def test_a_split_that_fails_half_way_leaves_no_trace(self, stores: Stores):
         plan(stores, POI, "a")
         lease = claim(stores, POI)

@@ -34,6 +34,7 @@ records = "items"
 
 [datasets.shops.source.pages]
 {pages}
+{shards}
 """
 USUAL, SOAK = 16, 300
 
@@ -52,7 +53,9 @@ def run(server: ScriptedServer, tmp_path: Path, monkeypatch, capsys):
     def run(provider: MisbehavingProvider) -> list[int] | None:
         number = len([*tmp_path.glob("*.db")])
         server.answers = provider.answer
-        config = CONFIG.format(number=number, url=server.url, pages=provider.pages)
+        config = CONFIG.format(
+            number=number, url=server.url, pages=provider.pages, shards=provider.shards
+        )
         (tmp_path / "penstock.toml").write_text(config)
         arguments = ["penstock", "run", "shops", "--json", "--threads", "1"]
         monkeypatch.setattr(sys, "argv", arguments)
@@ -117,6 +120,25 @@ def test_an_empty_page_that_says_that_it_is_not_the_end_is_none(run, kind, fault
 @pytest.mark.parametrize("kind", ["cursor", "link"])
 def test_more_without_a_next_page_is_no_end(run, kind):
     assert run(failing(kind, Fault.MORE_WITHOUT_NEXT)) is None
+
+
+SHARDS = """
+[datasets.shops.shards]
+town = { kind = "list", send = "town", values = ["Bonn", "Ulm"] }
+"""
+
+
+@pytest.mark.parametrize("size", [5, 20])
+def test_a_filter_that_is_ignored_is_named(run, size: int):
+    provider = replace(failing("keyset", Fault.CAPPED), size=size, cap=size)
+    provider = replace(provider, shards=SHARDS)
+
+    # shards may share few records
+    assert run(provider) == (None if size > 10 else provider.ids)
+    with closing(sqlite3.connect("0.db")) as database:
+        ((note,),) = database.execute("select note from penstock_import")
+    named = "the provider seems to ignore town of axis 'town': shards"
+    assert (named in (note or "")) is (size > 10)
 
 
 @pytest.mark.parametrize("kind", ["keyset", "offset", "page"])

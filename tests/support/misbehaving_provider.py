@@ -62,6 +62,8 @@ class MisbehavingProvider:
     size: int
     cap: int
     is_short_end: bool = False
+    # the declaration of axes, whose parameters it ignores
+    shards: str = ""
     # the request at which it begins to fail, and how many it has had
     fails_at: int = 1
     requests: list[str] = field(default_factory=list, repr=False)

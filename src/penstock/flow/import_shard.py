@@ -23,6 +23,11 @@ from penstock.domain.pages import (
     Proof,
     Redirect,
 )
+from penstock.domain.sharding.ignored_filters import (
+    digest_keys,
+    has_unchecked_filters,
+    name_ignored_filters,
+)
 from penstock.domain.sharding.shard import (
     OutsideCheck,
     Shard,
@@ -34,6 +39,7 @@ from penstock.errors import (
     BudgetClosed,
     BudgetStopped,
     CannotSplit,
+    FiltersIgnored,
     Interrupted,
     Refused,
     RequestRefused,
@@ -106,6 +112,7 @@ class ImportShard:
         self._monotonic = host.monotonic
         self._emit = emit
         self._mapper = Mapper(dataset)
+        self._has_unchecked_filters = has_unchecked_filters(dataset.axes)
 
     def __call__(self, active: ActiveLease) -> None:
         """Import pages until the end is proven; `LeaseLost` ends it without a write."""
@@ -119,6 +126,7 @@ class ImportShard:
             if not self._reuse_page(active, response):
                 page = response.read() if isinstance(response, LazyPage) else response
                 fingerprint = self._fingerprint(active.lease, response)
+                self._compare_first_keys(active.lease, page, cursor)
                 if not self._store(active, page, fingerprint, cursor, outside):
                     self._split(active.lease, shard)
                     return
@@ -153,10 +161,30 @@ class ImportShard:
     def _fingerprint(self, lease: Lease, response: Page | LazyPage) -> bytes | None:
         """Return the key by which a page may be recognised, if it is eligible."""
         is_last = lease.page_seq + 1 >= self._dataset.source.most_pages
+        # the keys of a first page may have to be compared with those of other shards
+        is_compared = lease.cursor is None and self._has_unchecked_filters
         is_eligible = not is_last and can_reuse_pages(self._dataset, lease)
-        if not is_eligible or not isinstance(response, LazyPage):
+        if is_compared or not is_eligible or not isinstance(response, LazyPage):
             return None
         return page_fingerprint(lease, response.digest())
+
+    def _compare_first_keys(
+        self, lease: Lease, page: Page, cursor: Cursor | None
+    ) -> None:
+        """Raise `FiltersIgnored` if another shard begins with the same records."""
+        is_first = cursor is None or not cursor.rows
+        if not is_first or not self._has_unchecked_filters:
+            return
+        digest = digest_keys(self._mapper.key_of(row) for row in page.rows)
+        other = None if digest is None else self._ledger.note_first_keys(lease, digest)
+        if other is None:
+            return
+        axes, mine = self._dataset.axes, lease.shard_key
+        ignored = name_ignored_filters(
+            parse_shard_key(axes, mine), parse_shard_key(axes, other)
+        )
+        if ignored:
+            raise FiltersIgnored(ignored, shard=mine, other=other)
 
     def _reuse_page(self, active: ActiveLease, response: Page | LazyPage) -> bool:
         """Commit a page that was committed before without parsing it, if it was."""

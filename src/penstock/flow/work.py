@@ -22,6 +22,7 @@ from penstock.errors import (
     AccessRefused,
     BudgetClosed,
     BudgetStopped,
+    FiltersIgnored,
     Interrupted,
     LeaseLost,
     PenstockError,
@@ -182,7 +183,7 @@ class Work:
             self._postpone_for_store(runtime, active, error)
         except RetryLater as error:
             self._retry(active.lease, error, error.retry_after)
-        except TooManyBadRows as error:
+        except (FiltersIgnored, TooManyBadRows) as error:
             self._finish.fail(
                 runtime.dataset, active.lease.import_id, reason=str(error)
             )

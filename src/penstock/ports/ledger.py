@@ -233,6 +233,16 @@ class Ledger(Protocol):
         ...
 
     @abstractmethod
+    def note_first_keys(self, lease: Lease, digest: bytes) -> str | None:
+        """Store a digest of the first records of a shard.
+
+        Returns another shard of the import with the same digest, if there is one; one
+        that was split does not count, since its parts begin as it did. Raises
+        `LeaseLost`.
+        """
+        ...
+
+    @abstractmethod
     def split(self, lease: Lease, children: Sequence[str]) -> None:
         """Replace the job by jobs for smaller shards, in one transaction."""
         ...

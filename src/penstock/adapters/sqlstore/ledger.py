@@ -235,6 +235,24 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
         )
 
     @override
+    def note_first_keys(self, lease: Lease, digest: bytes) -> str | None:
+        self._database.write(
+            lambda transaction: execute_fenced(
+                transaction, "note_first_keys", lease, digest=digest
+            )
+        )
+        # in a transaction of its own: of two jobs at once, the later finds the other
+        found = self._database.read(
+            lambda transaction: transaction.one(
+                "find_same_first_keys",
+                import_id=lease.import_id,
+                job=lease.job,
+                digest=digest,
+            )
+        )
+        return None if found is None else str(found["shard_key"])
+
+    @override
     def split(self, lease: Lease, children: Sequence[str]) -> None:
         def work(transaction: Transaction) -> None:
             # lock it before the job's row, in the order of those who end the import

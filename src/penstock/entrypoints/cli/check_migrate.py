@@ -116,8 +116,8 @@ def find_unchecked_filters(settings: Settings) -> list[str]:
     """Find axes whose records are not compared with their shard."""
     return [
         f"datasets.{dataset.name}.shards.{axis.name}: sends {', '.join(names)} and has "
-        "no check, so a provider that ignores it is not noticed; name the field of a "
-        "record by which to check it"
+        "no check, so a provider that ignores it is noticed only if shards begin with "
+        "the same records; name the field of a record by which to check it"
         for dataset in settings.datasets.values()
         for axis in dataset.axes
         if (names := unchecked_parameters(axis))

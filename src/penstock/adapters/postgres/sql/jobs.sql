@@ -295,6 +295,21 @@ where id = %(job)s and fence = %(fence)s and status = 'leased'
     and page_seq = %(page_seq)s
 returning page_seq;
 
+-- name: note_first_keys
+update penstock_job
+set first_keys = %(digest)s
+where id = %(job)s and fence = %(fence)s and status = 'leased'
+returning page_seq;
+
+-- name: find_same_first_keys
+select shard_key from penstock_job
+where import_id = %(import_id)s
+    and first_keys = %(digest)s
+    and id <> %(job)s
+    and status <> 'split'
+order by id
+limit 1;
+
 -- name: split_job
 update penstock_job
 set status = 'split',

@@ -240,6 +240,21 @@ set status = 'failed',
 where id = :job and fence = :fence and status = 'leased' and page_seq = :page_seq
 returning page_seq;
 
+-- name: note_first_keys
+update penstock_job
+set first_keys = :digest
+where id = :job and fence = :fence and status = 'leased'
+returning page_seq;
+
+-- name: find_same_first_keys
+select shard_key from penstock_job
+where import_id = :import_id
+    and first_keys = :digest
+    and id <> :job
+    and status <> 'split'
+order by id
+limit 1;
+
 -- name: split_job
 update penstock_job
 set status = 'split',
