@@ -28,6 +28,7 @@ from penstock.ports import Stores
 from penstock.ports.maintenance import TaskName, TaskProgress, TaskState
 from tests.support.builders import (
     A_MOMENT,
+    BEN,
     HOUR,
     MINUTE,
     NOON,
@@ -193,6 +194,25 @@ class TestRunning:
         held.end.set()
 
 
+class CountedMaintenance(SqlMaintenance):
+    reads = 0
+
+    @override
+    def waits(
+        self, names: Sequence[TaskName], *, kinds: Sequence[str] = ()
+    ) -> Mapping[TaskName, timedelta]:
+        self.reads += 1
+        return super().waits(names, kinds=kinds)
+
+
+def count_reads(bench: Bench) -> CountedMaintenance:
+    inner = bench.stores.maintenance
+    assert isinstance(inner, SqlMaintenance)
+    counted = CountedMaintenance(inner._database)
+    bench.stores = replace(bench.stores, maintenance=counted)
+    return counted
+
+
 class TestClaims:
     def test_the_claim_of_a_long_task_is_renewed(self, bench: Bench):
         held, other = Held(), Held()
@@ -228,27 +248,27 @@ class TestClaims:
         assert len(runs) == 1
 
     def test_an_idle_process_reads_once_until_something_is_due(self, bench: Bench):
-        class Counted(SqlMaintenance):
-            reads = 0
-
-            @override
-            def waits(
-                self, names: Sequence[TaskName], *, kinds: Sequence[str] = ()
-            ) -> Mapping[TaskName, timedelta]:
-                Counted.reads += 1
-                return super().waits(names, kinds=kinds)
-
-        inner = bench.stores.maintenance
-        assert isinstance(inner, SqlMaintenance)
-        counted = Counted(inner._database)
-        bench.stores = replace(bench.stores, maintenance=counted)
+        counted = count_reads(bench)
         loop = bench.loop(task(lambda: None))
         bench.run(loop)
         for _ in range(4):
             bench.pass_time(SECOND)
             loop()
 
-        assert Counted.reads == 1
+        assert counted.reads == 1
+
+    def test_a_process_reads_at_most_once_a_second(self, bench: Bench):
+        """Also if it always comes a moment before others."""
+        counted = count_reads(bench)
+        loop = bench.loop(task(lambda: None))
+        for _ in range(20):
+            bench.stores.maintenance.waits([UPKEEP])
+            bench.stores.maintenance.claim(UPKEEP, owner=BEN, lasting=SECOND / 5)
+            loop()
+            bench.pass_time(SECOND / 5)
+        others = 20
+
+        assert counted.reads - others == 4
 
 
 def numbers(most: int, *, broken: list[bool]) -> OneOffTask:

@@ -25,8 +25,9 @@ from penstock.ports.maintenance import TaskClaim, TaskName, TaskProgress
 CLAIM_TIME = timedelta(seconds=15)
 RENEW_INTERVAL = timedelta(seconds=5)
 # between two checks of what is due; new one-off tasks are found after the longest
-MIN_PAUSE = timedelta(milliseconds=200)
+MIN_PAUSE = timedelta(seconds=1)
 MAX_PAUSE = timedelta(seconds=5)
+JITTER = timedelta(milliseconds=200)
 # when a one-off task is tried again after an error
 RETRY_INTERVAL = timedelta(minutes=1)
 ZERO = timedelta()
@@ -113,7 +114,7 @@ class MaintenanceLoop:
 
     def _schedule_check(self, pause: timedelta) -> None:
         # jitter, so that processes do not compete for the same task at the same moment
-        pause = max(pause, MIN_PAUSE) + MIN_PAUSE * self._jitter()
+        pause = max(pause, MIN_PAUSE) + JITTER * self._jitter()
         self._check_at = self._monotonic() + pause.total_seconds()
 
     def _thread_of(self, name: TaskName) -> "TaskThread":
