@@ -4,7 +4,8 @@ from datetime import timedelta
 
 from penstock.domain.jobs import WorkerId
 from penstock.ports import Stores
-from tests.support.builders import A_MOMENT, MINUTE
+from penstock.ports.workers import WorkerAnnouncement
+from tests.support.builders import A_MOMENT, MINUTE, SECOND, claim, dataset, plan
 
 ANN, BEN = WorkerId("ann"), WorkerId("ben")
 
@@ -15,11 +16,20 @@ def announce(
     *,
     region: str | None = None,
     lasting: timedelta = MINUTE,
+    idle: timedelta | None = None,
     **declarations: str,
 ) -> None:
-    stores.workers.announce(
-        worker, region=region, declarations=declarations, lasting=lasting
+    announcement = WorkerAnnouncement(
+        id=worker,
+        region=region,
+        declarations=declarations,
+        host="host",
+        pid=7,
+        version="1.2",
+        threads=4,
+        idle=idle,
     )
+    stores.workers.announce(announcement, lasting=lasting)
 
 
 class WorkersContract:
@@ -33,6 +43,27 @@ class WorkersContract:
         assert (found.id, found.region) == (ANN, "eu")
         assert found.declarations == {"poi": "d1", "shops": "d2"}
         assert found.started_at == stores.jobs.now()
+        assert (found.host, found.pid, found.threads) == ("host", 7, 4)
+        assert (found.seen_at, found.last_claim_at) == (found.started_at, None)
+
+    def test_a_worker_says_when_it_last_claimed_a_job(self, stores: Stores, pass_time):
+        announce(stores, ANN, idle=timedelta(seconds=3))
+        claimed_at = stores.jobs.now() - timedelta(seconds=3)
+        pass_time(SECOND)
+        announce(stores, ANN)
+
+        (found,) = stores.workers.live()
+
+        assert found.last_claim_at == claimed_at
+        assert found.seen_at == stores.jobs.now()
+
+    def test_a_worker_has_the_jobs_that_it_leases(self, stores: Stores):
+        poi = dataset()
+        plan(stores, poi, "a", "b")
+        announce(stores, ANN)
+        claim(stores, poi, owner=ANN)
+
+        assert [worker.jobs for worker in stores.workers.live()] == [1]
 
     def test_a_worker_that_falls_silent_is_gone_after_a_while(
         self, stores: Stores, pass_time

@@ -25,6 +25,7 @@ from penstock.entrypoints.api.resources.start_import import (
 )
 from penstock.ports.idempotency import IdempotentRequest, ImportSpec, RequestClaim
 from penstock.wiring.auth import signer_of
+from tests.contracts.workers import announce
 from tests.support.api_client import OF, ApiResponse
 from tests.support.api_server import SECRET, Running, running_api
 from tests.support.builders import batch
@@ -75,11 +76,10 @@ class TestStarting:
         poi = running.api.dataset("poi")
 
         alone = running.client.get(f"{IMPORTS}/{import_id}").json["waiting"]
-        running.stores.workers.announce(
+        announce(
+            running.stores,
             WorkerId("ann"),
-            region=None,
-            declarations=running.api.penstock.declarations(["poi"]),
-            lasting=timedelta(minutes=1),
+            poi=running.api.penstock.declarations(["poi"])["poi"],
         )
         worked = running.client.get(f"{IMPORTS}/{import_id}").json["waiting"]
         running.stores.budgets.close(

@@ -57,7 +57,16 @@ class LiveWorker:
     region: str | None
     # dataset -> digest of its declaration in this worker
     declarations: Mapping[str, str]
+    # where it runs; none: it is of an earlier version
+    host: str | None = None
+    pid: int | None = None
+    version: str | None = None
+    threads: int | None = None
+    # leases that it has now
+    jobs: int = 0
     started_at: datetime
+    seen_at: datetime | None = None
+    last_claim_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

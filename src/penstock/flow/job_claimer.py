@@ -38,6 +38,8 @@ class JobClaimer:
         self._claim_lock = threading.Lock()
         self._count_lock = threading.Lock()
         self._waiting = 0
+        # the local clock at the last claim
+        self.claimed_at: float | None = None
         self._ready: deque[ClaimedJob] = deque()
 
     def take(self, declarations: Declarations) -> ClaimedJob | None:
@@ -59,6 +61,8 @@ class JobClaimer:
                     region=self.worker.region,
                     most=1 + waiting,
                 )
+                if leases:
+                    self.claimed_at = requested_at
                 self._ready.extend(
                     ClaimedJob(lease=lease, requested_at=requested_at)
                     for lease in leases

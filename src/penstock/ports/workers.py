@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
@@ -10,18 +11,26 @@ from penstock.domain.waiting import LiveWorker
 from penstock.ports.ledger import Declarations
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerAnnouncement:
+    """What a worker process says of itself."""
+
+    id: WorkerId
+    region: str | None
+    declarations: Declarations
+    host: str
+    pid: int
+    version: str
+    threads: int
+    # since it last claimed a job; none: it has not claimed one
+    idle: timedelta | None = None
+
+
 class Workers(Protocol):
     """The live workers, busy or idle; independent of leases."""
 
     @abstractmethod
-    def announce(
-        self,
-        worker: WorkerId,
-        *,
-        region: str | None,
-        declarations: Declarations,
-        lasting: timedelta,
-    ) -> None:
+    def announce(self, worker: WorkerAnnouncement, *, lasting: timedelta) -> None:
         """Register a worker as live for the time `lasting`."""
         ...
 

@@ -7,32 +7,33 @@ from datetime import timedelta
 from typing_extensions import override
 
 from penstock.adapters.sqlstore.database import Database, Transaction
+from penstock.adapters.sqlstore.row_mappers import RowMappers
 from penstock.domain.formats import MICROSECOND
 from penstock.domain.jobs import WorkerId
 from penstock.domain.waiting import LiveWorker
-from penstock.ports import Declarations, Workers
+from penstock.ports import Workers
+from penstock.ports.workers import WorkerAnnouncement
 
 
 class SqlWorkers(Workers):
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._rows = RowMappers(database.instant)
 
     @override
-    def announce(
-        self,
-        worker: WorkerId,
-        *,
-        region: str | None,
-        declarations: Declarations,
-        lasting: timedelta,
-    ) -> None:
+    def announce(self, worker: WorkerAnnouncement, *, lasting: timedelta) -> None:
         def work(transaction: Transaction) -> None:
             transaction.execute("remove_lost_workers")
             transaction.execute(
                 "announce_worker",
-                worker=worker,
-                region=region,
-                declarations=json.dumps(dict(declarations)),
+                worker=worker.id,
+                region=worker.region,
+                declarations=json.dumps(dict(worker.declarations)),
+                host=worker.host,
+                pid=worker.pid,
+                version=worker.version,
+                threads=worker.threads,
+                idle=None if worker.idle is None else worker.idle // MICROSECOND,
                 lasting=lasting // MICROSECOND,
             )
 
@@ -52,7 +53,14 @@ class SqlWorkers(Workers):
                 id=WorkerId(row["id"]),
                 region=row["region"],
                 declarations=json.loads(row["declarations"]),
-                started_at=self._database.instant(row["started_at"]),
+                host=row["host"],
+                pid=row["pid"],
+                version=row["version"],
+                threads=row["threads"],
+                jobs=row["jobs"],
+                started_at=self._rows.instant(row["started_at"]),
+                seen_at=self._rows.instant_or_none(row["seen_at"]),
+                last_claim_at=self._rows.instant_or_none(row["last_claim_at"]),
             )
             for row in found
         ]

@@ -101,13 +101,28 @@ def describe_worker(worker: LiveWorker) -> Row:
     return {
         "id": worker.id,
         "region": worker.region,
+        "host": worker.host,
+        "pid": worker.pid,
+        "version": worker.version,
+        "threads": worker.threads,
+        "jobs": worker.jobs,
         "started_at": worker.started_at,
+        "last_seen_at": worker.seen_at,
+        "last_claim_at": worker.last_claim_at,
         "datasets": sorted(worker.declarations),
     }
 
 
 def worker_row(worker: LiveWorker) -> Row:
-    return {**describe_worker(worker), "datasets": ", ".join(worker.declarations)}
+    jobs = f"{worker.jobs}/{worker.threads or '?'}"
+    return {
+        "id": worker.id,
+        "region": worker.region,
+        "jobs": jobs,
+        "started": worker.started_at,
+        "last_claim": worker.last_claim_at,
+        "datasets": ", ".join(worker.declarations),
+    }
 
 
 def describe_budgets(penstock: Container) -> list[Row]:

@@ -5,6 +5,7 @@ import math
 import os
 import random
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,13 +14,15 @@ from datetime import timedelta
 from functools import partial
 from types import FrameType
 
+from penstock import __version__
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import WorkerFailed
 from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
 from penstock.errors import Misconfigured, PenstockError
-from penstock.flow.job_claimer import Worker
+from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.work import Work
 from penstock.ports import WorkNotifier
+from penstock.ports.workers import WorkerAnnouncement
 from penstock.wiring import (
     Container,
     build_maintenance,
@@ -106,7 +109,7 @@ def work_in_threads(
     dataset_runtimes = penstock.dataset_runtimes(datasets, runtime)
     worker = Worker(owner=new_worker_id(), region=region)
     claimer = penstock.claims(worker, runtime)
-    loop = WorkerLoop(penstock, list(datasets), worker, halt=halt)
+    loop = WorkerLoop(penstock, list(datasets), claimer, threads=threads, halt=halt)
     planner = ImportPlanner(penstock, halt)
     scheduled = scheduler_tasks(penstock, planner) if with_scheduler else ()
     maintenance = build_maintenance(penstock, scheduled)
@@ -160,13 +163,15 @@ class WorkerLoop:
         self,
         penstock: Container,
         datasets: list[str],
-        worker: Worker,
+        claimer: JobClaimer,
         *,
+        threads: int,
         halt: threading.Event,
     ) -> None:
         self._penstock = penstock
         self._datasets = datasets
-        self._worker = worker
+        self._claimer = claimer
+        self._threads = threads
         self._declarations = penstock.declarations(datasets)
         self._announced_at = -math.inf
         self._halt = halt
@@ -223,17 +228,27 @@ class WorkerLoop:
             # set first: a failed announcement is not retried before the next interval
             self._announced_at = now
             self._penstock.stores.workers.announce(
-                self._worker.owner,
-                region=self._worker.region,
-                declarations=self._declarations,
-                lasting=PRESENCE_TIMEOUT,
+                self._describe(now), lasting=PRESENCE_TIMEOUT
             )
+
+    def _describe(self, now: float) -> WorkerAnnouncement:
+        worker, claimed_at = self._claimer.worker, self._claimer.claimed_at
+        return WorkerAnnouncement(
+            id=worker.owner,
+            region=worker.region,
+            declarations=self._declarations,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            threads=self._threads,
+            idle=None if claimed_at is None else timedelta(seconds=now - claimed_at),
+        )
 
     def _is_idle(self) -> bool:
         # jobs that wait for an operator are not waited for here
         runnable = self._penstock.not_stopped(self._datasets)
         left = self._penstock.stores.jobs.outstanding(
             declarations=self._penstock.declarations(runnable),
-            region=self._worker.region,
+            region=self._claimer.worker.region,
         )
         return left == 0

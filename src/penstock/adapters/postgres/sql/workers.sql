@@ -1,12 +1,15 @@
 -- The running worker processes.
 
 -- name: announce_worker
-insert into penstock_worker (id, region, declarations, started_at, until)
-values (%(worker)s, %(region)s, %(declarations)s, {now},
-    {now} + %(lasting)s * interval '1 microsecond')
+insert into penstock_worker (id, region, declarations, host, pid, version, threads,
+    started_at, seen_at, last_claim_at, until)
+values (%(worker)s, %(region)s, %(declarations)s, %(host)s, %(pid)s,
+    %(version)s, %(threads)s, {now}, {now}, {now} - %(idle)s::bigint * interval '1 microsecond',
+    {now} + %(lasting)s::bigint * interval '1 microsecond')
 on conflict (id) do update
 set region = excluded.region, declarations = excluded.declarations,
-    until = excluded.until;
+    seen_at = excluded.seen_at, until = excluded.until,
+    last_claim_at = coalesce(excluded.last_claim_at, penstock_worker.last_claim_at);
 
 -- name: remove_worker
 delete from penstock_worker where id = %(worker)s;
@@ -15,6 +18,13 @@ delete from penstock_worker where id = %(worker)s;
 delete from penstock_worker where until < {now};
 
 -- name: live_workers
-select id, region, declarations::text as declarations, started_at from penstock_worker
+select id, region, declarations::text as declarations, host, pid, version, threads, started_at, seen_at,
+    last_claim_at, coalesce(jobs, 0) as jobs
+from penstock_worker
+left join (
+    select lease_owner, count(*) as jobs from penstock_job
+    where status = 'leased'
+    group by lease_owner
+) as held on held.lease_owner = penstock_worker.id
 where until >= {now}
 order by id;
