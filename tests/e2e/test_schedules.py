@@ -1,5 +1,7 @@
 """Schedules in real processes: each fire begins one import, or says why it did not."""
 
+import os
+import signal
 from datetime import datetime, timedelta
 
 import pytest
@@ -70,3 +72,23 @@ def test_a_scheduler_begins_what_workers_import(scheduled):
     (first, *_) = scheduled.ask("select * from penstock_import order by id")
     assert first["proven"]
     assert len(scheduled.rows()) == 60
+
+
+def test_one_command_serves_schedules_and_imports(scheduled):
+    server = scheduled.start(
+        "serve", "--port", "0", "--grace", "0", "--with-scheduler", "--with-worker"
+    )
+    wait_until(lambda: started(scheduled) >= 1 and scheduled.status() == "done")
+    (worker,) = scheduled.ask("select pid from penstock_worker")
+
+    os.kill(worker["pid"], signal.SIGKILL)
+    wait_until(lambda: other_workers(scheduled, worker["pid"]))
+
+    server.terminate()
+    assert server.wait(60) == 0
+    assert other_workers(scheduled, worker["pid"]) == []
+    assert "process_restarted" in {line["event"] for line in scheduled.log_of(server)}
+
+
+def other_workers(workshop: Workshop, pid: int) -> list[Row]:
+    return workshop.ask("select pid from penstock_worker where pid <> ?", pid)

@@ -215,6 +215,15 @@ class ConnectionsLimited(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessRestarted(Event):
+    """A worker or scheduler beside the API exited, and is started again."""
+
+    command: str
+    pid: int
+    status: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReplaced(Event):
     """An API process exited and was replaced by another."""
 

@@ -3,6 +3,9 @@
 import sys
 import threading
 from contextlib import suppress
+from typing import Annotated
+
+import typer
 
 from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
@@ -11,7 +14,7 @@ from penstock.entrypoints.cli.common import (
     print_json,
     session,
 )
-from penstock.entrypoints.worker.loop import stop_on_signals
+from penstock.entrypoints.worker.loop import stop_on_signals, stop_with_parent
 from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
 from penstock.errors import StoreUnavailable
 from penstock.wiring import build_maintenance, logging_emit
@@ -20,9 +23,18 @@ from penstock.wiring import build_maintenance, logging_emit
 MAINTENANCE_INTERVAL = 0.2
 
 
-def scheduler(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
+def scheduler(
+    leashed: Annotated[
+        bool,
+        typer.Option("--leashed", help="Exit when standard input closes."),
+    ] = False,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
     """Begin scheduled imports until SIGTERM, for workers to run; any number may run."""
     halt = threading.Event()
+    if leashed:
+        stop_with_parent(halt)
     log_as_json = as_json or not sys.stderr.isatty()
     with (
         stop_on_signals(halt),

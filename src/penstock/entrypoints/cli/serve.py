@@ -34,9 +34,11 @@ from penstock.entrypoints.cli.common import (
     Config,
     counted,
     print_json,
+    read_settings,
     session,
 )
 from penstock.entrypoints.worker.loop import stop_on_signals
+from penstock.entrypoints.worker.supervised import supervised
 from penstock.ports import Emit
 from penstock.settings import Settings
 from penstock.wiring import logging_emit
@@ -81,6 +83,12 @@ def serve(
             help="Seconds to keep serving after SIGTERM, while reporting not ready.",
         ),
     ] = 5,
+    with_scheduler: Annotated[
+        bool, typer.Option("--with-scheduler", help="Also begin scheduled imports.")
+    ] = False,
+    with_worker: Annotated[
+        bool, typer.Option("--with-worker", help="Also run an import worker.")
+    ] = False,
     place: Annotated[str | None, typer.Option(hidden=True)] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
@@ -97,10 +105,28 @@ def serve(
     )
     if place is not None:
         serve_as_worker(options, WorkerSlot.parse(place))
-    elif workers == 1:
-        serve_single(options)
-    else:
-        serve_processes(options)
+        return
+    with companion(config, with_scheduler=with_scheduler, with_worker=with_worker):
+        if workers == 1:
+            serve_single(options)
+        else:
+            serve_processes(options)
+
+
+@contextmanager
+def companion(
+    config: Path, *, with_scheduler: bool, with_worker: bool
+) -> Iterator[None]:
+    """Run a worker, a scheduler, or a worker with both roles beside the API."""
+    command = ["worker"] if with_worker else ["scheduler"]
+    if with_worker and with_scheduler:
+        command.append("--with-scheduler")
+    if not with_worker and not with_scheduler:
+        yield
+        return
+    emit = emit_of(read_settings(config))
+    with supervised([*command, "--config", str(config)], emit):
+        yield
 
 
 def serve_single(options: ServeOptions) -> None:
