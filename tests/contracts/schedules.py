@@ -269,6 +269,16 @@ class SchedulesContract:
         assert len(stores.schedules.fires("poi", limit=10)) == 2
         assert stores.schedules.get("poi").considered_until == hourly.considered_until
 
+    def test_a_schedule_deleted_meanwhile_begins_nothing(self, stores: Stores):
+        created = stores.schedules.create(*declared())
+        stores.schedules.delete("poi")
+        request = fire_request(created.considered_until, request="r1")
+
+        assert stores.fires.begin(created, None, POI, request) is None
+
+        assert stores.imports.recent(limit=1) == []
+        assert stores.schedules.fires("poi", limit=1) == []
+
     def test_fires_skipped_in_a_row_are_one_row(self, stores: Stores, hourly):
         first = hourly.next_run_at
         change = ScheduleChange(

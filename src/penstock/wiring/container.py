@@ -26,6 +26,7 @@ from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.plan import DryRun, Plan
 from penstock.flow.replay_quarantine import ReplayQuarantine
 from penstock.flow.retry_jobs import RetryJobs
+from penstock.flow.run_schedule import RunSchedule
 from penstock.flow.sample_page import SamplePage
 from penstock.flow.start_import import StartImport
 from penstock.flow.sweep import Sweep
@@ -174,6 +175,17 @@ class Container:
             stores=self.stores,
             declaration=self.declaration,
             find_files=self._find_files,
+        )
+
+    @cached_property
+    def run_schedule(self) -> RunSchedule:
+        return RunSchedule(
+            datasets=self.settings.datasets,
+            stores=self.stores,
+            parse=self.parse_schedule,
+            begin_import=self.begin_import,
+            redact=self.settings.redact,
+            emit=self.emit,
         )
 
     def declare_schedules(self) -> datetime:

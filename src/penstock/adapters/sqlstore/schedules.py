@@ -428,7 +428,8 @@ class SqlFireLog(FireLog):
     ) -> Import | None:
         def work(transaction: Transaction) -> Import:
             if change is None:
-                transaction.execute("note_run", name=schedule.name)
+                if not transaction.execute("note_run", name=schedule.name):
+                    raise DecidedMeanwhile
             else:
                 self._advance(transaction, schedule, change, has_run=True)
             spec = fire.spec
