@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from penstock.adapters.sqlite.database import SqliteDatabase
+from penstock.domain.dataset import Dataset
 from penstock.domain.events import ScheduleFired
 from penstock.domain.jobs import Mode
 from penstock.domain.scheduling.schedule import ScheduleDeclaration
@@ -32,7 +33,7 @@ VISITS = dataset(
     axes=(TimeAxis(name="window", start=NOON - 30 * DAY, step=DAY),),
 )
 SHOPS = dataset("shops", source=CsvSource(files=("*.csv",), folder="."))
-DATASETS = {each.name: each for each in (POI, VISITS, SHOPS)}
+DATASETS: dict[str, Dataset] = {each.name: each for each in (POI, VISITS, SHOPS)}
 
 
 @pytest.fixture

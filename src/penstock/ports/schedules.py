@@ -232,7 +232,8 @@ class FireLog(Protocol):
         """Store a decision, its fire and its import; it has to be planned afterwards.
 
         Without a change it is a fire that a person asked for, whatever the schedule has
-        decided meanwhile. Returns None, and changes nothing, if the schedule was deleted
-        or has changed meanwhile, or the fire has begun an import before. Whatever `approve` raises for an unfinished import ends it as well.
+        decided meanwhile. Returns None, and changes nothing, if the schedule was
+        deleted or has changed meanwhile, or the fire has begun an import before.
+        Whatever `approve` raises for an unfinished import ends it as well.
         """
         ...

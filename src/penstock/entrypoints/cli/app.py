@@ -35,6 +35,7 @@ COMMANDS = {
     "quarantine": "quarantine:app",
     "export": "export:export",
     "budgets": "budgets:app",
+    "schedules": "schedules:app",
     "serve": "serve:serve",
     "token": "token:token",
     "sandbox": "sandbox:sandbox",
