@@ -5,10 +5,12 @@ from dataclasses import replace
 import pytest
 
 from penstock.domain.jobs import ImportId, ImportStatus, JobId, JobStatus, Lease, Mode
-from penstock.errors import Misconfigured, NotFound
+from penstock.errors import LeaseLost, Misconfigured, NotFound
 from penstock.ports import JobFilter, Stores
 from tests.support.builders import (
     A_MOMENT,
+    ANN,
+    BEN,
     LEASE,
     MINUTE,
     TIMEOUT,
@@ -93,7 +95,7 @@ class JobsContract:
 
     # what becomes of an import
 
-    def test_the_outlook_of_an_import_is_its_last_lease_and_its_next_job(
+    def test_the_outlook_of_an_import_is_its_leases_and_its_next_job(
         self, stores: Stores, pass_time
     ):
         import_id = plan(stores, POI, "a", "b", "c")
@@ -107,20 +109,35 @@ class JobsContract:
         after = stores.jobs.waiting_facts(import_id)
 
         assert during.now == stores.jobs.now()
-        assert during.is_worked
-        assert during.leased_until == during.now + LEASE
+        assert during.holders == {ANN: during.now + LEASE}
         assert during.next_job is not None
         assert during.next_job.shard_key == "c"
         assert after.next_job == job_of(stores, first)
 
-    def test_an_import_whose_leases_have_ended_is_not_worked(
-        self, stores: Stores, pass_time
-    ):
-        import_id = plan(stores, POI, "a")
-        claim(stores, POI)
-        pass_time(LEASE + A_MOMENT)
+    def test_leases_of_a_worker_that_has_ended_expire_at_once(self, stores: Stores):
+        plan(stores, POI, "a", "b", "c")
+        lost = claim(stores, POI, owner=ANN)
+        held = claim(stores, POI, owner=BEN)
+        owners = stores.jobs.lease_owners()
 
-        assert not stores.jobs.waiting_facts(import_id).is_worked
+        stores.jobs.expire_leases([ANN])
+        taken = claim(stores, POI, owner=BEN)
+
+        assert sorted(owners) == [ANN, BEN]
+        assert stores.jobs.lease_owners() == [BEN]
+        assert (taken.job, taken.fence) == (lost.job, lost.fence + 1)
+        with pytest.raises(LeaseLost):
+            stores.ledger.renew(lost)
+        stores.ledger.renew(held)
+
+    def test_a_worker_that_still_runs_restores_its_lease(self, stores: Stores):
+        plan(stores, POI, "a")
+        lease = claim(stores, POI, owner=ANN)
+
+        stores.jobs.expire_leases([ANN])
+        stores.ledger.renew(lease)
+
+        assert stores.jobs.lease_owners() == [ANN]
 
     # retrying
 

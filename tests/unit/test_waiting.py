@@ -15,11 +15,14 @@ from penstock.flow.explain_waiting import ExplainWaiting
 from penstock.ports import Stores
 from tests.contracts.workers import announce
 from tests.support.builders import (
+    ANN,
+    BEN,
     TIMEOUT,
     begin,
     budget,
     claim,
     dataset,
+    job_of,
     last,
     open_sqlite,
     per_hour,
@@ -163,13 +166,60 @@ def test_workers_that_would_not_claim_are_distinguished(stores: Stores):
     ]
 
 
-def test_what_somebody_works_needs_no_worker_that_was_announced(stores: Stores):
-    """A worker of an earlier version says nothing of itself."""
+def test_shards_of_a_worker_that_stopped_reporting_say_so(stores: Stores):
     import_id = plan(stores, POI, "a", "b")
+    announce(stores, ANN, poi="d1")
+    announce(stores, BEN, poi="d1")
+    lease = claim(stores, POI, owner=ANN)
+    working = reason(stores, import_id)
 
+    stores.workers.remove(ANN)
+    waiting = explained(stores, import_id)
+
+    assert working is None
+    assert waiting is not None
+    assert waiting.reason is WaitReason.WORKER_LOST
+    assert waiting.until == job_of(stores, lease).lease_until
+    assert waiting.until is not None
+    assert describe_waiting(waiting).startswith(
+        f"held by a worker that stopped reporting, until {waiting.until:%H:%M:%S} UTC ("
+    )
+    claim(stores, POI, owner=BEN)
+    assert reason(stores, import_id) is None
+
+
+def test_a_process_that_is_known_to_have_ended_does_not_report(stores: Stores):
+    import_id = plan(stores, POI, "a")
+    announce(stores, ANN, poi="d1")
+    announce(stores, BEN, poi="d1")
+    claim(stores, POI, owner=ANN)
+
+    explain = ExplainWaiting(
+        stores=stores,
+        datasets={"poi": POI},
+        budget=lambda _: ALLOWED,
+        attempts=8,
+        has_ended=lambda worker: worker == ANN,
+    )
+    waiting = explain(stores.imports.peek(import_id))
+
+    assert waiting is not None
+    assert waiting.reason is WaitReason.WORKER_LOST
+
+
+def test_if_no_other_worker_is_running_both_is_said(stores: Stores):
+    import_id = plan(stores, POI, "a")
     claim(stores, POI)
 
-    assert reason(stores, import_id) is None
+    waiting = explained(stores, import_id)
+
+    assert waiting is not None
+    assert waiting.reason is WaitReason.NO_WORKER
+    assert waiting.detail == (
+        "no worker of dataset 'poi' is running, "
+        "and its shards are held by a worker that stopped reporting"
+    )
+    assert waiting.until is not None
 
 
 def test_shards_that_are_tried_again_later_say_why(stores: Stores):

@@ -1,7 +1,7 @@
 """Decide what an import is waiting for, if it makes no progress."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -27,6 +27,8 @@ class WaitReason(StrEnum):
     STORE_AWAY = "store_away"
     # no worker of this dataset is running
     NO_WORKER = "no_worker"
+    # a worker holds its shards, and has stopped reporting
+    WORKER_LOST = "worker_lost"
     # workers are running, but none in its region
     NO_WORKER_IN_REGION = "no_worker_in_region"
     # workers are running, but all of them have another declaration of the dataset
@@ -74,14 +76,21 @@ class WaitingFacts:
     """The open jobs of an import at one time of the database's clock."""
 
     now: datetime
-    # when the last lease expires
-    leased_until: datetime | None
+    # each worker that holds leases -> when the last of them expires
+    holders: Mapping[WorkerId, datetime]
     # the pending job that is due first
     next_job: Job | None
 
-    @property
-    def is_worked(self) -> bool:
-        return self.leased_until is not None and self.leased_until > self.now
+    def is_worked(self, workers: Sequence[LiveWorker]) -> bool:
+        """Return whether a worker that still reports holds a lease."""
+        return any(
+            self.holders.get(worker.id, self.now) > self.now for worker in workers
+        )
+
+    def next_expiry(self) -> datetime | None:
+        """Return when the first lease expires that has not yet expired."""
+        ends = [until for until in self.holders.values() if until > self.now]
+        return min(ends, default=None)
 
 
 def explain_waiting(
@@ -103,11 +112,16 @@ def explain_waiting(
     if current.status is not ImportStatus.RUNNING:
         return None
     by_budget = None if budget is None else explain_budget(budget, facts.now)
-    if by_budget is not None or facts.is_worked or facts.next_job is None:
+    is_open = facts.holders or facts.next_job is not None
+    if by_budget is not None or facts.is_worked(workers) or not is_open:
         return by_budget
-    return explain_workers(current, workers, region) or explain_retries(
-        facts.next_job, facts.now, attempts
-    )
+    by_workers = explain_workers(current, workers, region)
+    lost_until = facts.next_expiry()
+    if lost_until is not None:
+        return explain_lost_worker(by_workers, lost_until)
+    if by_workers is not None or facts.next_job is None:
+        return by_workers
+    return explain_retries(facts.next_job, facts.now, attempts)
 
 
 def explain_budget(state: BudgetState, now: datetime) -> Waiting | None:
@@ -172,6 +186,15 @@ def explain_workers(
             subject=region,
         )
     return None
+
+
+def explain_lost_worker(by_workers: Waiting | None, until: datetime) -> Waiting:
+    """Return that leases have to expire; and, if so, that nobody would go on then."""
+    detail = "held by a worker that stopped reporting"
+    if by_workers is None:
+        return Waiting(reason=WaitReason.WORKER_LOST, detail=detail, until=until)
+    both = f"{by_workers.detail}, and its shards are {detail}"
+    return replace(by_workers, detail=both, until=until)
 
 
 def explain_retries(job: Job, now: datetime, attempts: int) -> Waiting | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.domain.budget import Budget, BudgetState
 from penstock.domain.dataset import Dataset
-from penstock.domain.jobs import Import, ImportStatus
+from penstock.domain.jobs import Import, ImportStatus, WorkerId
 from penstock.domain.waiting import Waiting, WaitReason, explain_waiting
 from penstock.errors import StoreUnavailable
 from penstock.ports import Stores
@@ -18,11 +18,14 @@ class ExplainWaiting:
         datasets: Mapping[str, Dataset],
         budget: Callable[[Dataset], Budget],
         attempts: int,
+        has_ended: Callable[[WorkerId], bool] = lambda _: False,
     ) -> None:
         self._stores = stores
         self._datasets = datasets
         self._budget = budget
         self._attempts = attempts
+        # whether it is known that the process of a worker no longer runs
+        self._has_ended = has_ended
 
     def __call__(self, import_: Import) -> Waiting | None:
         """Return what an import waits for; None if it makes progress, or has ended."""
@@ -40,7 +43,11 @@ class ExplainWaiting:
             import_,
             self._stores.jobs.waiting_facts(import_.id),
             budget=budget,
-            workers=self._stores.workers.live(),
+            workers=[
+                worker
+                for worker in self._stores.workers.live()
+                if not self._has_ended(worker.id)
+            ],
             region=None if dataset is None else dataset.region,
             attempts=self._attempts,
         )

@@ -1,9 +1,10 @@
 """What keeps the ledger and the tables in order: lost jobs, open imports, indexes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import WorkerFailed
+from penstock.domain.jobs import WorkerId
 from penstock.errors import StoreRefused, StoreUnavailable
 from penstock.flow.finish_import import FinishImport
 from penstock.ports import Declarations, Emit, Stores
@@ -20,6 +21,7 @@ class Sweep:
         stores: Stores,
         finish: FinishImport,
         emit: Emit,
+        has_ended: Callable[[WorkerId], bool] = lambda _: False,
     ) -> None:
         self._datasets = datasets
         self._declarations = declarations
@@ -28,9 +30,12 @@ class Sweep:
         self._imports = stores.imports
         self._finish = finish
         self._emit = emit
+        # whether it is known that the process of a worker no longer runs
+        self._has_ended = has_ended
 
     def __call__(self) -> None:
         """Do everything at once; a table that cannot be maintained is only slow."""
+        self.expire_leases()
         self.finish_imports()
         for dataset in self._datasets.values():
             try:
@@ -38,6 +43,12 @@ class Sweep:
             except (StoreRefused, StoreUnavailable) as error:
                 message = f"the table of {dataset.name} could not be maintained"
                 self._emit(WorkerFailed(worker="sweep", error=f"{message}: {error}"))
+
+    def expire_leases(self) -> None:
+        """Let others have the jobs of workers whose processes no longer run."""
+        owners = self._jobs.lease_owners()
+        if ended := [owner for owner in owners if self._has_ended(owner)]:
+            self._jobs.expire_leases(ended)
 
     def finish_imports(self) -> None:
         """Fail jobs that kill their workers, and end imports that nobody has ended."""

@@ -337,6 +337,20 @@ class Jobs(Protocol):
         """  # noqa: D205 (one sentence that needs two lines)
         ...
 
+    @abstractmethod
+    def lease_owners(self) -> Sequence[WorkerId]:
+        """Return the workers that hold leases, of running imports, not yet expired."""
+        ...
+
+    @abstractmethod
+    def expire_leases(self, owners: Sequence[WorkerId]) -> None:
+        """Let all leases of workers that have ended expire now.
+
+        If one of them still runs after all, a renewal restores its lease, or the fence
+        refuses its next page.
+        """
+        ...
+
 
 class WorkNotifier(Protocol):
     """Notifies when there may be new work, and when an import has ended."""

@@ -11,7 +11,8 @@ from penstock.wiring.databases import (
     server_diagnostics,
 )
 from penstock.wiring.maintenance import build_maintenance
-from penstock.wiring.runtime import build_runtime, logging_emit, new_worker_id
+from penstock.wiring.process_identity import new_worker_id
+from penstock.wiring.runtime import build_runtime, logging_emit
 from penstock.wiring.transforms import load_transform
 
 __all__ = [

@@ -45,7 +45,8 @@ from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, declaration_digest
 from penstock.settings.schedules import parse_schedule
 from penstock.settings.validation_errors import spell
-from penstock.wiring.runtime import build_runtime, new_worker_id
+from penstock.wiring.process_identity import has_ended, new_worker_id
+from penstock.wiring.runtime import build_runtime
 from penstock.wiring.transforms import load_transform
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class Container:
             stores=self.stores,
             finish=self.finish,
             emit=self.emit,
+            has_ended=has_ended,
         )
 
     @cached_property
@@ -153,6 +155,7 @@ class Container:
             datasets=self.settings.datasets,
             budget=self.budget,
             attempts=self.settings.attempts,
+            has_ended=has_ended,
         )
 
     @cached_property

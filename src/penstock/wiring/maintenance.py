@@ -16,7 +16,7 @@ from penstock.flow.maintenance import (
     TaskRunner,
 )
 from penstock.ports.maintenance import TaskName
-from penstock.wiring.runtime import new_worker_id
+from penstock.wiring.process_identity import new_worker_id, process_space
 
 if TYPE_CHECKING:
     from penstock.wiring.container import Container
@@ -54,8 +54,14 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
 
     Only a process with the same declaration may end an import or build an index, so
     processes with another one have tasks of their own. Files belong to a host and a
-    folder.
+    folder, and processes to a host and a namespace.
     """
+    # a killed process is noticed by those that can see the processes of its host
+    yield MaintenanceTask(
+        name=TaskName(f"workers:{socket.gethostname()}:{process_space()}"),
+        interval=LEASE_INTERVAL,
+        run=penstock.sweep.expire_leases,
+    )
     datasets = penstock.settings.datasets
     declarations = penstock.declarations(datasets)
     yield MaintenanceTask(

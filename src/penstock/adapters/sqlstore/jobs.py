@@ -16,7 +16,7 @@ from penstock.adapters.sqlstore.database import (
 )
 from penstock.adapters.sqlstore.ledger import fail_lost_jobs
 from penstock.adapters.sqlstore.row_mappers import RowMappers, read_page
-from penstock.domain.jobs import MAX_RESCUES, ImportId, Job, JobId, PageEntry
+from penstock.domain.jobs import MAX_RESCUES, ImportId, Job, JobId, PageEntry, WorkerId
 from penstock.domain.waiting import WaitingFacts
 from penstock.errors import Misconfigured, NotFound
 from penstock.ports import Declarations, JobFilter, Jobs, ProblemCounts
@@ -77,7 +77,12 @@ class SqlJobs(Jobs):
             job = None if next_job is None else transaction.one("get_job", job=next_job)
             return WaitingFacts(
                 now=read_clock(transaction),
-                leased_until=self._rows.instant_or_none(row["leased_until"]),
+                holders={
+                    WorkerId(holder["lease_owner"]): self._database.instant(
+                        holder["leased_until"]
+                    )
+                    for holder in transaction.all("lease_holders", import_id=import_id)
+                },
                 next_job=None if job is None else self._rows.read_job(job),
             )
 
@@ -174,6 +179,19 @@ class SqlJobs(Jobs):
             lambda transaction: transaction.all("settled_imports")
         )
         return [ImportId(row["id"]) for row in settled]
+
+    @override
+    def lease_owners(self) -> Sequence[WorkerId]:
+        found = self._database.read(lambda transaction: transaction.all("lease_owners"))
+        return [WorkerId(row["lease_owner"]) for row in found]
+
+    @override
+    def expire_leases(self, owners: Sequence[WorkerId]) -> None:
+        def work(transaction: Transaction) -> None:
+            if transaction.all("expire_leases", owners=json.dumps([*owners])):
+                transaction.execute("ring")
+
+        self._database.write(work)
 
 
 def read_clock(transaction: Transaction) -> datetime:

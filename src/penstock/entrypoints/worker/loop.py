@@ -39,8 +39,8 @@ ERROR_PAUSE = 1.0
 # the longest pause with --until-idle, which exits when nothing is left, in seconds
 MAX_PAUSE_UNTIL_IDLE = 1.0
 # how often a worker process announces itself, and how long that is valid
-PRESENCE_INTERVAL = timedelta(seconds=10)
-PRESENCE_TIMEOUT = timedelta(seconds=30)
+PRESENCE_INTERVAL = timedelta(seconds=5)
+PRESENCE_TIMEOUT = timedelta(seconds=15)
 # the file descriptor of standard input
 STDIN = 0
 # Rows are allocated by the thousand and have no reference cycles: with Python's

@@ -368,16 +368,37 @@ where status in ('pending', 'leased') and id in (
 select * from penstock_job where id = %(job)s;
 
 -- name: job_outlook
--- Each is the first or last entry of an index.
+-- The first entry of an index.
 select (
-    select max(lease_until) from penstock_job
-    where import_id = %(import_id)s and status = 'leased'
-) as leased_until, (
     select id from penstock_job
     where import_id = %(import_id)s and status = 'pending'
     order by run_at, id
     limit 1
 ) as next_job;
+
+-- name: lease_holders
+select lease_owner, max(lease_until) as leased_until from penstock_job
+where import_id = %(import_id)s and status = 'leased'
+group by lease_owner;
+
+-- name: lease_owners
+select distinct lease_owner from penstock_job
+where status = 'leased' and lease_until >= {now}
+    and import_id in (select id from penstock_import where status = 'running');
+
+-- name: expire_leases
+update penstock_job
+set lease_until = {now} - interval '1 microsecond'
+where id in (
+    select id from penstock_job
+    where status = 'leased' and lease_until >= {now}
+        and import_id in (select id from penstock_import where status = 'running')
+        and lease_owner in (
+            select jsonb_array_elements_text(%(owners)s::jsonb)
+        )
+    for update skip locked
+)
+returning id;
 
 -- name: find_jobs
 select * from penstock_job

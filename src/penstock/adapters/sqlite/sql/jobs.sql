@@ -307,16 +307,31 @@ where import_id = :import_id and status in ('pending', 'leased');
 select * from penstock_job where id = :job;
 
 -- name: job_outlook
--- Both are read from an end of their index.
+-- The first entry of an index.
 select (
-    select max(lease_until) from penstock_job
-    where import_id = :import_id and status = 'leased'
-) as leased_until, (
     select id from penstock_job
     where import_id = :import_id and status = 'pending'
     order by run_at, id
     limit 1
 ) as next_job;
+
+-- name: lease_holders
+select lease_owner, max(lease_until) as leased_until from penstock_job
+where import_id = :import_id and status = 'leased'
+group by lease_owner;
+
+-- name: lease_owners
+select distinct lease_owner from penstock_job
+where status = 'leased' and lease_until >= :now
+    and import_id in (select id from penstock_import where status = 'running');
+
+-- name: expire_leases
+update penstock_job
+set lease_until = :now - 1
+where status = 'leased' and lease_until >= :now
+    and import_id in (select id from penstock_import where status = 'running')
+    and lease_owner in (select value from json_each(:owners))
+returning id;
 
 -- name: find_jobs
 select * from penstock_job
