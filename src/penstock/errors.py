@@ -8,6 +8,7 @@ PenstockError
 ├── StoreUnavailable      a store is unavailable: wait for it; costs no attempt
 │   ├── StoreTimeout          the query would take longer than allowed
 │   └── JwksUnavailable       the keys of the token issuer cannot be fetched
+├── TransportUnavailable  messages cannot be sent: they wait in the outbox
 ├── Throttled             the provider requests a pause: close the budget, snooze
 ├── AccessRefused         the provider refuses access: stop the budget, snooze
 ├── Snooze                wait; costs no attempt
@@ -130,6 +131,12 @@ class Snooze(PenstockError):
     def __init__(self, message: str, *, wait: timedelta) -> None:
         super().__init__(message)
         self.wait = wait
+
+
+class TransportUnavailable(PenstockError):
+    """Messages cannot be sent; they wait in the outbox."""
+
+    code = "transport_unavailable"
 
 
 class Throttled(PenstockError):

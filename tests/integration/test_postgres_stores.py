@@ -16,6 +16,7 @@ from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.maintenance import MaintenanceContract
+from tests.contracts.outbox import OutboxContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
@@ -75,6 +76,9 @@ class TestPostgresWorkers(WorkersContract): ...
 
 
 class TestPostgresMaintenance(MaintenanceContract): ...
+
+
+class TestPostgresOutbox(OutboxContract): ...
 
 
 class TestPostgresSchedules(SchedulesContract): ...

@@ -26,6 +26,7 @@ from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.maintenance import MaintenanceContract
+from tests.contracts.outbox import OutboxContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
@@ -115,6 +116,9 @@ class TestSqliteWorkers(WorkersContract): ...
 
 
 class TestSqliteMaintenance(MaintenanceContract): ...
+
+
+class TestSqliteOutbox(OutboxContract): ...
 
 
 class TestSqliteSchedules(SchedulesContract): ...

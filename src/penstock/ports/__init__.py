@@ -18,6 +18,7 @@ from penstock.ports.ledger import (
     WorkNotifier,
 )
 from penstock.ports.maintenance import Maintenance
+from penstock.ports.outbox import Outbox, Transport
 from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
 from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
 from penstock.ports.schedules import FireLog, Schedules
@@ -41,6 +42,7 @@ __all__ = [
     "KeepAlive",
     "Ledger",
     "Maintenance",
+    "Outbox",
     "ProblemCounts",
     "QuarantinedRow",
     "ReasonCount",
@@ -57,6 +59,7 @@ __all__ = [
     "StopSignal",
     "Stores",
     "Survey",
+    "Transport",
     "Uploads",
     "WorkNotifier",
     "Workers",
@@ -79,3 +82,4 @@ class Stores:
     maintenance: Maintenance
     schedules: Schedules
     fires: FireLog
+    outbox: Outbox

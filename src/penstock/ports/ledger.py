@@ -23,6 +23,7 @@ from penstock.domain.jobs import (
 )
 from penstock.domain.pages import Batch, Counts, Proof
 from penstock.domain.waiting import WaitingFacts
+from penstock.ports.outbox import NewMessage
 
 # dataset -> digest of its declaration: the imports that a worker can work on
 Declarations: TypeAlias = Mapping[str, str]
@@ -223,8 +224,11 @@ class Ledger(Protocol):
         ...
 
     @abstractmethod
-    def release(self, lease: Lease) -> None:
-        """Put the job back at once; costs no attempt."""
+    def release(self, lease: Lease, *, messages: Sequence[NewMessage] = ()) -> None:
+        """Put the job back at once; costs no attempt.
+
+        The messages are added to the outbox in the same transaction.
+        """
         ...
 
     @abstractmethod

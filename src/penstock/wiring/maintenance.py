@@ -31,6 +31,8 @@ CLEANUP_INTERVAL = timedelta(hours=1)
 MAX_EXPIRED = 1_000
 # tasks that nobody has run for so long are removed from the list
 TASK_RETENTION = timedelta(days=7)
+# how long a message that was sent is stored
+MESSAGE_RETENTION = timedelta(days=1)
 
 
 def build_maintenance(
@@ -96,9 +98,10 @@ def maintain(penstock: "Container", dataset: Dataset) -> None:
 
 
 def forget(penstock: "Container") -> None:
-    """Remove requests that have expired, and tasks that nobody runs any more."""
+    """Remove expired requests, tasks that nobody runs any more, and old messages."""
     penstock.stores.requests.forget(most=MAX_EXPIRED)
     penstock.stores.maintenance.forget(unused=TASK_RETENTION)
+    penstock.stores.outbox.forget(sent=MESSAGE_RETENTION, most=MAX_EXPIRED)
 
 
 def short_digest(value: object) -> str:

@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
 from penstock.adapters.sqlstore.key_encoding import encode_key_text
+from penstock.adapters.sqlstore.outbox import add_messages
 from penstock.adapters.sqlstore.page_summaries import encode_summary
 from penstock.adapters.sqlstore.refused_rows import identify_refused_rows
 from penstock.adapters.sqlstore.row_mappers import RowMappers
@@ -29,6 +30,7 @@ from penstock.domain.jobs import (
 from penstock.domain.pages import Batch, Counts, Record, Rejection, count_page
 from penstock.errors import LeaseLost
 from penstock.ports import Declarations, Ledger
+from penstock.ports.outbox import NewMessage
 
 # how often a claim tries again because other workers took the jobs it had found
 MAX_CLAIM_ATTEMPTS = 10
@@ -215,9 +217,10 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
         )
 
     @override
-    def release(self, lease: Lease) -> None:
+    def release(self, lease: Lease, *, messages: Sequence[NewMessage] = ()) -> None:
         def work(transaction: Transaction) -> None:
             release_lease(transaction, "release_job", lease)
+            add_messages(transaction, messages)
             # wake idle workers, which may claim it at once
             transaction.execute("ring")
 

@@ -9,6 +9,7 @@ from penstock.adapters.sqlstore.idempotency import SqlIdempotencyStore
 from penstock.adapters.sqlstore.imports import SqlImports
 from penstock.adapters.sqlstore.jobs import SqlJobs
 from penstock.adapters.sqlstore.maintenance import SqlMaintenance
+from penstock.adapters.sqlstore.outbox import SqlOutbox
 from penstock.adapters.sqlstore.record_reader import SqlRecordReader
 from penstock.adapters.sqlstore.record_writer import SqlRecordWriter
 from penstock.adapters.sqlstore.records import SqlRecords
@@ -64,4 +65,5 @@ def build_stores(
         maintenance=SqlMaintenance(database),
         schedules=SqlSchedules(database),
         fires=SqlFireLog(database),
+        outbox=SqlOutbox(database),
     )

@@ -1,0 +1,55 @@
+-- The outbox. A message without `due_at` was sent, and nobody has to confirm it.
+
+-- name: add_message
+-- Messages that are added at the same moment do not count each other.
+insert into penstock_outbox (kind, destination, payload, created_at, due_at)
+select %(kind)s::text, %(destination)s::text, %(payload)s::jsonb, {now}, {now}
+where %(most)s::bigint is null or %(most)s > (
+    select count(*) from penstock_outbox
+    where kind = %(kind)s and destination = %(destination)s and due_at is not null
+);
+
+-- name: take_messages
+-- Messages that another process is taking are skipped without waiting.
+with due as materialized (
+    select id from penstock_outbox
+    where kind = %(kind)s and due_at <= {now}
+    order by due_at, id
+    limit %(most)s
+    for update skip locked
+)
+update penstock_outbox
+set attempts = attempts + 1, due_at = {now} + %(lasting)s * interval '1 microsecond'
+where id in (select id from due)
+returning id, kind, destination, payload, attempts;
+
+-- name: mark_messages_sent
+update penstock_outbox
+set sends = sends + 1, sent_at = {now}, error = null,
+    due_at = {now} + %(confirm_within)s::bigint * (1 << least(sends, 6))
+        * interval '1 microsecond'
+where id in (select value::bigint from jsonb_array_elements_text(%(ids)s::jsonb));
+
+-- name: postpone_messages
+update penstock_outbox
+set due_at = {now} + %(delay)s * interval '1 microsecond', error = %(error)s
+where id in (select value::bigint from jsonb_array_elements_text(%(ids)s::jsonb));
+
+-- name: settle_messages
+delete from penstock_outbox
+where id in (select value::bigint from jsonb_array_elements_text(%(ids)s::jsonb));
+
+-- name: unsettled_messages
+select id, kind, destination, payload, attempts
+from penstock_outbox
+where kind = %(kind)s and due_at is not null
+order by id;
+
+-- name: forget_messages
+delete from penstock_outbox
+where id in (
+    select id from penstock_outbox
+    where due_at is null and sent_at < {now} - %(sent)s * interval '1 microsecond'
+    order by sent_at
+    limit %(most)s
+);

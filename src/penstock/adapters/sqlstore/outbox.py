@@ -1,0 +1,110 @@
+"""The outbox, in the database of what its messages are about."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from typing_extensions import override
+
+from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
+from penstock.adapters.sqlstore.row_mappers import decode_json
+from penstock.domain.formats import MICROSECOND
+from penstock.ports.outbox import Message, MessageId, NewMessage, Outbox
+
+
+class SqlOutbox(Outbox):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @override
+    def add(self, messages: Sequence[NewMessage]) -> int:
+        return self._database.write(
+            lambda transaction: add_messages(transaction, messages)
+        )
+
+    @override
+    def take(self, kind: str, *, most: int, lasting: timedelta) -> Sequence[Message]:
+        found = self._database.write(
+            lambda transaction: transaction.all(
+                "take_messages", kind=kind, most=most, lasting=lasting // MICROSECOND
+            )
+        )
+        return sorted(map(read_message, found), key=lambda message: message.id)
+
+    @override
+    def mark_sent(
+        self, messages: Sequence[Message], *, confirm_within: timedelta | None
+    ) -> None:
+        self._database.write(
+            lambda transaction: transaction.execute(
+                "mark_messages_sent",
+                ids=encode_ids(message.id for message in messages),
+                confirm_within=None
+                if confirm_within is None
+                else confirm_within // MICROSECOND,
+            )
+        )
+
+    @override
+    def postpone(
+        self, messages: Sequence[Message], *, delay: timedelta, error: str
+    ) -> None:
+        self._database.write(
+            lambda transaction: transaction.execute(
+                "postpone_messages",
+                ids=encode_ids(message.id for message in messages),
+                delay=delay // MICROSECOND,
+                error=error,
+            )
+        )
+
+    @override
+    def settle(self, ids: Sequence[MessageId]) -> int:
+        return self._database.write(
+            lambda transaction: transaction.execute(
+                "settle_messages", ids=encode_ids(ids)
+            )
+        )
+
+    @override
+    def unsettled(self, kind: str) -> Sequence[Message]:
+        found = self._database.read(
+            lambda transaction: transaction.all("unsettled_messages", kind=kind)
+        )
+        return [read_message(row) for row in found]
+
+    @override
+    def forget(self, *, sent: timedelta, most: int) -> int:
+        return self._database.write(
+            lambda transaction: transaction.execute(
+                "forget_messages", sent=sent // MICROSECOND, most=most
+            )
+        )
+
+
+def add_messages(transaction: Transaction, messages: Sequence[NewMessage]) -> int:
+    """Add messages in a transaction of any store; return how many."""
+    return sum(
+        transaction.execute(
+            "add_message",
+            kind=message.kind,
+            destination=message.destination,
+            payload=json.dumps(dict(message.payload)),
+            most=message.most,
+        )
+        for message in messages
+    )
+
+
+def encode_ids(ids: Iterable[MessageId]) -> str:
+    return json.dumps([*ids])
+
+
+def read_message(row: SqlRow) -> Message:
+    return Message(
+        id=MessageId(row["id"]),
+        kind=row["kind"],
+        destination=row["destination"],
+        payload=decode_json(row["payload"]),
+        attempts=row["attempts"],
+    )
