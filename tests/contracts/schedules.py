@@ -1,6 +1,8 @@
 """What every store promises of schedules and their fires."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,9 @@ from penstock.ports.schedules import (
     FireRequest,
     ScheduleChange,
     ScheduleFilter,
+    ScheduleOrder,
     ScheduleOrigin,
+    SchedulePosition,
     ScheduleStatus,
     StoredSchedule,
 )
@@ -196,16 +200,41 @@ class SchedulesContract:
         stores.schedules.set_status("b", ScheduleStatus.PAUSED, note=None)
 
         def find(**chosen):
-            found = stores.schedules.find(
-                ScheduleFilter(**chosen), after=None, limit=10
-            )
+            found = stores.schedules.find(ScheduleFilter(**chosen), limit=10)
             return [schedule.name for schedule in found]
 
         assert find() == ["a", "b", "c"]
         assert find(status=ScheduleStatus.PAUSED) == ["b"]
         assert find(dataset="other") == []
-        page = stores.schedules.find(ScheduleFilter(), after="a", limit=1)
+        after = SchedulePosition(name="a")
+        page = stores.schedules.find(ScheduleFilter(), after=after, limit=1)
         assert [schedule.name for schedule in page] == ["b"]
+
+    def test_schedules_are_listed_by_their_times(self, stores: Stores, pass_time):
+        stores.schema.ensure_table(POI)
+        for name, interval in (("a", "3h"), ("b", "1h"), ("c", "2h")):
+            fields = {**HOURLY, "every": interval}
+            stores.schedules.create(*declared(name, fields))
+            pass_time(MINUTE)
+        run = stores.schedules.get("b")
+        stores.fires.begin(run, None, POI, fire_request(run.created_at, request="r"))
+
+        def pages(order: ScheduleOrder, time: Callable[[StoredSchedule], Any]):
+            after, names = None, list[str]()
+            while page := stores.schedules.find(
+                ScheduleFilter(dataset="poi"), order=order, after=after, limit=1
+            ):
+                names.append(page[0].name)
+                after = SchedulePosition(name=page[0].name, at=time(page[0]))
+            return names
+
+        next_runs = pages(ScheduleOrder.NEXT_RUN, lambda each: each.next_run_at)
+        assert next_runs == sorted(
+            "abc", key=lambda name: (stores.schedules.get(name).next_run_at, name)
+        )
+        assert pages(ScheduleOrder.LAST_RUN, lambda each: each.last_run_at) == ["b"]
+        created = pages(ScheduleOrder.CREATION, lambda each: each.created_at)
+        assert created == ["c", "b", "a"]
 
     def test_a_fire_begins_one_import(self, stores: Stores, hourly):
         request = fire_request(hourly.next_run_at)

@@ -183,3 +183,35 @@ def test_fields_that_no_scheduler_has_read_yet_are_a_conflict(stored, config):
 
     assert "penstock.toml has other fields" in listed[0]["conflict"]
     assert listed[0]["fields"]["every"] == "15m"
+
+
+def test_check_says_when_each_schedule_fires(run, config):
+    text = config.read_text("utf-8")
+    config.write_text(text.replace("30 2 * * *", "30 2 * * sun"), encoding="utf-8")
+
+    checked = run("check")
+    nightly, shops = run("check", "--json").json["schedules"]
+
+    assert checked.code == 0
+    assert f"schedule nightly: {nightly['trigger']}" in checked.out
+    assert "schedule shops: Every 15 minutes" in checked.out
+    assert len(shops["upcoming"]) == 3
+    for fire in nightly["upcoming"]:
+        assert f"{fire['local']} = {fire['fire_at']}, skipped by" in checked.out
+        local = datetime.fromisoformat(fire["local"])
+        assert local == datetime.fromisoformat(fire["fire_at"])
+
+
+def test_status_shows_what_needs_attention_first(stored):
+    stored("schedules", "pause", "shops", "--note", "the provider moves")
+
+    seen = stored("status")
+    schedules = stored("status", "--json").json["schedules"]
+
+    assert "the provider moves" in seen.out
+    assert [each["name"] for each in schedules] == ["shops", "nightly"]
+    assert schedules[1]["next_run_at"] is not None
+
+
+def test_status_shows_what_no_scheduler_has_stored(run):
+    assert "no scheduler has run" in run("status").out

@@ -89,6 +89,25 @@ class ScheduleFilter:
     dataset: str | None = None
 
 
+class ScheduleOrder(StrEnum):
+    """The orders of a list; by a time are only those that have it."""
+
+    NAME = "name"
+    NEXT_RUN = "next_run_at"
+    # the newest first
+    LAST_RUN = "-last_run_at"
+    CREATION = "-created_at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulePosition:
+    """Where a page of a list ends."""
+
+    name: str
+    # the time by which the list is ordered
+    at: datetime | None = None
+
+
 class Schedules(Protocol):
     """Schedules, declared in the file or created over the API."""
 
@@ -138,10 +157,13 @@ class Schedules(Protocol):
 
     @abstractmethod
     def find(
-        self, chosen: ScheduleFilter, *, after: str | None, limit: int
-    ) -> Sequence[StoredSchedule]:
-        """Return schedules by name."""
-        ...
+        self,
+        chosen: ScheduleFilter,
+        *,
+        order: ScheduleOrder = ScheduleOrder.NAME,
+        after: SchedulePosition | None = None,
+        limit: int,
+    ) -> Sequence[StoredSchedule]: ...
 
     @abstractmethod
     def fires(

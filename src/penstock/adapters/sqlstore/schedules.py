@@ -30,13 +30,21 @@ from penstock.ports.schedules import (
     FireRequest,
     ScheduleChange,
     ScheduleFilter,
+    ScheduleOrder,
     ScheduleOrigin,
+    SchedulePosition,
     Schedules,
     ScheduleStatus,
     StoredSchedule,
     Upcoming,
 )
 
+LISTS: Mapping[ScheduleOrder, str] = {
+    ScheduleOrder.NAME: "list_schedules",
+    ScheduleOrder.NEXT_RUN: "list_schedules_by_next_run",
+    ScheduleOrder.LAST_RUN: "list_schedules_by_last_run",
+    ScheduleOrder.CREATION: "list_schedules_by_creation",
+}
 PAUSED_AS_DECLARED = "declared as paused"
 # takes an import that a process has just begun, so that others plan it if that dies
 NOBODY = ""
@@ -323,16 +331,24 @@ class SqlSchedules(Schedules):
 
     @override
     def find(
-        self, chosen: ScheduleFilter, *, after: str | None, limit: int
+        self,
+        chosen: ScheduleFilter,
+        *,
+        order: ScheduleOrder = ScheduleOrder.NAME,
+        after: SchedulePosition | None = None,
+        limit: int,
     ) -> Sequence[StoredSchedule]:
+        params: dict[str, object] = {
+            "status": chosen.status,
+            "dataset": chosen.dataset,
+            "after": None if after is None else after.name,
+            "limit": limit,
+        }
+        if order is not ScheduleOrder.NAME:
+            at = None if after is None else after.at
+            params["at"] = self._database.to_stored_time(at)
         found = self._database.read(
-            lambda transaction: transaction.all(
-                "list_schedules",
-                status=chosen.status,
-                dataset=chosen.dataset,
-                after=after,
-                limit=limit,
-            )
+            lambda transaction: transaction.all(LISTS[order], **params)
         )
         return [*map(self._rows.read, found)]
 

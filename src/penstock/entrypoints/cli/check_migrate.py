@@ -1,12 +1,16 @@
 """Check the configuration, and create or update tables: `check`, `migrate`."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from textwrap import wrap
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from penstock.domain.dataset import SYSTEM_COLUMNS
+from penstock.domain.formats import format_instant
+from penstock.domain.scheduling.schedule import Schedule, ScheduleDeclaration
 from penstock.domain.sharding.ignored_filters import unchecked_parameters
 from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
@@ -23,8 +27,10 @@ from penstock.entrypoints.cli.connection_checks import (
     pending,
     run_checks,
 )
+from penstock.entrypoints.schedule_report import describe_trigger, upcoming_fires
 from penstock.errors import Misconfigured
 from penstock.settings import Settings
+from penstock.settings.schedules import parse_schedule
 from penstock.wiring import Container, list_statements, load_transform, open_container
 
 COMMENT_WIDTH = 77
@@ -67,6 +73,9 @@ def check(
     ]
     if notes:
         document["notes"] = notes
+    schedules = preview_schedules(settings)
+    if schedules:
+        document["schedules"] = schedules
     results = run_checks(config, threads=threads) if connect else []
     checks = as_documents(results, settings)
     if connect:
@@ -80,11 +89,46 @@ def check(
         )
         for note in notes:
             typer.echo(f"note {note}")
+        for schedule in schedules:
+            print_schedule(schedule)
         for result in checks:
             mark = "ok  " if result["ok"] else "FAIL"
             typer.echo(f"{mark} {result['what']}: {result['detail']}")
     if not all(result["ok"] for result in checks):
         raise typer.Exit(1)
+
+
+def preview_schedules(settings: Settings) -> list[dict[str, object]]:
+    """Return when each declared schedule fires, in words and by its next fires."""
+    now = datetime.now(UTC)
+    return [
+        {
+            "name": name,
+            "dataset": schedule.dataset,
+            "trigger": describe_trigger(schedule),
+            "jitter_seconds": schedule.delay.total_seconds(),
+            "upcoming": upcoming_fires(schedule, now),
+        }
+        for name, declaration in settings.schedules.items()
+        if (schedule := read_schedule(settings, declaration)) is not None
+    ]
+
+
+def read_schedule(
+    settings: Settings, declaration: ScheduleDeclaration
+) -> Schedule | None:
+    schedule, _ = parse_schedule(
+        declaration.name, declaration.fields, settings.datasets
+    )
+    return schedule
+
+
+def print_schedule(schedule: Mapping[str, Any]) -> None:
+    typer.echo(f"schedule {schedule['name']}: {schedule['trigger']}")
+    for fire in schedule["upcoming"]:
+        exception = fire["exception"]
+        skipped = "" if exception is None else f", skipped by except {exception!r}"
+        typer.echo(f"  {fire['local']} = {format_instant(fire['fire_at'])}{skipped}")
 
 
 def find_name_conflicts(settings: Settings) -> list[str]:

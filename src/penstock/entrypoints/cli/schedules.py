@@ -31,7 +31,13 @@ from penstock.entrypoints.schedule_report import (
 )
 from penstock.entrypoints.worker.loop import stop_on_signals
 from penstock.errors import Misconfigured, NotFound
-from penstock.ports.schedules import ScheduleFilter, ScheduleStatus, StoredSchedule
+from penstock.ports.schedules import (
+    ScheduleFilter,
+    ScheduleOrder,
+    SchedulePosition,
+    ScheduleStatus,
+    StoredSchedule,
+)
 from penstock.wiring import Container
 
 app = typer.Typer(
@@ -41,6 +47,7 @@ app = typer.Typer(
 
 Row = Mapping[str, object]
 Name = Annotated[str, typer.Argument(help="A schedule.")]
+NO_SCHEDULES = 'There are no schedules. Add one to a dataset, such as: every = "1h"'
 NOT_STORED = "not stored yet"
 NO_SCHEDULER = "no scheduler has run; start one with: penstock worker --with-scheduler"
 OUTDATED = "penstock.toml has other fields, for which no scheduler has started yet"
@@ -68,18 +75,15 @@ def show_all(
     if as_json:
         print_json({"schedules": rows})
         return
-    show_table(
-        "schedules",
-        [*map(schedule_row, rows)],
-        empty='There are no schedules. Add one to a dataset, such as: every = "1h"',
-    )
+    show_table("schedules", [*map(schedule_row, rows)], empty=NO_SCHEDULES)
 
 
 def list_schedules(
     penstock: Container, chosen: ScheduleFilter, *, after: str | None, limit: int
 ) -> list[dict[str, object]]:
     """Return stored schedules, and the declared ones that no scheduler has stored."""
-    found = penstock.stores.schedules.find(chosen, after=after, limit=limit)
+    position = None if after is None else SchedulePosition(name=after)
+    found = penstock.stores.schedules.find(chosen, after=position, limit=limit)
     rows = {stored.name: describe_stored(penstock, stored) for stored in found}
     if chosen.status is None:
         for declaration in penstock.settings.schedules.values():
@@ -88,6 +92,24 @@ def list_schedules(
             if is_of_page and is_chosen and declaration.name not in rows:
                 rows[declaration.name] = describe_declared(penstock, declaration)
     return [rows[name] for name in sorted(rows)[:limit]]
+
+
+def list_important(penstock: Container, *, limit: int) -> list[dict[str, object]]:
+    """Return schedules that need attention, then those that are due next."""
+    broken = ScheduleFilter(status=ScheduleStatus.BROKEN)
+    paused = ScheduleFilter(status=ScheduleStatus.PAUSED)
+    active = ScheduleFilter(status=ScheduleStatus.ACTIVE)
+    find = penstock.stores.schedules.find
+    found = [
+        *find(broken, limit=limit),
+        *find(paused, limit=limit),
+        *find(active, order=ScheduleOrder.NEXT_RUN, limit=limit),
+        # also those that fire after imports
+        *find(active, limit=limit),
+    ]
+    rows = {stored.name: describe_stored(penstock, stored) for stored in found[:limit]}
+    every = list_schedules(penstock, ScheduleFilter(), after=None, limit=limit)
+    return [*rows.values(), *(row for row in every if row["status"] == NOT_STORED)]
 
 
 def describe_stored(penstock: Container, stored: StoredSchedule) -> dict[str, object]:

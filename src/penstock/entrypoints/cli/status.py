@@ -13,6 +13,11 @@ from penstock.entrypoints.cli.common import (
     print_json,
     show_table,
 )
+from penstock.entrypoints.cli.schedules import (
+    NO_SCHEDULES,
+    list_important,
+    schedule_row,
+)
 from penstock.entrypoints.import_report import report
 from penstock.entrypoints.waiting_text import describe_waiting
 from penstock.errors import StoreUnavailable
@@ -21,6 +26,8 @@ from penstock.wiring import Container
 
 # unfinished imports that are shown of each status
 MAX_IMPORTS = 50
+# schedules, those that need attention first
+MAX_SCHEDULES = 50
 
 Row = Mapping[str, object]
 # the columns of a budget whose store does not respond
@@ -36,12 +43,13 @@ UNKNOWN_BUDGET: Row = {
 
 
 def status(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
-    """Show imports and what they wait for, workers, budgets, upkeep and problems."""
+    """Show imports and what they wait for, workers, budgets, schedules and upkeep."""
     with open_readonly(config, is_prepared=False) as penstock:
         imports, import_rows = describe_imports(penstock)
         workers = penstock.stores.workers.live()
         budgets = describe_budgets(penstock)
         tasks = penstock.stores.maintenance.tasks()
+        schedules = list_important(penstock, limit=MAX_SCHEDULES)
         problems = [found._asdict() for found in penstock.stores.jobs.problems()]
     if as_json:
         print_json(
@@ -49,6 +57,7 @@ def status(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
                 "imports": imports,
                 "workers": [*map(describe_worker, workers)],
                 "budgets": budgets,
+                "schedules": schedules,
                 "maintenance": [*map(describe_task, tasks)],
                 "problems": problems,
             }
@@ -61,6 +70,11 @@ def status(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
         empty="No worker is running. Start one with: penstock worker",
     )
     show_table("budgets", budgets, empty="No budget is declared.")
+    show_table(
+        "schedules",
+        [*map(schedule_row, schedules)],
+        empty=NO_SCHEDULES,
+    )
     show_table(
         "maintenance",
         [*map(task_row, tasks)],

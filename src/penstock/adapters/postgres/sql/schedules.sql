@@ -63,6 +63,32 @@ where (%(status)s::text is null or status = %(status)s)
 order by name
 limit %(limit)s;
 
+-- name: list_schedules_by_next_run
+select * from penstock_schedule
+where next_run_at is not null
+    and (%(status)s::text is null or status = %(status)s)
+    and (%(dataset)s::text is null or dataset = %(dataset)s)
+    and (%(at)s::timestamptz is null or (next_run_at, name) > (%(at)s, %(after)s))
+order by next_run_at, name
+limit %(limit)s;
+
+-- name: list_schedules_by_last_run
+select * from penstock_schedule
+where last_run_at is not null
+    and (%(status)s::text is null or status = %(status)s)
+    and (%(dataset)s::text is null or dataset = %(dataset)s)
+    and (%(at)s::timestamptz is null or (last_run_at, name) < (%(at)s, %(after)s))
+order by last_run_at desc, name desc
+limit %(limit)s;
+
+-- name: list_schedules_by_creation
+select * from penstock_schedule
+where (%(status)s::text is null or status = %(status)s)
+    and (%(dataset)s::text is null or dataset = %(dataset)s)
+    and (%(at)s::timestamptz is null or (created_at, name) < (%(at)s, %(after)s))
+order by created_at desc, name desc
+limit %(limit)s;
+
 -- name: due_schedules
 -- Those that fire after imports, or whose fire waits for one, are looked at each time.
 (

@@ -63,6 +63,32 @@ where (:status is null or status = :status)
 order by name
 limit :limit;
 
+-- name: list_schedules_by_next_run
+select * from penstock_schedule
+where next_run_at is not null
+    and (:status is null or status = :status)
+    and (:dataset is null or dataset = :dataset)
+    and (:at is null or (next_run_at, name) > (:at, :after))
+order by next_run_at, name
+limit :limit;
+
+-- name: list_schedules_by_last_run
+select * from penstock_schedule
+where last_run_at is not null
+    and (:status is null or status = :status)
+    and (:dataset is null or dataset = :dataset)
+    and (:at is null or (last_run_at, name) < (:at, :after))
+order by last_run_at desc, name desc
+limit :limit;
+
+-- name: list_schedules_by_creation
+select * from penstock_schedule
+where (:status is null or status = :status)
+    and (:dataset is null or dataset = :dataset)
+    and (:at is null or (created_at, name) < (:at, :after))
+order by created_at desc, name desc
+limit :limit;
+
 -- name: due_schedules
 -- Those that fire after imports, or whose fire waits for one, are looked at each time.
 select * from (
