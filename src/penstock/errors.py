@@ -144,13 +144,8 @@ class Throttled(PenstockError):
 
     code = "throttled"
 
-    def __init__(self, status: int, *, retry_after: timedelta | None) -> None:
-        pause = (
-            "without saying how long"
-            if retry_after is None
-            else f"for {retry_after.total_seconds():g} s"
-        )
-        super().__init__(f"the provider answered {status} and asks to wait {pause}")
+    def __init__(self, message: str, *, retry_after: timedelta | None) -> None:
+        super().__init__(message)
         self.retry_after = retry_after
 
 

@@ -260,7 +260,7 @@ def cut_off(dice: random.Random) -> PenstockError:
 
 def throttled(dice: random.Random) -> PenstockError:
     after = dice.choice([None, timedelta(seconds=dice.randint(0, 60))])
-    return Throttled(429, retry_after=after)
+    return Throttled("429", retry_after=after)
 
 
 def stopped(dice: random.Random) -> PenstockError:

@@ -315,7 +315,7 @@ def test_a_refused_request_is_a_dead_letter_at_once(bench, planned):
 
 def test_a_429_closes_the_budget_for_everyone_and_costs_no_attempt(bench, planned):
     wait = timedelta(seconds=30)
-    work = bench.work(Throttled(429, retry_after=wait), page(1))
+    work = bench.work(Throttled("429", retry_after=wait), page(1))
 
     work()
     assert bench.job().attempts == 0
@@ -329,7 +329,7 @@ def test_a_429_closes_the_budget_for_everyone_and_costs_no_attempt(bench, planne
 
 
 def test_a_long_closure_that_an_operator_opens_ends_within_a_short_rest(bench, planned):
-    bench.work(Throttled(429, retry_after=timedelta(hours=3)))()
+    bench.work(Throttled("429", retry_after=timedelta(hours=3)))()
     bench.stores.budgets.open("b")
     bench.clock.pass_time(timedelta(minutes=1))
 
@@ -596,7 +596,7 @@ class Absent:
 @pytest.mark.parametrize(
     ("answer", "deed"),
     [
-        (Throttled(429, retry_after=timedelta(seconds=120)), "close"),
+        (Throttled("429", retry_after=timedelta(seconds=120)), "close"),
         (AccessRefused(403, body="no"), "stop"),
     ],
 )

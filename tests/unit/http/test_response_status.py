@@ -12,7 +12,7 @@ from penstock.adapters.http.urls import (
     with_missing_parameters,
     without_parameters,
 )
-from penstock.adapters.net.http_dates import parse_date, retry_after
+from penstock.adapters.net.http_dates import RetryAfter, parse_date, parse_retry_after
 from penstock.domain.pages import Redirect
 from penstock.domain.redaction import MASK, Redactor
 from penstock.errors import AccessRefused, RequestRefused, SourceUnavailable, Throttled
@@ -137,17 +137,39 @@ def test_a_post_is_repeated_only_where_the_status_says_so():
         ("Sun, 15 Nov 2026 12:01:00 GMT", 60),
         ("Sun, 15 Nov 2026 11:00:00 GMT", 0),
         ("Sunday, 15-Nov-26 12:01:00 GMT", 60),
-        ("9" * 5000, 366 * 86400),
-        ("1.5", None),
-        ("soon", None),
-        ("", None),
-        ("²", None),
-        ("Sun, 99 Nov 2026 12:01:00 GMT", None),
+        ("1.5", 2),
+        ("86400", 86400),
+        ("Mon, 16 Nov 2026 12:00:00 GMT", 86400),
     ],
 )
 def test_a_pause_is_reported_in_seconds_or_as_a_date(result, wait):
-    expected = None if wait is None else timedelta(seconds=wait)
-    assert retry_after(HTTPHeaderDict({"retry-after": result}), NOW) == expected
+    headers = HTTPHeaderDict({"retry-after": result})
+    assert parse_retry_after(headers, NOW) == RetryAfter(timedelta(seconds=wait))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "86401",
+        "99999999999999999999",
+        "9" * 5000,
+        "Fri, 31 Dec 9999 23:59:59 GMT",
+        "soon",
+        "1e9",
+        "²",
+        "Sun, 99 Nov 2026 12:01:00 GMT",
+    ],
+)
+def test_a_pause_beyond_a_day_or_belief_is_an_hour_and_is_shown(text):
+    error = judged(429, retry_after=text)
+
+    assert isinstance(error, Throttled)
+    assert error.retry_after == timedelta(hours=1)
+    assert f"Retry-After of {text[:60]!r}" in str(error)
+
+
+def test_no_pause_is_none():
+    assert parse_retry_after(HTTPHeaderDict({"retry-after": ""}), NOW) is None
 
 
 def test_a_date_is_counted_by_the_providers_clock():
@@ -155,14 +177,15 @@ def test_a_date_is_counted_by_the_providers_clock():
         "Retry-After": "Sun, 15 Nov 2026 12:01:00 GMT",
         "Date": "Sun, 15 Nov 2026 12:00:50 GMT",
     }
-    assert retry_after(headers, NOW) == timedelta(seconds=10)
+    assert parse_retry_after(headers, NOW) == RetryAfter(timedelta(seconds=10))
 
 
 @given(st.text(max_size=40))
 def test_any_text_is_a_date_or_none(text):
     parsed = parse_date(text)
     assert parsed is None or parsed.tzinfo is UTC
-    assert (retry_after({"Retry-After": text}, NOW) or timedelta()) >= timedelta()
+    pause = parse_retry_after({"Retry-After": text}, NOW)
+    assert pause is None or timedelta() <= pause.wait <= timedelta(days=1)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from penstock.adapters.csv.gzip_reader import GzipReader
-from penstock.adapters.net.http_dates import retry_after
+from penstock.adapters.net.http_dates import parse_retry_after
 from penstock.adapters.net.http_deadlines import (
     TimedConnection,
     TimedPool,
@@ -107,8 +107,8 @@ class Download:
                     redirects, wait = redirects + 1, timedelta()
                 elif response.status == HTTPStatus.ACCEPTED and attempts < MAX_ATTEMPTS:
                     attempts += 1
-                    requested = retry_after(response.headers, datetime.now(UTC))
-                    wait = DEFAULT_WAIT if requested is None else requested
+                    requested = parse_retry_after(response.headers, datetime.now(UTC))
+                    wait = DEFAULT_WAIT if requested is None else requested.wait
                 else:
                     check_status(target.host, response.status)
                     yield from self._stream_body(target, response, deadline)

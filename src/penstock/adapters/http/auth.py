@@ -14,8 +14,8 @@ import msgspec
 from typing_extensions import override
 
 from penstock.adapters.http.client import HttpClient, HttpRequest, HttpResponse
-from penstock.adapters.http.response_status import is_success, snippet
-from penstock.adapters.net.http_dates import retry_after
+from penstock.adapters.http.response_status import is_success, snippet, unavailable
+from penstock.adapters.net.http_dates import parse_retry_after
 from penstock.domain.redaction import Redactor
 from penstock.domain.source import Auth, AuthKind, basic_token
 from penstock.errors import (
@@ -142,9 +142,9 @@ class TokenEndpoint:
             message = f"no access token: {snippet(response.body, self._redactor)}"
             raise AccessRefused(response.status, body=message)
         if not is_success(response.status):
-            raise SourceUnavailable(
+            raise unavailable(
                 f"the token endpoint returned {response.status}",
-                retry_after=retry_after(response.headers, datetime.now(UTC)),
+                parse_retry_after(response.headers, datetime.now(UTC)),
             )
         token = parse_token(response)
         self._redactor.add_issued(token.access_token)

@@ -12,7 +12,7 @@ from penstock.adapters.http.urls import (
     resolve,
     without_parameters,
 )
-from penstock.adapters.net.http_dates import retry_after
+from penstock.adapters.net.http_dates import RetryAfter, parse_retry_after
 from penstock.domain.pages import Redirect
 from penstock.domain.redaction import Redactor
 from penstock.errors import (
@@ -56,9 +56,9 @@ def classify(
         return None
     if is_success(status):
         # accepted, no content or partial content: neither a page, nor proof of none
-        return SourceUnavailable(
+        return unavailable(
             f"the provider returned {status}, which is not a page; only 200 is",
-            retry_after=retry_after(response.headers, now),
+            parse_retry_after(response.headers, now),
         )
     if status in REDIRECTS:
         return classify_redirect(request, response, redactor, secrets)
@@ -69,18 +69,26 @@ def classify_failure(
     response: HttpResponse, redactor: Redactor, now: datetime
 ) -> PenstockError:
     """Distinguish throttling, transient failures and refusals."""
-    status, wait = response.status, retry_after(response.headers, now)
-    requests_wait = status == HTTPStatus.SERVICE_UNAVAILABLE and wait is not None
+    status, pause = response.status, parse_retry_after(response.headers, now)
+    requests_wait = status == HTTPStatus.SERVICE_UNAVAILABLE and pause is not None
     if status == HTTPStatus.TOO_MANY_REQUESTS or requests_wait:
-        return Throttled(status, retry_after=wait)
+        return Throttled(
+            f"the provider answered {status}; "
+            f"{pause or 'it asks to wait without saying how long'}",
+            retry_after=None if pause is None else pause.wait,
+        )
     begin = snippet(response.body, redactor)
     message = f"the provider returned {status}{f': {begin}' if begin else ''}"
     is_final = FIRST_FINAL <= status <= LAST_FINAL and status not in TRANSIENT
-    return (
-        RequestRefused(message)
-        if is_final
-        else SourceUnavailable(message, retry_after=wait)
-    )
+    return RequestRefused(message) if is_final else unavailable(message, pause)
+
+
+def unavailable(message: str, pause: RetryAfter | None) -> SourceUnavailable:
+    if pause is None:
+        return SourceUnavailable(message)
+    if pause.useless is not None:
+        message = f"{message}; {pause}"
+    return SourceUnavailable(message, retry_after=pause.wait)
 
 
 def is_success(status: int) -> bool:
