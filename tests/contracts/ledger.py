@@ -14,6 +14,7 @@ from penstock.domain.jobs import (
     MAX_STORED_ERRORS,
     Fence,
     JobError,
+    JobId,
     JobStatus,
     Lease,
     Mode,
@@ -56,6 +57,7 @@ from tests.support.builders import (
     text_field,
     typed_field,
 )
+from tests.support.racing import in_threads
 
 POI = dataset()
 SHOPS = dataset("shops")
@@ -106,6 +108,15 @@ ENDS: dict[str, Callable[[Stores, Lease], object]] = {
     ),
 }
 every_end = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+
+
+def claim_named(
+    stores: Stores, job: JobId, *, declaration: str = "d1", region: str | None = None
+) -> Lease | None:
+    found = stores.ledger.claim(
+        BEN, declarations={POI.name: declaration}, region=region, job=job
+    )
+    return found[0] if found else None
 
 
 class Broken(Sequence[str]):
@@ -282,6 +293,75 @@ class LedgerContract:
         taken = [claim_any(stores, dict.fromkeys(both, "d1")) for _ in range(3)]
 
         assert [lease and lease.shard_key for lease in taken] == ["x", "y", "a"]
+
+    def test_a_named_job_is_claimed_before_others(self, stores: Stores):
+        import_id = plan(stores, POI, "a", "b", "c")
+        *_, third = stores.jobs.find(
+            JobFilter(import_id=import_id), after=None, limit=9
+        )
+
+        lease = claim_named(stores, third.id)
+
+        assert lease is not None
+        assert (lease.shard_key, lease.fence) == ("c", 1)
+        assert claim(stores, POI).shard_key == "a"
+
+    def test_a_named_job_whose_lease_has_ended_is_rescued(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI)
+        lost = claim(stores, POI)
+        assert claim_named(stores, lost.job) is None
+        pass_time(LEASE + A_MOMENT)
+
+        lease = claim_named(stores, lost.job)
+
+        assert lease is not None
+        assert (lease.fence, lease.rescues) == (lost.fence + 1, 1)
+        assert stores.imports.peek(lost.import_id).rescues == 1
+
+    def test_a_named_job_that_this_worker_may_not_have_is_left(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, replace(POI, region="eu"), "due")
+        (due,) = stores.jobs.due(declarations={POI.name: "d1"}, most=9)
+
+        assert claim_named(stores, due.id, declaration="d2") is None
+        assert claim_named(stores, due.id, region="us") is None
+        assert claim_named(stores, JobId(404)) is None
+        lease = claim_named(stores, due.id, region="eu")
+
+        assert lease is not None
+        stores.ledger.postpone(lease, TIMEOUT, delay=MINUTE, blame=True)
+        assert claim_named(stores, due.id) is None
+        pass_time(MINUTE)
+        assert claim_named(stores, due.id) is not None
+
+    def test_of_many_claims_of_a_named_job_one_gets_it(self, stores: Stores):
+        plan(stores, POI, "a", "b")
+        first, _ = stores.jobs.due(declarations={POI.name: "d1"}, most=9)
+
+        leases = in_threads(*[lambda: claim_named(stores, first.id)] * 4)
+
+        assert len([lease for lease in leases if lease is not None]) == 1
+
+    def test_due_jobs_are_listed_in_the_order_of_their_claims(
+        self, stores: Stores, pass_time
+    ):
+        plan(stores, POI, "done", "leased", "lost", "later", "next", "last")
+        done, leased, lost, later = [claim(stores, POI) for _ in range(4)]
+        pass_time(LEASE)
+        stores.ledger.renew(leased)
+        stores.ledger.commit_page(POI, done, last())
+        stores.ledger.postpone(later, TIMEOUT, delay=MINUTE, blame=True)
+        pass_time(A_MOMENT)
+
+        due = stores.jobs.due(declarations={POI.name: "d1"}, most=2)
+
+        assert due[0].id == lost.job
+        assert [stores.jobs.get(job.id).shard_key for job in due] == ["lost", "next"]
+        assert {job.region for job in due} == {None}
+        assert stores.jobs.due(declarations={POI.name: "d2"}, most=2) == []
 
     @pytest.mark.parametrize(
         ("job_region", "worker_region", "is_taken"),

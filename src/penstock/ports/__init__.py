@@ -9,6 +9,7 @@ from penstock.ports.budgets import Budgets, BudgetSnapshot, DurableBudgets
 from penstock.ports.idempotency import IdempotencyStore
 from penstock.ports.ledger import (
     Declarations,
+    DueJob,
     Imports,
     JobFilter,
     Jobs,
@@ -32,6 +33,7 @@ __all__ = [
     "Budgets",
     "Declarations",
     "Diagnostic",
+    "DueJob",
     "DurableBudgets",
     "Emit",
     "FireLog",

@@ -163,8 +163,11 @@ class Ledger(Protocol):
         declarations: Declarations,
         region: str | None,
         most: int = 1,
+        job: JobId | None = None,
     ) -> Sequence[Lease]:
         """Take the next jobs of one import, each with fence + 1; none if none is due.
+
+        With `job`, take that one alone, if it is due and this worker may have it.
 
         Due is a pending job whose time has come, or a leased one whose lease has ended
         (a rescue). Higher priority first, then the import that was served longest ago,
@@ -261,6 +264,13 @@ class JobFilter:
     dataset: str | None = None
 
 
+class DueJob(NamedTuple):
+    """A job that `Ledger.claim` could take now."""
+
+    id: JobId
+    region: str | None
+
+
 class ProblemCounts(NamedTuple):
     """What an operator has to look at in a dataset."""
 
@@ -327,6 +337,11 @@ class Jobs(Protocol):
     @abstractmethod
     def outstanding(self, *, declarations: Declarations, region: str | None) -> int:
         """Count the unfinished jobs that a worker could take: pending or leased."""
+        ...
+
+    @abstractmethod
+    def due(self, *, declarations: Declarations, most: int) -> Sequence[DueJob]:
+        """Return the first due jobs of each import, in the order of their claims."""
         ...
 
     @abstractmethod

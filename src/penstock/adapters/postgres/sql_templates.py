@@ -51,6 +51,19 @@ ADDED_TO_IMPORT = """pages = total.pages + excluded.pages,
     duplicates = total.duplicates + excluded.duplicates,
     scan_started_at = least(total.scan_started_at, excluded.scan_started_at)"""
 
+# how a claim changes a job, whose expired lease counts as an error
+CLAIMED_JOB = """status = 'leased',
+    fence = fence + 1,
+    lease_owner = %(owner)s,
+    lease_until = {now} + %(lease)s * interval '1 microsecond',
+    rescues = rescues + (status = 'leased')::integer,
+    errors = case when status = 'pending' then errors else {recent_errors}
+        || jsonb_build_array(jsonb_build_object(
+            'at', {now_in_microseconds}, 'owner', lease_owner, 'fence', fence,
+            'code', 'lease_lost', 'message', 'the lease expired',
+            'cursor', cursor
+        )) end"""
+
 RECENT_ERRORS = """(case when jsonb_array_length(errors) >= %(max_errors)s
         then errors - 0 else errors end)"""
 
@@ -59,6 +72,7 @@ def statements(*, now: str = NOW, clock: str = CLOCK) -> Mapping[str, str]:
     """Load the statements; a test may pass its own expressions for the time."""
     microseconds = f"(extract(epoch from {now}) * 1000000)::bigint"
     fragments = {
+        "{claimed_job}": CLAIMED_JOB,
         "{advanced_job}": ADVANCED_JOB,
         "{added_to_job}": ADDED_TO_JOB,
         "{added_to_import}": ADDED_TO_IMPORT,

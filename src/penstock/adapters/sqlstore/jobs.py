@@ -19,7 +19,7 @@ from penstock.adapters.sqlstore.row_mappers import RowMappers, read_page
 from penstock.domain.jobs import MAX_RESCUES, ImportId, Job, JobId, PageEntry, WorkerId
 from penstock.domain.waiting import WaitingFacts
 from penstock.errors import Misconfigured, NotFound
-from penstock.ports import Declarations, JobFilter, Jobs, ProblemCounts
+from penstock.ports import Declarations, DueJob, JobFilter, Jobs, ProblemCounts
 
 # jobs and pages read at once
 JOB_BATCH = 1_000
@@ -154,6 +154,18 @@ class SqlJobs(Jobs):
             )
         )
         return read_count(row)
+
+    @override
+    def due(self, *, declarations: Declarations, most: int) -> Sequence[DueJob]:
+        found = self._database.read(
+            lambda transaction: transaction.all(
+                "due_jobs",
+                declarations=json.dumps(dict(declarations)),
+                region=None,
+                most=most,
+            )
+        )
+        return [DueJob(JobId(row["id"]), row["region"]) for row in found]
 
     @override
     def problems(self) -> Sequence[ProblemCounts]:

@@ -23,6 +23,7 @@ from penstock.domain.jobs import (
     MAX_RESCUES,
     MAX_STORED_ERRORS,
     JobError,
+    JobId,
     Lease,
     WorkerId,
     cursor_fingerprint,
@@ -58,12 +59,16 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
         declarations: Declarations,
         region: str | None,
         most: int = 1,
+        job: JobId | None = None,
     ) -> Sequence[Lease]:
-        query = {
+        query: dict[str, Any] = {
             "declarations": json.dumps(dict(declarations)),
             "region": region,
             "max_rescues": MAX_RESCUES,
         }
+
+        if job is not None:
+            return self._claim_job(owner, job, query)
 
         def work(transaction: Transaction, found: SqlRow) -> Sequence[Lease]:
             due: SqlRow | None = found
@@ -97,17 +102,41 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
             )
         )
 
+    def _claim_job(
+        self, owner: WorkerId, job: JobId, query: dict[str, Any]
+    ) -> Sequence[Lease]:
+        found = self._database.read(
+            lambda transaction: transaction.one("find_import_of_job", job=job, **query)
+        )
+        if found is None:
+            return []
+        return self._database.write(
+            lambda transaction: self._lease_jobs(
+                transaction, "claim_job", owner, found, job=job
+            )
+        )
+
     def _claim(
         self, transaction: Transaction, owner: WorkerId, due: SqlRow, most: int
     ) -> Sequence[Lease]:
+        return self._lease_jobs(transaction, "claim_jobs", owner, due, most=most)
+
+    def _lease_jobs(
+        self,
+        transaction: Transaction,
+        name: str,
+        owner: WorkerId,
+        due: SqlRow,
+        **which: int,
+    ) -> Sequence[Lease]:
         found = transaction.all(
-            "claim_jobs",
+            name,
             import_id=due["id"],
-            most=most,
             owner=owner,
             lease=self._lease,
             max_rescues=MAX_RESCUES,
             max_errors=MAX_STORED_ERRORS,
+            **which,
         )
         rescued = [row["id"] for row in found if row["rescues"]]
         for job in rescued:

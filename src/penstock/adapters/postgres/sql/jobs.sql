@@ -114,19 +114,61 @@ with lost as materialized (
     for update skip locked
 )
 update penstock_job
-set status = 'leased',
-    fence = fence + 1,
-    lease_owner = %(owner)s,
-    lease_until = {now} + %(lease)s * interval '1 microsecond',
-    rescues = rescues + (status = 'leased')::integer,
-    errors = case when status = 'pending' then errors else {recent_errors}
-        || jsonb_build_array(jsonb_build_object(
-            'at', {now_in_microseconds}, 'owner', lease_owner, 'fence', fence,
-            'code', 'lease_lost', 'message', 'the lease expired',
-            'cursor', cursor
-        )) end
+set {claimed_job}
 where id in (select id from lost union all select id from due)
 returning *;
+
+-- name: find_import_of_job
+select id, mode, since, tracked
+from penstock_import as running
+where {claimable}
+    and id = (select import_id from penstock_job where id = %(job)s);
+
+-- name: claim_job
+-- A job that another worker is claiming is left to it without waiting.
+with due as materialized (
+    select id from penstock_job
+    where id = %(job)s and (
+        (status = 'pending' and run_at <= {now})
+        or (status = 'leased' and lease_until < {now}
+            and rescues + 1 < %(max_rescues)s)
+    )
+    and exists (
+        select 1 from penstock_import
+        where id = %(import_id)s and status = 'running'
+    )
+    for update skip locked
+)
+update penstock_job
+set {claimed_job}
+where id in (select id from due)
+returning *;
+
+-- name: due_jobs
+select job.id, running.region
+from penstock_import as running
+cross join lateral (
+    select * from (
+        (
+            select id, 0 as is_new, lease_until as due_at from penstock_job
+            where import_id = running.id and status = 'leased' and lease_until < {now}
+            order by lease_until, id
+            limit %(most)s
+        )
+        union all
+        (
+            select id, 1 as is_new, run_at as due_at from penstock_job
+            where import_id = running.id and status = 'pending' and run_at <= {now}
+            order by run_at, id
+            limit %(most)s
+        )
+    ) as either
+    order by is_new, due_at, id
+    limit %(most)s
+) as job
+where {claimable}
+order by running.priority desc, running.turn, running.id,
+    job.is_new, job.due_at, job.id;
 
 -- name: take_turn
 -- A transaction that has locked the row serves the same import: no need to wait.

@@ -128,6 +128,67 @@ where id in (
 )
 returning *;
 
+-- name: find_import_of_job
+select id, mode, since, tracked
+from penstock_import as running
+where running.status = 'running'
+    and exists (
+        select 1 from json_each(:declarations)
+        where key = running.dataset and value = running.declaration
+    )
+    and (:region is null or running.region is null or running.region = :region)
+    and id = (select import_id from penstock_job where id = :job);
+
+-- name: claim_job
+update penstock_job
+set status = 'leased',
+    fence = fence + 1,
+    lease_owner = :owner,
+    lease_until = :now + :lease,
+    rescues = rescues + (status = 'leased'),
+    errors = case when status = 'pending' then errors else json_insert(
+        case when json_array_length(errors) >= :max_errors
+            then json_remove(errors, '$[0]') else errors end,
+        '$[#]',
+        json_object(
+            'at', :now, 'owner', lease_owner, 'fence', fence, 'code', 'lease_lost',
+            'message', 'the lease expired', 'cursor', cursor
+        )
+    ) end
+where id = :job and (
+    (status = 'pending' and run_at <= :now)
+    or (status = 'leased' and lease_until < :now and rescues + 1 < :max_rescues)
+) and exists (
+    select 1 from penstock_import where id = :import_id and status = 'running'
+)
+returning *;
+
+-- name: due_jobs
+select id, region
+from (
+    select penstock_job.id, running.region,
+        rank() over (order by priority desc, turn, running.id) as position,
+        row_number() over (
+            partition by running.id
+            order by penstock_job.status = 'pending', coalesce(lease_until, run_at),
+                penstock_job.id
+        ) as number
+    from penstock_import as running
+    join penstock_job on penstock_job.import_id = running.id
+    where running.status = 'running'
+        and exists (
+            select 1 from json_each(:declarations)
+            where key = running.dataset and value = running.declaration
+        )
+        and (:region is null or running.region is null or running.region = :region)
+        and (
+            (penstock_job.status = 'leased' and lease_until < :now)
+            or (penstock_job.status = 'pending' and run_at <= :now)
+        )
+) as due
+where number <= :most
+order by position, number;
+
 -- name: take_turn
 update penstock_import
 set turn = (select max(turn) + 1 from penstock_import)
