@@ -246,6 +246,26 @@ class BudgetsContract:
 
         assert (state.closed_for, state.closed_reason) == (MINUTE, "long")
 
+    def test_a_pause_says_since_when(self, stores: Stores, pass_time):
+        name, began = ONCE_A_SECOND.name, stores.jobs.now()
+        open_state = stores.budgets.state(ONCE_A_SECOND)
+        stores.budgets.close(name, wait=MINUTE, reason="429")
+        pass_time(10 * SECOND)
+        stores.budgets.close(name, wait=HOUR, reason="429")
+        extended = stores.budgets.state(ONCE_A_SECOND)
+        pass_time(2 * HOUR)
+        reopened = stores.budgets.state(ONCE_A_SECOND)
+        stores.budgets.stop(name, reason="401")
+        pass_time(MINUTE)
+        stores.budgets.stop(name, reason="403")
+        stopped = stores.budgets.state(ONCE_A_SECOND)
+        stores.budgets.open(name)
+
+        assert (open_state.paused_at, reopened.paused_at) == (None, None)
+        assert extended.paused_at == began
+        assert stopped.paused_at == began + 10 * SECOND + 2 * HOUR
+        assert stores.budgets.state(ONCE_A_SECOND).paused_at is None
+
     def test_a_budget_without_limits_can_be_closed(self, stores: Stores):
         stores.budgets.close(budget().name, wait=MINUTE, reason="429")
 

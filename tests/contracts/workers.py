@@ -97,3 +97,21 @@ class WorkersContract:
         stores.workers.remove(ANN)
 
         assert [each.id for each in stores.workers.live()] == [BEN]
+
+    def test_a_worker_that_has_left_is_known_for_a_day(self, stores: Stores, pass_time):
+        announce(stores, ANN, lasting=MINUTE, poi="d1")
+        announce(stores, BEN, region="eu", poi="d2")
+        pass_time(SECOND)
+        stores.workers.remove(BEN)
+        now = stores.jobs.now()
+        (ben,) = stores.workers.departed()
+        pass_time(2 * MINUTE)
+        both = sorted(worker.id for worker in stores.workers.departed())
+        pass_time(timedelta(days=1))
+        announce(stores, WorkerId("cy"))
+
+        assert (ben.id, ben.region, ben.declarations) == (BEN, "eu", {"poi": "d2"})
+        assert ben.seen_at == now - SECOND
+        assert now - A_MOMENT <= ben.departed_at < now
+        assert both == [ANN, BEN]
+        assert stores.workers.departed() == []

@@ -92,6 +92,7 @@ def test_a_closed_budget_says_why_and_until_when(stores: Stores):
     import_id = plan(stores, POI, "a")
     announce(stores, poi="d1")
 
+    before = stores.jobs.now()
     stores.budgets.close("ocm", wait=MINUTE, reason="the provider answered 429")
     waiting = explained(stores, import_id)
 
@@ -100,22 +101,28 @@ def test_a_closed_budget_says_why_and_until_when(stores: Stores):
     assert "the provider answered 429" in waiting.detail
     assert waiting.until is not None
     assert abs(waiting.until - stores.jobs.now() - MINUTE) < MINUTE / 2
+    assert waiting.since is not None
+    assert before <= waiting.since <= stores.jobs.now()
 
 
 def test_a_stopped_budget_waits_for_an_operator(stores: Stores):
     import_id = plan(stores, POI, "a")
 
+    before = stores.jobs.now()
     stores.budgets.stop("ocm", reason="the provider answered 401")
     waiting = explained(stores, import_id)
 
     assert waiting is not None
     assert (waiting.reason, waiting.until) == (WaitReason.BUDGET_STOPPED, None)
+    assert waiting.since is not None
+    assert before <= waiting.since <= stores.jobs.now()
     assert describe_waiting(waiting).endswith("then: penstock budgets open ocm")
 
 
 def test_a_quota_that_is_used_up_says_until_when(stores: Stores):
     import_id = plan(stores, POI, "a")
     announce(stores, poi="d1")
+    before = stores.jobs.now()
     for _ in range(3):
         assert reason(stores, import_id) is None
         stores.budgets.take(ALLOWED, longest=MINUTE)
@@ -127,6 +134,9 @@ def test_a_quota_that_is_used_up_says_until_when(stores: Stores):
     assert "3/h" in waiting.detail
     assert waiting.until is not None
     assert waiting.until > stores.jobs.now() + 30 * MINUTE
+    # a quota is counted by the hundredth of its period
+    assert waiting.since is not None
+    assert before - MINUTE < waiting.since <= stores.jobs.now()
 
 
 def test_a_store_of_budgets_that_is_away_is_named(stores: Stores):
@@ -166,6 +176,25 @@ def test_workers_that_would_not_claim_are_distinguished(stores: Stores):
     ]
 
 
+def test_without_workers_an_import_waits_since_the_last_has_left(stores: Stores):
+    import_id = plan(stores, POI, "a")
+    first = explained(stores, import_id)
+    announce(stores, ANN, poi="d1")
+    announce(stores, BEN, other="d1")
+
+    stores.workers.remove(ANN)
+    left = stores.jobs.now()
+    stores.workers.remove(BEN)
+    later = explained(stores, import_id)
+
+    assert first is not None
+    assert first.since == stores.imports.peek(import_id).created_at
+    assert later is not None
+    assert later.reason is WaitReason.NO_WORKER
+    assert later.since is not None
+    assert first.since < later.since <= left
+
+
 def test_shards_of_a_worker_that_stopped_reporting_say_so(stores: Stores):
     import_id = plan(stores, POI, "a", "b")
     announce(stores, ANN, poi="d1")
@@ -179,6 +208,8 @@ def test_shards_of_a_worker_that_stopped_reporting_say_so(stores: Stores):
     assert working is None
     assert waiting is not None
     assert waiting.reason is WaitReason.WORKER_LOST
+    assert waiting.since is not None
+    assert waiting.since <= stores.jobs.now()
     assert waiting.until == job_of(stores, lease).lease_until
     assert waiting.until is not None
     assert describe_waiting(waiting).startswith(

@@ -10,7 +10,7 @@ allow, and returns how long to wait for it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from penstock.domain.formats import MICROSECOND
 
@@ -223,6 +223,8 @@ class LimitState:
     remaining: int
     # until the next one could be sent
     wait: timedelta = timedelta()
+    # since the last request that it allowed, if there is a wait
+    waited: timedelta = timedelta()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +237,8 @@ class BudgetState:
     closed_for: timedelta | None = None
     closed_reason: str | None = None
     stopped: str | None = None
+    # since when it is closed or stopped, by the database's clock; none: unknown
+    paused_at: datetime | None = None
 
 
 def remaining_requests(budget: Budget, usage: Usage, limit: Limit, *, now: int) -> int:
@@ -258,9 +262,21 @@ def limit_states(budget: Budget, usage: Usage, *, now: int) -> tuple[LimitState,
             wait=timedelta(
                 microseconds=max(earliest_slot(budget, limit, current, now) - now, 0)
             ),
+            waited=timedelta(
+                microseconds=max(now - last_slot(budget, limit, current, now), 0)
+            ),
         )
         for limit in budget.limits
     )
+
+
+def last_slot(budget: Budget, limit: Limit, usage: Usage, now: int) -> int:
+    """Return when a limit last allowed a request; for a quota, within a bucket."""
+    if limit.is_quota:
+        counted = active_buckets(limit, usage.buckets.get(limit.window, {}), now)
+        used = [number for number, count in counted.items() if count]
+        return max(used) * bucket_width(limit) if used else now
+    return earliest_slot(budget, limit, usage, now) - request_interval(limit)
 
 
 def closure_duration(retry_after: timedelta | None) -> timedelta:

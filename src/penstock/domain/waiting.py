@@ -1,6 +1,6 @@
 """Decide what an import is waiting for, if it makes no progress."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -72,6 +72,17 @@ class LiveWorker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DepartedWorker:
+    """A worker process that has ended, or has not reported for too long."""
+
+    id: WorkerId
+    region: str | None
+    declarations: Mapping[str, str]
+    seen_at: datetime | None
+    departed_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingFacts:
     """The open jobs of an import at one time of the database's clock."""
 
@@ -99,6 +110,7 @@ def explain_waiting(
     *,
     budget: BudgetState | None,
     workers: Sequence[LiveWorker],
+    departed: Callable[[], Sequence[DepartedWorker]],
     region: str | None,
     attempts: int,
 ) -> Waiting | None:
@@ -116,9 +128,13 @@ def explain_waiting(
     if by_budget is not None or facts.is_worked(workers) or not is_open:
         return by_budget
     by_workers = explain_workers(current, workers, region)
+    if by_workers is not None:
+        since = last_departure(current, by_workers.reason, departed(), region)
+        by_workers = replace(by_workers, since=since)
     lost_until = facts.next_expiry()
     if lost_until is not None:
-        return explain_lost_worker(by_workers, lost_until)
+        lost = explain_lost_worker(by_workers, lost_until)
+        return replace(lost, since=lost.since or last_report(facts, departed()))
     if by_workers is not None or facts.next_job is None:
         return by_workers
     return explain_retries(facts.next_job, facts.now, attempts)
@@ -131,11 +147,13 @@ def explain_budget(state: BudgetState, now: datetime) -> Waiting | None:
             reason=WaitReason.BUDGET_STOPPED,
             detail=f"{name} is stopped until an operator opens it: {state.stopped}",
             subject=state.budget.name,
+            since=state.paused_at,
         )
     if state.closed_for is not None:
         return Waiting(
             reason=WaitReason.BUDGET_CLOSED,
             detail=f"{name} is closed: {state.closed_reason}",
+            since=state.paused_at,
             until=next_whole_second(now + state.closed_for),
         )
     scarce = max(state.limits, key=lambda limit: limit.wait, default=None)
@@ -144,6 +162,7 @@ def explain_budget(state: BudgetState, now: datetime) -> Waiting | None:
     return Waiting(
         reason=WaitReason.BUDGET_USED_UP,
         detail=f"{name} has used up its {scarce.limit}",
+        since=(now - scarce.waited).replace(microsecond=0),
         until=next_whole_second(now + scarce.wait),
     )
 
@@ -195,6 +214,43 @@ def explain_lost_worker(by_workers: Waiting | None, until: datetime) -> Waiting:
         return Waiting(reason=WaitReason.WORKER_LOST, detail=detail, until=until)
     both = f"{by_workers.detail}, and its shards are {detail}"
     return replace(by_workers, detail=both, until=until)
+
+
+def last_departure(
+    current: Import,
+    reason: WaitReason,
+    departed: Sequence[DepartedWorker],
+    region: str | None,
+) -> datetime:
+    """Return since when no worker would claim a job of an import."""
+    of_dataset = [
+        worker for worker in departed if current.dataset in worker.declarations
+    ]
+    if reason is not WaitReason.NO_WORKER:
+        of_dataset = [
+            worker
+            for worker in of_dataset
+            if worker.declarations[current.dataset] == current.declaration
+        ]
+    if reason is WaitReason.NO_WORKER_IN_REGION:
+        of_dataset = [
+            worker for worker in of_dataset if worker.region in {None, region}
+        ]
+    ends = [worker.departed_at for worker in of_dataset]
+    return max([current.created_at, *ends])
+
+
+def last_report(
+    facts: WaitingFacts, departed: Sequence[DepartedWorker]
+) -> datetime | None:
+    """Return when a worker that still holds leases last reported."""
+    reports = [
+        worker.seen_at
+        for worker in departed
+        if facts.holders.get(worker.id, facts.now) > facts.now
+        and worker.seen_at is not None
+    ]
+    return max(reports, default=None)
 
 
 def explain_retries(job: Job, now: datetime, attempts: int) -> Waiting | None:

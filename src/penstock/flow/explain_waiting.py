@@ -5,7 +5,13 @@ from collections.abc import Callable, Mapping
 from penstock.domain.budget import Budget, BudgetState
 from penstock.domain.dataset import Dataset
 from penstock.domain.jobs import Import, ImportStatus, WorkerId
-from penstock.domain.waiting import Waiting, WaitReason, explain_waiting
+from penstock.domain.waiting import (
+    DepartedWorker,
+    LiveWorker,
+    Waiting,
+    WaitReason,
+    explain_waiting,
+)
 from penstock.errors import StoreUnavailable
 from penstock.ports import Stores
 
@@ -39,14 +45,16 @@ class ExplainWaiting:
             budget = None if dataset is None else self._budget_state(dataset)
         except StoreUnavailable as error:
             return Waiting(reason=WaitReason.STORE_AWAY, detail=str(error))
+        live = self._stores.workers.live()
+        ended = [worker for worker in live if self._has_ended(worker.id)]
         return explain_waiting(
             import_,
             self._stores.jobs.waiting_facts(import_.id),
             budget=budget,
-            workers=[
-                worker
-                for worker in self._stores.workers.live()
-                if not self._has_ended(worker.id)
+            workers=[worker for worker in live if worker not in ended],
+            departed=lambda: [
+                *self._stores.workers.departed(),
+                *map(describe_ended, ended),
             ],
             region=None if dataset is None else dataset.region,
             attempts=self._attempts,
@@ -69,3 +77,13 @@ class ExplainWaiting:
         if not dataset.source.is_budgeted:
             return None
         return self._stores.budgets.state(self._budget(dataset))
+
+
+def describe_ended(worker: LiveWorker) -> DepartedWorker:
+    return DepartedWorker(
+        id=worker.id,
+        region=worker.region,
+        declarations=worker.declarations,
+        seen_at=worker.seen_at,
+        departed_at=worker.seen_at or worker.started_at,
+    )

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.domain.budget import Budget, BudgetState, Grant, Usage
@@ -66,6 +66,8 @@ class BudgetSnapshot:
     closed_for: timedelta | None = None
     closed_reason: str | None = None
     stopped: str | None = None
+    # since when it is closed or stopped
+    paused_at: datetime | None = None
 
 
 class DurableBudgets(Budgets, Protocol):

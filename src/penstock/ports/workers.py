@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from penstock.domain.jobs import WorkerId
-from penstock.domain.waiting import LiveWorker
+from penstock.domain.waiting import DepartedWorker, LiveWorker
 from penstock.ports.ledger import Declarations
 
 
@@ -42,4 +42,9 @@ class Workers(Protocol):
     @abstractmethod
     def live(self) -> Sequence[LiveWorker]:
         """Return the live workers, by the database's clock."""
+        ...
+
+    @abstractmethod
+    def departed(self) -> Sequence[DepartedWorker]:
+        """Return the workers of the last day that are no longer live."""
         ...

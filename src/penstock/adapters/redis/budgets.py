@@ -139,6 +139,7 @@ class RedisBudgets(Budgets):
         if isinstance(reply, UnknownBudget):
             return recovered_state(budget, self._durable.recall(budget), now=reply.now)
         left = reply.number("closed_until") - reply.now
+        is_paused = left > 0 or reply.fields["stopped"] is not None
         return BudgetState(
             budget=budget,
             limits=limit_states(budget, reply.usage(budget), now=reply.now),
@@ -146,7 +147,15 @@ class RedisBudgets(Budgets):
             closed_for=timedelta(microseconds=left) if left > 0 else None,
             closed_reason=reply.fields["closed_reason"] if left > 0 else None,
             stopped=reply.fields["stopped"],
+            paused_at=self._paused_at(budget) if is_paused else None,
         )
+
+    def _paused_at(self, budget: Budget) -> datetime | None:
+        # what is shown of a budget must not depend on the database
+        with suppress(StoreUnavailable):
+            snapshot = self._durable.recall(budget)
+            return None if snapshot is None else snapshot.paused_at
+        return None
 
     def _batcher(self, budget: Budget) -> CallBatcher[timedelta, Grant | Snooze]:
         with self._lock:
@@ -238,4 +247,5 @@ def recovered_state(
         closed_for=snapshot.closed_for if snapshot else None,
         closed_reason=snapshot.closed_reason if snapshot else None,
         stopped=snapshot.stopped if snapshot else None,
+        paused_at=snapshot.paused_at if snapshot else None,
     )

@@ -1,13 +1,13 @@
 """Budgets in the database, shared by all processes that use it."""
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from math import inf
 from time import monotonic
 
 from typing_extensions import override
 
-from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
+from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction, instant
 from penstock.domain.budget import (
     BUDGET_POLL_INTERVAL,
     MAX_SEND_DELAY,
@@ -89,7 +89,9 @@ class SqlBudgets(DurableBudgets):
         def work(transaction: Transaction) -> None:
             row = lock_budget(transaction, budget)
             until = row["now"] + wait // MICROSECOND
-            transaction.execute("close_budget", name=budget, until=until, reason=reason)
+            transaction.execute(
+                "close_budget", name=budget, until=until, reason=reason, at=row["now"]
+            )
 
         self._database.write(work)
         self._open.pop(budget, None)
@@ -97,8 +99,10 @@ class SqlBudgets(DurableBudgets):
     @override
     def stop(self, budget: str, *, reason: str) -> None:
         def work(transaction: Transaction) -> None:
-            lock_budget(transaction, budget)
-            transaction.execute("stop_budget", name=budget, reason=reason)
+            row = lock_budget(transaction, budget)
+            transaction.execute(
+                "stop_budget", name=budget, reason=reason, at=row["now"]
+            )
 
         self._database.write(work)
         self._open.pop(budget, None)
@@ -125,6 +129,7 @@ class SqlBudgets(DurableBudgets):
             closed_for=timedelta(microseconds=left) if left > 0 else None,
             closed_reason=row["closed_reason"] if left > 0 else None,
             stopped=row["stopped"],
+            paused_at=read_pause(row),
         )
 
     @override
@@ -139,6 +144,7 @@ class SqlBudgets(DurableBudgets):
             closed_for=timedelta(microseconds=left) if left > 0 else None,
             closed_reason=row["closed_reason"] if left > 0 else None,
             stopped=row["stopped"],
+            paused_at=read_pause(row),
         )
 
     @override
@@ -202,6 +208,12 @@ def unused_state(budget: Budget) -> BudgetState:
 def raise_if_stopped(row: SqlRow, name: str) -> None:
     if row["stopped"] is not None:
         raise BudgetStopped(name, reason=row["stopped"], wait=BUDGET_POLL_INTERVAL)
+
+
+def read_pause(row: SqlRow) -> datetime | None:
+    is_paused = row["stopped"] is not None or row["closed_until"] > row["now"]
+    at = row["paused_at"]
+    return instant(at) if is_paused and at is not None else None
 
 
 def encode_usage(usage: Usage) -> str:

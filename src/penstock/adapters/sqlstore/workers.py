@@ -10,9 +10,12 @@ from penstock.adapters.sqlstore.database import Database, Transaction
 from penstock.adapters.sqlstore.row_mappers import RowMappers
 from penstock.domain.formats import MICROSECOND
 from penstock.domain.jobs import WorkerId
-from penstock.domain.waiting import LiveWorker
+from penstock.domain.waiting import DepartedWorker, LiveWorker
 from penstock.ports import Workers
 from penstock.ports.workers import WorkerAnnouncement
+
+# for so long it is known since when there is no worker
+RETENTION = timedelta(days=1)
 
 
 class SqlWorkers(Workers):
@@ -23,7 +26,9 @@ class SqlWorkers(Workers):
     @override
     def announce(self, worker: WorkerAnnouncement, *, lasting: timedelta) -> None:
         def work(transaction: Transaction) -> None:
-            transaction.execute("remove_lost_workers")
+            transaction.execute(
+                "forget_departed_workers", retention=RETENTION // MICROSECOND
+            )
             transaction.execute(
                 "announce_worker",
                 worker=worker.id,
@@ -61,6 +66,22 @@ class SqlWorkers(Workers):
                 started_at=self._rows.instant(row["started_at"]),
                 seen_at=self._rows.instant_or_none(row["seen_at"]),
                 last_claim_at=self._rows.instant_or_none(row["last_claim_at"]),
+            )
+            for row in found
+        ]
+
+    @override
+    def departed(self) -> Sequence[DepartedWorker]:
+        found = self._database.read(
+            lambda transaction: transaction.all("departed_workers")
+        )
+        return [
+            DepartedWorker(
+                id=WorkerId(row["id"]),
+                region=row["region"],
+                declarations=json.loads(row["declarations"]),
+                seen_at=self._rows.instant_or_none(row["seen_at"]),
+                departed_at=self._rows.instant(row["until"]),
             )
             for row in found
         ]

@@ -27,13 +27,19 @@ update penstock_budget set usage = %(usage)s where name = %(name)s;
 
 -- name: close_budget
 update penstock_budget
-set closed_until = %(until)s, closed_reason = %(reason)s
+set closed_until = %(until)s, closed_reason = %(reason)s,
+    paused_at = case
+        when stopped is not null or closed_until > %(at)s
+        then coalesce(paused_at, %(at)s) else %(at)s end
 where name = %(name)s and closed_until < %(until)s;
 
 -- name: stop_budget
-update penstock_budget set stopped = %(reason)s where name = %(name)s;
+update penstock_budget
+set stopped = %(reason)s,
+    paused_at = case when stopped is null then %(at)s else paused_at end
+where name = %(name)s;
 
 -- name: open_budget
 update penstock_budget
-set stopped = null, closed_until = 0, closed_reason = null
+set stopped = null, closed_until = 0, closed_reason = null, paused_at = null
 where name = %(name)s;

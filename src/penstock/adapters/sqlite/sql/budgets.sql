@@ -18,13 +18,19 @@ update penstock_budget set usage = :usage where name = :name;
 
 -- name: close_budget
 update penstock_budget
-set closed_until = :until, closed_reason = :reason
+set closed_until = :until, closed_reason = :reason,
+    paused_at = case
+        when stopped is not null or closed_until > :at
+        then coalesce(paused_at, :at) else :at end
 where name = :name and closed_until < :until;
 
 -- name: stop_budget
-update penstock_budget set stopped = :reason where name = :name;
+update penstock_budget
+set stopped = :reason,
+    paused_at = case when stopped is null then :at else paused_at end
+where name = :name;
 
 -- name: open_budget
 update penstock_budget
-set stopped = null, closed_until = 0, closed_reason = null
+set stopped = null, closed_until = 0, closed_reason = null, paused_at = null
 where name = :name;

@@ -12,10 +12,15 @@ set region = excluded.region, declarations = excluded.declarations,
     last_claim_at = coalesce(excluded.last_claim_at, penstock_worker.last_claim_at);
 
 -- name: remove_worker
-delete from penstock_worker where id = :worker;
+update penstock_worker set until = :now - 1
+where id = :worker and until >= :now;
 
--- name: remove_lost_workers
-delete from penstock_worker where until < :now;
+-- name: forget_departed_workers
+delete from penstock_worker where until < :now - :retention;
+
+-- name: departed_workers
+select id, region, declarations, seen_at, until from penstock_worker
+where until < :now;
 
 -- name: live_workers
 select id, region, declarations, host, pid, version, threads, started_at, seen_at,
