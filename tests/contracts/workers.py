@@ -5,7 +5,16 @@ from datetime import timedelta
 from penstock.domain.jobs import WorkerId
 from penstock.ports import Stores
 from penstock.ports.workers import WorkerAnnouncement
-from tests.support.builders import A_MOMENT, MINUTE, SECOND, claim, dataset, plan
+from tests.support.builders import (
+    A_MOMENT,
+    MINUTE,
+    SECOND,
+    batch,
+    claim,
+    dataset,
+    plan,
+    record,
+)
 
 ANN, BEN = WorkerId("ann"), WorkerId("ben")
 
@@ -64,6 +73,31 @@ class WorkersContract:
         claim(stores, poi, owner=ANN)
 
         assert [worker.jobs for worker in stores.workers.live()] == [1]
+
+    def test_open_work_is_counted_up_to_a_limit(self, stores: Stores, pass_time):
+        poi = dataset()
+        plan(stores, poi, *"abcde")
+        claim(stores, poi)
+        began = stores.jobs.now()
+        pass_time(SECOND)
+
+        (work,) = stores.workers.open_work(most=3)
+
+        assert (work.dataset, work.due, work.leased) == ("poi", 3, 1)
+        assert work.oldest_at == began
+        assert work.page_gaps == []
+
+    def test_the_time_between_pages_is_known(self, stores: Stores, pass_time):
+        poi = dataset()
+        plan(stores, poi)
+        lease = claim(stores, poi)
+        for number in range(3):
+            lease, _ = stores.ledger.commit_page(poi, lease, batch(record(number)))
+            pass_time(SECOND)
+
+        (work,) = stores.workers.open_work(most=3)
+
+        assert work.page_gaps == [SECOND, SECOND]
 
     def test_a_worker_that_falls_silent_is_gone_after_a_while(
         self, stores: Stores, pass_time

@@ -15,6 +15,7 @@ from penstock.domain.jobs import (
 )
 from penstock.entrypoints.api.resources import jobs as api_jobs
 from penstock.entrypoints.api.resources.jobs import MAX_JOBS
+from tests.contracts.workers import announce
 from tests.support.api_client import OF
 from tests.support.api_server import SECRET, Running
 from tests.support.builders import batch
@@ -300,3 +301,40 @@ def test_a_job_that_no_worker_would_take_is_not_retried(running: Running):
 
     assert response.status == 409
     assert "another declaration" in response.json["detail"]
+
+
+class TestWorkers:
+    def test_workers_are_listed_with_their_jobs(self, running: Running, import_id: int):
+        announce(running.stores, WorkerId("ann"), region="eu", idle=timedelta())
+        claim(running)
+
+        (worker,) = running.client.get("/api/v1/workers").items
+
+        assert (worker["id"], worker["region"], worker["jobs"]) == ("ann", "eu", 1)
+        assert worker["last_claim_at"] == worker["last_seen_at"]
+
+    def test_autoscalers_learn_how_many_workers_are_useful(
+        self, running: Running, import_id: int
+    ):
+        claim(running)
+
+        every = running.client.get("/api/v1/scaling", {"threads": 1}).json
+        none = running.client.get("/api/v1/scaling", {"region": "us"}).json
+        refused = running.client.get("/api/v1/scaling", {"threads": 0})
+
+        assert (every["due_jobs"], every["leased_jobs"]) == (2, 1)
+        assert every["useful_workers"] == every["useful_jobs"] == 3
+        assert [region["region"] for region in every["regions"]] == [None]
+        assert (none["useful_workers"], none["regions"]) == (0, [])
+        assert refused.status == 400
+
+    def test_jobs_of_a_closed_budget_need_no_worker(
+        self, running: Running, import_id: int
+    ):
+        name = running.api.penstock.budget(running.api.dataset("poi")).name
+        running.stores.budgets.stop(name, reason="the key was refused")
+
+        found = running.client.get("/api/v1/scaling").json
+
+        assert (found["due_jobs"], found["useful_workers"]) == (0, 0)
+        assert found["regions"][0]["closed"] == [name]

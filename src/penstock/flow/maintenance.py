@@ -19,6 +19,7 @@ from penstock.domain.events import MaintenanceFailed
 from penstock.domain.jobs import WorkerId
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.ports import Emit, Maintenance, Redact
+from penstock.ports.cancellation import CURRENT_TOKEN, CancelToken
 from penstock.ports.maintenance import TaskClaim, TaskName, TaskProgress
 
 # a process that has not renewed its claim for so long is gone, and another continues
@@ -86,10 +87,15 @@ class MaintenanceLoop:
         if self._monotonic() >= self._check_at:
             self._check()
 
-    def close(self) -> None:
-        """Let the running tasks end, and wait for them."""
+    def close(self, *, cancel: bool = False) -> None:
+        """Let the running tasks end, and wait for them; or cancel their statements.
+
+        What was cancelled is done again when its claim has expired.
+        """
         for thread in (self._quick, self._slow):
             thread.stop()
+            if cancel:
+                thread.cancel()
         for thread in (self._quick, self._slow):
             thread.join()
 
@@ -137,6 +143,7 @@ class TaskThread:
         self._halt = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._claim: TaskClaim | None = None
+        self._token = CancelToken()
         self._renew_at = 0.0
         self.is_idle = True
 
@@ -163,11 +170,15 @@ class TaskThread:
         # wakes the thread
         self._due.put([])
 
+    def cancel(self) -> None:
+        self._token.cancel()
+
     def join(self) -> None:
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
+        CURRENT_TOKEN.set(self._token)
         while not self._halt.is_set():
             for name in self._due.get():
                 if not self._halt.is_set():

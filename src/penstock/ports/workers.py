@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Protocol
 
 from penstock.domain.jobs import WorkerId
+from penstock.domain.scaling import OpenWork
 from penstock.domain.waiting import DepartedWorker, LiveWorker
 from penstock.ports.ledger import Declarations
 
@@ -37,6 +38,14 @@ class Workers(Protocol):
     @abstractmethod
     def remove(self, worker: WorkerId) -> None:
         """Remove a worker that exits; does nothing if it is not registered."""
+        ...
+
+    @abstractmethod
+    def open_work(self, *, most: int) -> Sequence[OpenWork]:
+        """Return the open jobs of the running imports; due ones counted up to `most`.
+
+        The cost does not grow with the number of jobs.
+        """
         ...
 
     @abstractmethod

@@ -1,7 +1,8 @@
 """The use cases and their adapters, built from settings."""
 
+import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -13,6 +14,7 @@ from penstock.domain.events import ScheduleConflict
 from penstock.domain.jobs import Import, ImportId
 from penstock.domain.page_reuse import reader_edition
 from penstock.domain.redaction import Redactor
+from penstock.domain.scaling import Allowance, Demand, find_demand
 from penstock.domain.scheduling.schedule import Schedule, ScheduleDeclaration
 from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import CsvSource
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 
 # to one host: as many as a worker may have threads
 MAX_CONNECTIONS = 64
+# due jobs that an autoscaler is told of
+MAX_COUNTED_JOBS = 10_000
 
 
 @dataclass(frozen=True)
@@ -156,6 +160,25 @@ class Container:
             budget=self.budget,
             attempts=self.settings.attempts,
             has_ended=has_ended,
+        )
+
+    def demand(self) -> Sequence[Demand]:
+        """Return how many workers there is work for, by region."""
+        stores = self.stores
+        work = stores.workers.open_work(most=MAX_COUNTED_JOBS)
+        allowances = {each.dataset: self._allowance(each.dataset) for each in work}
+        return find_demand(work, allowances, now=stores.jobs.now())
+
+    def _allowance(self, name: str) -> Allowance:
+        dataset = self.settings.datasets.get(name)
+        if dataset is None or not dataset.source.is_budgeted:
+            return Allowance(budget=f"dataset:{name}", rate=math.inf, is_open=True)
+        budget = self.budget(dataset)
+        state = self.stores.budgets.state(budget)
+        return Allowance(
+            budget=budget.name,
+            rate=budget.per_second,
+            is_open=not state.stopped and not state.closed_for,
         )
 
     @cached_property

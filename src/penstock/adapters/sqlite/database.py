@@ -156,8 +156,9 @@ class SqliteDatabase(sql.Database):
             connection = self._connection()
             connection.execute("begin immediate")
             try:
-                outcome = work(self._transaction(connection))
-                connection.execute("commit")
+                with interruptible(connection):
+                    outcome = work(self._transaction(connection))
+                    connection.execute("commit")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("rollback")

@@ -10,6 +10,7 @@ from penstock.adapters.sqlstore.database import Database, Transaction
 from penstock.adapters.sqlstore.row_mappers import RowMappers
 from penstock.domain.formats import MICROSECOND
 from penstock.domain.jobs import WorkerId
+from penstock.domain.scaling import OpenWork
 from penstock.domain.waiting import DepartedWorker, LiveWorker
 from penstock.ports import Workers
 from penstock.ports.workers import WorkerAnnouncement
@@ -49,6 +50,26 @@ class SqlWorkers(Workers):
         self._database.write(
             lambda transaction: transaction.execute("remove_worker", worker=worker)
         )
+
+    @override
+    def open_work(self, *, most: int) -> Sequence[OpenWork]:
+        def work(transaction: Transaction) -> Sequence[OpenWork]:
+            return [
+                OpenWork(
+                    dataset=row["dataset"],
+                    region=row["region"],
+                    due=row["due"],
+                    oldest_at=self._rows.instant_or_none(row["oldest_at"]),
+                    leased=row["leased"],
+                    page_gaps=[
+                        gap["gap"] * MICROSECOND
+                        for gap in transaction.all("page_gaps", import_id=row["id"])
+                    ],
+                )
+                for row in transaction.all("open_work", most=most)
+            ]
+
+        return self._database.read(work)
 
     @override
     def live(self) -> Sequence[LiveWorker]:

@@ -39,6 +39,7 @@ from penstock.entrypoints.api.resources import (
     search,
     start_import,
     swagger_ui,
+    workers,
 )
 from penstock.entrypoints.api.routing import EndpointHandler
 from penstock.errors import PenstockError
@@ -63,6 +64,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *import_events.endpoints(),
         *jobs.endpoints(),
         *budgets.endpoints(),
+        *workers.endpoints(),
         *health.endpoints(),
     ]
     return [*documented, *document.endpoints(documented), *swagger_ui.endpoints()]

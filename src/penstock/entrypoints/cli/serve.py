@@ -194,7 +194,10 @@ def open_api(options: ServeOptions) -> Iterator[AppContext]:
         open_shared_cache(penstock.settings) as cache,
         open_shared_rate_limiter(penstock.settings) as rates,
     ):
-        yield build_api(penstock, stores, threads=threads, shared=cache, rates=rates)
+        api = build_api(penstock, stores, threads=threads, shared=cache, rates=rates)
+        yield api
+        # before its stores are closed
+        api.background.join()
 
 
 @contextmanager

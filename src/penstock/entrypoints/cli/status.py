@@ -1,6 +1,7 @@
 """Show in one screen what runs, what waits and what needs attention: `status`."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from penstock.domain.jobs import ImportStatus
 from penstock.domain.waiting import LiveWorker, Waiting
@@ -20,6 +21,7 @@ from penstock.entrypoints.cli.schedules import (
 )
 from penstock.entrypoints.import_report import report
 from penstock.entrypoints.waiting_text import describe_waiting
+from penstock.entrypoints.worker_documents import scaling_document, worker_document
 from penstock.errors import StoreUnavailable
 from penstock.ports.maintenance import TaskState
 from penstock.wiring import Container
@@ -50,12 +52,14 @@ def status(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
         budgets = describe_budgets(penstock)
         tasks = penstock.stores.maintenance.tasks()
         schedules = list_important(penstock, limit=MAX_SCHEDULES)
+        demand = describe_demand(penstock)
         problems = [found._asdict() for found in penstock.stores.jobs.problems()]
     if as_json:
         print_json(
             {
                 "imports": imports,
-                "workers": [*map(describe_worker, workers)],
+                "workers": [*map(worker_document, workers)],
+                "scaling": demand,
                 "budgets": budgets,
                 "schedules": schedules,
                 "maintenance": [*map(describe_task, tasks)],
@@ -69,6 +73,7 @@ def status(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
         [*map(worker_row, workers)],
         empty="No worker is running. Start one with: penstock worker",
     )
+    show_table("demand", demand_rows(demand), empty="No job waits for a worker.")
     show_table("budgets", budgets, empty="No budget is declared.")
     show_table(
         "schedules",
@@ -111,22 +116,6 @@ def waiting_text(waiting: Waiting | None) -> str | None:
     return None if waiting is None else describe_waiting(waiting)
 
 
-def describe_worker(worker: LiveWorker) -> Row:
-    return {
-        "id": worker.id,
-        "region": worker.region,
-        "host": worker.host,
-        "pid": worker.pid,
-        "version": worker.version,
-        "threads": worker.threads,
-        "jobs": worker.jobs,
-        "started_at": worker.started_at,
-        "last_seen_at": worker.seen_at,
-        "last_claim_at": worker.last_claim_at,
-        "datasets": sorted(worker.declarations),
-    }
-
-
 def worker_row(worker: LiveWorker) -> Row:
     jobs = f"{worker.jobs}/{worker.threads or '?'}"
     return {
@@ -137,6 +126,19 @@ def worker_row(worker: LiveWorker) -> Row:
         "last_claim": worker.last_claim_at,
         "datasets": ", ".join(worker.declarations),
     }
+
+
+def describe_demand(penstock: Container) -> dict[str, Any] | None:
+    """Return what workers are needed for; None if the budgets' store is away."""
+    try:
+        return scaling_document(penstock.demand())
+    except StoreUnavailable:
+        return None
+
+
+def demand_rows(demand: dict[str, Any] | None) -> list[Row]:
+    """Return a row a region; more workers than are useful would wait for a budget."""
+    return [] if demand is None else demand["regions"]
 
 
 def describe_budgets(penstock: Container) -> list[Row]:

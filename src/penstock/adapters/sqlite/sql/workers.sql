@@ -33,3 +33,43 @@ left join (
 ) as held on held.lease_owner = penstock_worker.id
 where until >= :now
 order by id;
+
+-- name: open_work
+select id, dataset, region,
+    (
+        select count(*) from (
+            select 1 from penstock_job
+            where import_id = penstock_import.id and status = 'pending'
+                and run_at <= :now
+            limit :most
+        ) as counted
+    ) as due,
+    (
+        select min(run_at) from penstock_job
+        where import_id = penstock_import.id and status = 'pending' and run_at <= :now
+    ) as oldest_at,
+    (
+        select count(*) from penstock_job
+        where import_id = penstock_import.id and status = 'leased'
+    ) as leased
+from penstock_import
+where status = 'running'
+order by id;
+
+-- name: page_gaps
+-- Between the latest pages of a few jobs that are worked now.
+select committed_at - previous as gap
+from (
+    select committed_at,
+        lag(committed_at) over (partition by job_id order by penstock_page.page_seq)
+            as previous
+    from penstock_page
+    join (
+        select id, page_seq from penstock_job
+        where import_id = :import_id and status = 'leased'
+        order by lease_until
+        limit 20
+    ) as worked
+        on worked.id = job_id and penstock_page.page_seq > worked.page_seq - 10
+) as pages
+where previous is not null;

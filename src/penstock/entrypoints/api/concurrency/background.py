@@ -27,6 +27,8 @@ CONNECTIONS = THREADS + FILE_THREADS + PLAN_THREADS + 1
 MAX_WAITING = 16
 # seconds that a client waits for a task
 TASK_TIMEOUT = 30.0
+# seconds that the end of a process waits for periodic work
+JOIN_TIMEOUT = 10.0
 
 
 class BackgroundExecutor:
@@ -48,6 +50,7 @@ class BackgroundExecutor:
         # tasks that run or wait for a thread, and the names of such plans
         self._open = 0
         self._planned: set[object] = set()
+        self._periodic: list[threading.Thread] = []
 
     @contextmanager
     def slot(self, kind: str, *, limit: int) -> Iterator[None]:
@@ -110,12 +113,19 @@ class BackgroundExecutor:
             self._repeat(work, every)
             then()
 
-        threading.Thread(target=run, name="periodic", daemon=True).start()
+        thread = threading.Thread(target=run, name="periodic", daemon=True)
+        self._periodic.append(thread)
+        thread.start()
 
     def close(self) -> None:
         self.halt.set()
         for pool in (self._workers, self._files, self._planners):
             pool.shutdown(wait=False, cancel_futures=True)
+
+    def join(self) -> None:
+        """Wait for periodic work after `close`, before the stores are closed."""
+        for thread in self._periodic:
+            thread.join(JOIN_TIMEOUT)
 
     def _release(self, _: Future[Any]) -> None:
         with self._lock:

@@ -300,7 +300,9 @@ async def start_maintenance(api: AppContext) -> None:
     )
     maintenance = build_maintenance(api.penstock, [planning])
     api.background.run_periodically(
-        maintenance, every=MAINTENANCE_INTERVAL, then=maintenance.close
+        maintenance,
+        every=MAINTENANCE_INTERVAL,
+        then=partial(maintenance.close, cancel=True),
     )
 
 
