@@ -36,6 +36,7 @@ from penstock.entrypoints.api.resources import (
     imports,
     jobs,
     records,
+    schedules,
     search,
     start_import,
     swagger_ui,
@@ -65,6 +66,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *jobs.endpoints(),
         *budgets.endpoints(),
         *workers.endpoints(),
+        *schedules.endpoints(),
         *health.endpoints(),
     ]
     return [*documented, *document.endpoints(documented), *swagger_ui.endpoints()]

@@ -36,7 +36,7 @@ def page_response(
     request: Request,
     items: Sequence[Mapping[str, Any]],
     *,
-    following: tuple[str, int | None],
+    following: tuple[str, int | str | None],
     limit: int,
 ) -> Response:
     """Return a page of a list, with a link to the next."""

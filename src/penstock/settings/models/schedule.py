@@ -39,6 +39,9 @@ from penstock.settings.validation_errors import InvalidValue, Problem, did_you_m
 TRIGGERS = ("cron", "every", "at", "after")
 MIN_INTERVAL = timedelta(seconds=1)
 MAX_CATCH_UP = 1_000
+MAX_FAILURES = 1_000
+# of a single fire; arithmetic with dates ends soon after
+MIN_YEAR, MAX_YEAR = 1970, 9000
 # fires whose distances are compared with the jitter
 COMPARED_FIRES = 200
 COMPARED_SINCE = datetime(2026, 1, 1, tzinfo=UTC)
@@ -62,13 +65,16 @@ def as_interval(value: object) -> timedelta:
 
 def as_moment(value: object) -> datetime:
     """Parse a date and time; without an offset it is a wall time of the time zone."""
-    if isinstance(value, datetime):
-        return value
     try:
-        return datetime.fromisoformat(str(value))
+        moment = (
+            value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        )
     except ValueError:
         form = "a date and time such as '2026-12-24T18:00:00'"
         raise InvalidValue(f"{value!r} is not {form}") from None
+    if not MIN_YEAR <= moment.year <= MAX_YEAR:
+        raise InvalidValue(f"is not between the years {MIN_YEAR} and {MAX_YEAR}")
+    return moment
 
 
 def as_zone(value: object) -> ZoneInfo:
@@ -114,7 +120,7 @@ class ScheduleTable(TomlModel):
     exceptions: Annotated[list[Window], BeforeValidator(as_list)] = Field(
         default_factory=list, alias="except"
     )
-    pause_after: Annotated[int, Field(ge=1, le=1000)] | None = None
+    pause_after: Annotated[int, Field(ge=1, le=MAX_FAILURES)] | None = None
     paused: bool = False
 
     @override

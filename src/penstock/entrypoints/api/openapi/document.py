@@ -22,7 +22,12 @@ from penstock.entrypoints.api.endpoints import (
     OperationDoc,
     ignore_params,
 )
-from penstock.entrypoints.api.openapi import dataset_shapes, record_shapes, shapes
+from penstock.entrypoints.api.openapi import (
+    dataset_shapes,
+    record_shapes,
+    schedule_shapes,
+    shapes,
+)
 from penstock.entrypoints.api.openapi.schemas import (
     JSON,
     Schema,
@@ -256,6 +261,7 @@ def components(settings: Settings) -> Schema:
             **dict(dataset_schemas),
             **record_shapes.SCHEMAS,
             **dataset_shapes.SCHEMAS,
+            **schedule_shapes.SCHEMAS,
             **dict(filter_schemas()),
             "Json": JSON,
             "Problem": PROBLEM,

@@ -49,6 +49,8 @@ RESERVED_NAMES = frozenset(
     {
         *("Budget", "Budgets", "Dataset", "Datasets", "Health", "Import", "Imports"),
         *("Job", "Jobs", "Problem", "Problems", "Ready", "Schedule", "Schedules"),
+        *("NewSchedule", "ScheduleChange", "ScheduleDetails", "ScheduledImport"),
+        *("ScheduleFire", "ScheduleFireList", "ScheduleList"),
         *("Count", "DatasetDescription", "DatasetList", "Json", "Page"),
         *(f"{kind.capitalize()}Condition" for kind in value_syntax.PATTERNS),
     }

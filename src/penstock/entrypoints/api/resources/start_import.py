@@ -17,7 +17,7 @@ from penstock.domain.auth_claims import AccessScope
 from penstock.domain.dataset import Dataset
 from penstock.domain.formats import format_instant
 from penstock.domain.import_scope import ImportScope
-from penstock.domain.jobs import ImportStatus, Mode
+from penstock.domain.jobs import Import, ImportStatus, Mode
 from penstock.domain.search.value_syntax import parse_json_timestamp
 from penstock.domain.source import CsvSource
 from penstock.entrypoints.api.concurrency.background import BackgroundExecutor
@@ -112,18 +112,18 @@ async def start_import(
     started = await start(api, request, dataset, key)
     started_import = started.import_
     if started_import.status is ImportStatus.PLANNING:
-        plan = partial(
-            api.penstock.start_import.plan_import,
-            started_import.id,
-            api.background.halt,
-        )
-        # errors are logged with the trace id of this response
-        trace_id = request.scope["context"].trace_id
-        api.background.submit_once(plan, name=started_import.id, trace_id=trace_id)
+        plan_in_background(api, request, started_import)
     headers = {"location": f"/api/v1/imports/{started_import.id}", **NO_STORE}
     if started.replayed:
         headers["idempotency-replayed"] = "true"
     return json_response(describe_started(started), status=202, headers=headers)
+
+
+def plan_in_background(api: AppContext, request: Request, begun: Import) -> None:
+    plan = partial(api.penstock.start_import.plan_import, begun.id, api.background.halt)
+    # errors are logged with the trace id of this response
+    trace_id = request.scope["context"].trace_id
+    api.background.submit_once(plan, name=begun.id, trace_id=trace_id)
 
 
 def describe_started(started: Started) -> Mapping[str, Any]:
