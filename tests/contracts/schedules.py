@@ -298,6 +298,27 @@ class SchedulesContract:
         assert len(stores.schedules.fires("poi", limit=10)) == 2
         assert stores.schedules.get("poi").considered_until == hourly.considered_until
 
+    def test_another_version_than_the_given_one_is_not_deleted(self, stores: Stores):
+        created = stores.schedules.create(*declared())
+        stores.schedules.set_status("poi", ScheduleStatus.PAUSED, note=None)
+
+        with pytest.raises(Conflict, match="changed meanwhile"):
+            stores.schedules.delete("poi", revision=created.revision)
+
+        current = stores.schedules.get("poi").revision
+        stores.schedules.delete("poi", revision=current)
+        with pytest.raises(NotFound):
+            stores.schedules.get("poi")
+
+    def test_what_has_ended_is_not_resumed(self, stores: Stores, hourly):
+        change = advanced(hourly, status=ScheduleStatus.ENDED)
+        assert stores.fires.record(hourly, change)
+
+        with pytest.raises(Conflict, match="no fire is left"):
+            stores.schedules.set_status("poi", ScheduleStatus.ACTIVE, note=None)
+
+        assert stores.schedules.get("poi").status is ScheduleStatus.ENDED
+
     def test_a_schedule_deleted_meanwhile_begins_nothing(self, stores: Stores):
         created = stores.schedules.create(*declared())
         stores.schedules.delete("poi")

@@ -92,3 +92,26 @@ def test_one_command_serves_schedules_and_imports(scheduled):
 
 def other_workers(workshop: Workshop, pid: int) -> list[Row]:
     return workshop.ask("select pid from penstock_worker where pid <> ?", pid)
+
+
+def test_a_paused_schedule_is_run_by_hand_and_stays_paused(open_workshop: OpenWorkshop):
+    workshop = open_workshop(records=60)
+    # no fire comes by itself
+    workshop.declare(workshop.by_country(dataset='every = "3650d"'))
+    first = workshop.worker("--with-scheduler")
+    wait_until(lambda: workshop.penstock("schedules", "pause", "poi").code == 0)
+
+    begun = workshop.penstock("schedules", "run", "poi", "--json")
+    wait_until(lambda: workshop.status(begun.json["import_id"]) == "done")
+    first.terminate()
+    assert first.wait(60) == 0
+    declared = workshop.ask("select declared_at from penstock_schedule")
+    workshop.worker("--with-scheduler")
+    wait_until(
+        lambda: workshop.ask("select declared_at from penstock_schedule") != declared
+    )
+
+    shown = workshop.penstock("schedules", "show", "poi", "--json").json
+    assert (shown["status"], shown["conflict"]) == ("paused", None)
+    assert [fire["requested"] for fire in shown["fires"]] == [True]
+    assert len(workshop.rows()) == 60

@@ -144,12 +144,15 @@ class Schedules(Protocol):
     def set_status(
         self, name: str, status: ScheduleStatus, *, note: str | None
     ) -> StoredSchedule:
-        """Pause or resume a schedule; raises `Conflict` if it has retired."""
+        """Pause or resume a schedule; raises `Conflict` if it has retired or ended."""
         ...
 
     @abstractmethod
-    def delete(self, name: str) -> None:
-        """Delete a created or retired schedule with its history; else `Conflict`."""
+    def delete(self, name: str, *, revision: int | None = None) -> None:
+        """Delete a created or retired schedule with its history; else `Conflict`.
+
+        Also if it does not have the given revision any more.
+        """
         ...
 
     @abstractmethod

@@ -278,6 +278,8 @@ class SqlSchedules(Schedules):
             existing = self._hold(transaction, name)
             if existing.status is ScheduleStatus.RETIRED:
                 raise Conflict(f"schedule {name!r} is no longer declared")
+            if existing.status is ScheduleStatus.ENDED:
+                raise Conflict(f"schedule {name!r} has ended: no fire is left")
             return self._set_status(transaction, existing, status, note)
 
         return self._database.write(work)
@@ -303,9 +305,11 @@ class SqlSchedules(Schedules):
         return self._rows.read(row)
 
     @override
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, *, revision: int | None = None) -> None:
         def work(transaction: Transaction) -> None:
             existing = self._hold(transaction, name)
+            if revision not in {None, existing.revision}:
+                raise Conflict(f"schedule {name!r} has changed meanwhile")
             if existing.status is not ScheduleStatus.RETIRED:
                 refuse_declared(existing, "remove it there")
             transaction.execute("delete_fires", name=name)

@@ -234,7 +234,9 @@ DELETE_RESPONSES: Mapping[int, Schema] = {
 }
 STATUS_RESPONSES: Mapping[int, Schema] = {
     **GET_RESPONSES,
-    409: error_response("It is no longer declared, or has changed meanwhile."),
+    409: error_response(
+        "It is no longer declared, has ended, or has changed meanwhile."
+    ),
 }
 FIRES_RESPONSES: Mapping[int, Schema] = {
     200: response_object("Its fires, the newest first.", ref("ScheduleFireList"))

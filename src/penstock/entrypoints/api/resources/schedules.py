@@ -358,7 +358,7 @@ def delete(api: AppContext, name: str, match: frozenset[str] | None) -> None:
     stored = schedules.get(name)
     refuse_declared(stored)
     refuse_other_version(stored, match)
-    schedules.delete(name)
+    schedules.delete(name, revision=None if match is None else stored.revision)
 
 
 def parse_fires(api: AppContext, head: RequestHead) -> FireListRequest:
