@@ -44,7 +44,7 @@ from penstock.settings.models.axes import (
     TimeTable,
     ValuesTable,
 )
-from penstock.settings.models.base import BudgetTable, PenstockTable
+from penstock.settings.models.base import BudgetTable, CeleryTable, PenstockTable
 from penstock.settings.models.dataset import (
     BadTable,
     DatasetTable,
@@ -71,6 +71,7 @@ WIDTH = 80
 # the tables of penstock.toml in the order in which they are declared
 TABLES: Mapping[str, type[BaseModel]] = {
     "penstock": PenstockTable,
+    "celery": CeleryTable,
     "budgets.NAME": BudgetTable,
     "datasets.NAME": DatasetTable,
     "datasets.NAME.missing": MissingTable,

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -88,6 +89,7 @@ class Workshop:
             **self.store.environ,
         }
         self._processes: list[Process] = []
+        self._groups: list[int] = []
 
     @property
     def sandbox(self) -> Sandbox:
@@ -110,12 +112,13 @@ class Workshop:
         burst: int = 10,
         attempts: int = 12,
         migrate: bool = True,
+        more: str = "",
     ) -> None:
         """Write the configuration, and do what an operator does with a new one."""
         budget = f'rate = "{rate}/s"\nburst = {burst}\n' if rate else 'rate = "5000/s"'
         head = (
             f'[penstock]\n{self.store.declaration()}\nlease = "{lease}"\n'
-            f'wait = "500ms"\ncommit_timeout = "1s"\nattempts = {attempts}\n\n'
+            f'wait = "500ms"\ncommit_timeout = "1s"\nattempts = {attempts}\n{more}\n'
             f"[budgets.practice]\n{budget}\n"
         )
         self.config.write_text("\n".join((head, *datasets)), encoding="utf-8")
@@ -179,19 +182,37 @@ class Workshop:
 
     def start(self, *arguments: str, **environ: str | None) -> Process:
         """Start a command and let it run; its output goes to files of its own."""
+        return self._start([*PENSTOCK, *arguments], environ)
+
+    def celery(self, *arguments: str, **environ: str | None) -> Process:
+        """Start Celery, in a process group of its own: killing one ends all of it."""
+        command = [sys.executable, "-m", "celery", "-A", "penstock.tasks", *arguments]
+        environ = {"PENSTOCK_CONFIG": str(self.config), **environ}
+        return self._start(command, environ, start_new_session=True)
+
+    def _start(
+        self,
+        command: Sequence[str],
+        environ: dict[str, str | None],
+        *,
+        start_new_session: bool = False,
+    ) -> Process:
         number = len(self._processes)
         with (
             (self.folder / f"{number}.out").open("wb") as out,
             (self.folder / f"{number}.err").open("wb") as err,
         ):
             process = subprocess.Popen(
-                [*PENSTOCK, *arguments],
+                command,
                 cwd=self.folder,
                 env=self._environ(environ),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
+                start_new_session=start_new_session,
             )
+        if start_new_session:
+            self._groups.append(process.pid)
         self._processes.append(process)
         return process
 
@@ -220,6 +241,9 @@ class Workshop:
                 process.send_signal(signal.SIGCONT)
                 process.kill()
             process.wait()
+        for group in self._groups:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
         for log in self.folder.glob("*.err"):
             text = log.read_text("utf-8", "replace")
             assert not any(word in text for word in BUGS), text

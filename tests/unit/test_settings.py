@@ -356,7 +356,20 @@ BAD_PENSTOCK = {
         "replicas = ['redis://h']",
         "penstock.replicas[0]: must be the address of a replica, such as 'postgresql",
     ),
-    "engine": ("engine = 'local'", "penstock.engine: not supported in this version"),
+    "engine": ("engine = 'rq'", "penstock.engine: 'rq' is not one of local, celery"),
+    "celery on a file": (
+        "engine = 'celery'\nbroker = 'redis://h'",
+        "penstock.engine: Celery's workers need a database server; name a PostgreSQL",
+    ),
+    "celery without a broker": (
+        "engine = 'celery'",
+        "penstock.broker: is required by engine = 'celery'",
+    ),
+    "a broker of another kind": (
+        "broker = 'amqp://guest@h//'",
+        "penstock.broker: amqp:// is not the address of a broker that this version",
+    ),
+    "a broker that is none": ("broker = 5", "penstock.broker: is not the address of"),
     "schema of a file": (
         "schema = 'tenant'",
         "penstock.schema: SQLite has no schemas; remove it, or name a PostgreSQL",

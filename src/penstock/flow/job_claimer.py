@@ -2,10 +2,12 @@
 
 import threading
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.domain.jobs import Lease, WorkerId
 from penstock.ports import Declarations, Ledger, Runtime
+from penstock.ports.outbox import NewMessage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +70,8 @@ class JobClaimer:
                     for lease in leases
                 )
             return self._ready.popleft() if self._ready else None
+
+    def continuation(self, lease: Lease | None) -> Sequence[NewMessage]:
+        """Return the messages that are stored when a job is released."""
+        del lease
+        return ()

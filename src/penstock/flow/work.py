@@ -97,7 +97,7 @@ class Work:
         """Work one job as far as possible; False if none was due."""
         claim = self._claimer.take(self._open_declarations())
         if claim is None:
-            self._finish_worked()
+            self.finish_worked()
             return False
         lease = claim.lease
         self._emit(
@@ -126,10 +126,10 @@ class Work:
             )
         self._worked[lease.import_id] = runtime.dataset
         # a worker that stops does not come back
-        self._finish_worked(besides=None if self._halt.is_set() else lease.import_id)
+        self.finish_worked(besides=None if self._halt.is_set() else lease.import_id)
         return True
 
-    def _finish_worked(self, *, besides: ImportId | None = None) -> None:
+    def finish_worked(self, *, besides: ImportId | None = None) -> None:
         """End the imports of earlier jobs if none of their jobs is open.
 
         Not after every job: as long as the next one is of the same import, it is open.
@@ -165,7 +165,9 @@ class Work:
         except LeaseLost:
             raise
         except Interrupted:
-            self._ledger.release(active.lease)
+            self._ledger.release(
+                active.lease, messages=self._claimer.continuation(active.lease)
+            )
             self._emit(
                 JobReleased(
                     job=active.lease.job,

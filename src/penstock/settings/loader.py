@@ -21,6 +21,7 @@ from penstock.settings.models.api import ApiTable, build_api_settings
 from penstock.settings.models.auth import AccessTable, auth_secrets, build_auth
 from penstock.settings.models.base import (
     BudgetTable,
+    CeleryTable,
     PenstockTable,
     TomlModel,
     as_budget_name,
@@ -67,7 +68,7 @@ AUTH_SECRET_PATH = ("auth", "secret")
 SOURCE_TYPES = ("csv", "http")
 # the quotes of word processors
 CURLY_QUOTES = re.compile("[\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\xab\xbb]")
-SECTIONS = ("penstock", "budgets", "datasets", "schedules", "auth", "api")
+SECTIONS = ("penstock", "budgets", "datasets", "schedules", "auth", "api", "celery")
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Settings:
@@ -127,6 +128,9 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         schedules=schedules,
         auth=None if declaration.auth is None else build_auth(declaration.auth),
         api=build_api_settings(declaration.api),
+        engine=penstock.engine,
+        broker=penstock.broker,
+        celery=declaration.celery,
         secrets=secrets,
         redact=redact,
     )
@@ -257,6 +261,7 @@ class Declaration:
     schedules: Mapping[str, tuple[KeyPath, Mapping[str, object]]]
     auth: AccessTable | None
     api: ApiTable
+    celery: CeleryTable
 
 
 @dataclass(slots=True)
@@ -284,6 +289,7 @@ class SettingsReader:
             self.table(AccessTable, tree["auth"], ("auth",)) if "auth" in tree else None
         )
         api = self.table(ApiTable, tree.get("api", {}), ("api",))
+        celery = self.table(CeleryTable, tree.get("celery", {}), ("celery",))
         context = ValidationContext(
             penstock=penstock,
             budgets=frozenset(names_in(tree.get("budgets"))),
@@ -302,6 +308,7 @@ class SettingsReader:
             schedules=self.schedules(tree, datasets),
             auth=auth,
             api=api or ApiTable(),
+            celery=celery or CeleryTable(),
         )
 
     def budgets(self, tree: Tree) -> dict[str, BudgetTable]:

@@ -12,6 +12,7 @@ from penstock.domain.redaction import Redactor
 from penstock.domain.scheduling.schedule import ScheduleDeclaration
 from penstock.errors import NotFound
 from penstock.settings.models.api import ApiSettings, ApiTable, build_api_settings
+from penstock.settings.models.base import CeleryTable, Engine
 from penstock.settings.urls import SQLITE, is_postgres, redact_url
 from penstock.settings.validation_errors import did_you_mean
 
@@ -39,6 +40,10 @@ class Settings:
     commit_timeout: timedelta = timedelta(seconds=10)
     # consecutive errors before a job becomes a dead letter
     attempts: int = 8
+    engine: Engine = Engine.LOCAL
+    # of Celery; may contain a password
+    broker: str | None = None
+    celery: CeleryTable = field(default_factory=CeleryTable)
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     datasets: Mapping[str, Dataset] = field(default_factory=dict)
     schedules: Mapping[str, ScheduleDeclaration] = field(default_factory=dict)

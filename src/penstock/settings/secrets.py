@@ -15,7 +15,17 @@ PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 BARE_VARIABLE = re.compile(r"(?<![$\w])\$([A-Z_][A-Z0-9_]{2,})\b")
 # tables and keys that may contain secrets
 CREDENTIALS = frozenset(
-    {"headers", "auth", "query", "body", "url", "database", "redis", "replicas"}
+    {
+        "headers",
+        "auth",
+        "query",
+        "body",
+        "url",
+        "database",
+        "redis",
+        "replicas",
+        "broker",
+    }
 )
 # headers and parameters that certainly contain a secret
 CERTAIN_NAME = re.compile(

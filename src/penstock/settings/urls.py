@@ -83,6 +83,7 @@ TLS_OPTIONS = (
     "ssl_keyfile",
     "ssl_password",
 )
+BROKER_SCHEMES = ("redis", "rediss")
 REDIS_OPTIONS = {"redis": (), "rediss": TLS_OPTIONS, "unix": ("db",)}
 
 
@@ -383,6 +384,17 @@ def as_redis(value: object) -> str:
     return value
 
 
+def as_broker(value: object) -> str:
+    scheme = scheme_of(value) if isinstance(value, str) else ""
+    if scheme not in BROKER_SCHEMES:
+        message = f"{scheme}:// is" if scheme else "is"
+        raise InvalidValue(
+            f"{message} not the address of a broker that this version works with; "
+            f"write '{REDIS}', or rediss:// for TLS"
+        )
+    return as_redis(value)
+
+
 def check_redis_options(address: ServerAddress) -> None:
     allowed = REDIS_OPTIONS[address.scheme]
     for option, value in address.options:
@@ -436,7 +448,8 @@ def server_passwords(penstock: object) -> Iterator[tuple[KeyPath, str]]:
         return
     replicas = penstock.get("replicas")
     urls: list[tuple[KeyPath, object]] = [
-        (("penstock", key), penstock.get(key)) for key in ("database", "redis")
+        (("penstock", key), penstock.get(key))
+        for key in ("database", "redis", "broker")
     ]
     if isinstance(replicas, list):
         urls += [

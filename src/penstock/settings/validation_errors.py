@@ -13,8 +13,6 @@ from pydantic_core import ErrorDetails
 
 # planned keys that are not supported yet; delete a line when a model has its key
 UNSUPPORTED_KEYS = {
-    "penstock.engine": "remove it (workers run locally)",
-    "penstock.broker": "remove it (workers claim from the database)",
     "datasets.*.archive": "remove it (no row is archived)",
 }
 

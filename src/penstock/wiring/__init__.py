@@ -4,6 +4,12 @@ Adapters are imported where they are used: short commands would mostly import, a
 SQLite needs no drivers of servers.
 """
 
+from penstock.wiring.celery import (
+    build_slice_worker,
+    celery_app,
+    check_celery,
+    refused_pool,
+)
 from penstock.wiring.container import Container
 from penstock.wiring.databases import (
     list_statements,
@@ -19,10 +25,14 @@ __all__ = [
     "Container",
     "build_maintenance",
     "build_runtime",
+    "build_slice_worker",
+    "celery_app",
+    "check_celery",
     "list_statements",
     "load_transform",
     "logging_emit",
     "new_worker_id",
     "open_container",
+    "refused_pool",
     "server_diagnostics",
 ]

@@ -298,6 +298,18 @@ class Container:
             return None
         return self.stores.budgets.state(self.budget(dataset)).stopped
 
+    def open_declarations(self) -> Declarations:
+        """Return the datasets whose budget is open now."""
+        return self.declarations(
+            name
+            for name, dataset in self.settings.datasets.items()
+            if not dataset.source.is_budgeted or self._is_open(self.budget(dataset))
+        )
+
+    def _is_open(self, budget: Budget) -> bool:
+        state = self.stores.budgets.state(budget)
+        return state.stopped is None and state.closed_for is None
+
     def source(self, dataset: Dataset) -> Source:
         if isinstance(dataset.source, CsvSource):
             from penstock.adapters.csv.source import CsvSourceReader

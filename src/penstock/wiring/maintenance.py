@@ -16,6 +16,7 @@ from penstock.flow.maintenance import (
     TaskRunner,
 )
 from penstock.ports.maintenance import TaskName
+from penstock.settings.models.base import Engine
 from penstock.wiring.process_identity import new_worker_id, process_space
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ LEASE_INTERVAL = timedelta(seconds=2)
 INDEX_INTERVAL = timedelta(seconds=5)
 # after an error the table stays slow for so long
 INDEX_RETRY_INTERVAL = timedelta(minutes=1)
+WAKE_UP_INTERVAL = timedelta(seconds=1)
+# while the broker is unavailable
+BROKER_RETRY_INTERVAL = timedelta(seconds=10)
 CLEANUP_INTERVAL = timedelta(hours=1)
 # expired requests that are removed at a time
 MAX_EXPIRED = 1_000
@@ -91,6 +95,15 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
         interval=CLEANUP_INTERVAL,
         run=partial(forget, penstock),
     )
+    if penstock.settings.engine is Engine.CELERY:
+        from penstock.wiring.celery import build_send_wake_ups
+
+        yield MaintenanceTask(
+            name=TaskName(f"wake-ups:{short_digest(declarations)}"),
+            interval=WAKE_UP_INTERVAL,
+            retry_interval=BROKER_RETRY_INTERVAL,
+            run=build_send_wake_ups(penstock),
+        )
 
 
 def maintain(penstock: "Container", dataset: Dataset) -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated, Self, TypeAlias
 
 from pydantic import (
@@ -21,7 +22,14 @@ from pydantic import (
 from penstock.domain.budget import MAX_RESERVATION_AHEAD, Limit
 from penstock.domain.source import Path, parse_path
 from penstock.settings import units
-from penstock.settings.urls import SQLITE, as_database, as_redis, as_replica, as_schema
+from penstock.settings.urls import (
+    SQLITE,
+    as_broker,
+    as_database,
+    as_redis,
+    as_replica,
+    as_schema,
+)
 from penstock.settings.validation_errors import (
     InvalidValue,
     Problem,
@@ -33,6 +41,7 @@ LARGEST_INT = 2**63 - 1
 NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 BUDGET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
 RESERVED_PREFIXES = ("penstock_", "sqlite_")
+QUEUE_NAME = BUDGET_NAME
 TRANSFORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -79,6 +88,14 @@ def as_own_name(value: str) -> str:
 
 def as_budget_name(value: str) -> str:
     if BUDGET_NAME.fullmatch(value) is None:
+        raise InvalidValue(
+            "is no name: use a to z, 0 to 9, _ and -, begin with a letter, at most 48"
+        )
+    return value
+
+
+def as_queue(value: str) -> str:
+    if QUEUE_NAME.fullmatch(value) is None:
         raise InvalidValue(
             "is no name: use a to z, 0 to 9, _ and -, begin with a letter, at most 48"
         )
@@ -168,6 +185,11 @@ RecordPathOrTop: TypeAlias = Annotated[Path, PlainValidator(as_path_or_top)]
 Parameter: TypeAlias = Annotated[str, PlainValidator(as_parameter)]
 
 
+class Engine(StrEnum):
+    LOCAL = "local"
+    CELERY = "celery"
+
+
 class PenstockTable(TomlModel):
     database: Annotated[str, PlainValidator(as_database)] = SQLITE
     replicas: list[Annotated[str, PlainValidator(as_replica)]] = Field(
@@ -182,6 +204,8 @@ class PenstockTable(TomlModel):
     lease: Duration = timedelta(seconds=60)
     wait: DurationOrNone = timedelta(seconds=10)
     commit_timeout: Duration = timedelta(seconds=10)
+    engine: Annotated[Engine, Field(strict=False)] = Engine.LOCAL
+    broker: Annotated[str, PlainValidator(as_broker)] | None = None
     attempts: Annotated[int, Field(ge=1, le=1000)] = 8
 
     def rules(self) -> Iterator[Problem]:
@@ -195,6 +219,18 @@ class PenstockTable(TomlModel):
         if is_sqlite and self.replicas:
             message = "SQLite has no replicas; remove it, or name a PostgreSQL database"
             yield ("replicas",), message
+        if self.engine is Engine.CELERY and is_sqlite:
+            message = "Celery's workers need a database server; name a PostgreSQL one"
+            yield ("engine",), f"{message} in penstock.database, or remove it"
+        if self.engine is Engine.CELERY and self.broker is None:
+            yield ("broker",), "is required by engine = 'celery'"
+
+
+class CeleryTable(TomlModel):
+    queue: Annotated[str, AfterValidator(as_queue)] = "penstock"
+    outstanding: Annotated[int, Field(ge=1, le=10_000)] = 64
+    slice: Duration = timedelta(seconds=30)
+    resend_after: Duration = timedelta(seconds=60)
 
 
 class BudgetTable(TomlModel):

@@ -1,0 +1,1 @@
+"""Celery: a broker's messages wake workers up."""

@@ -1,0 +1,105 @@
+"""The Celery application, and the settings that Penstock needs of it."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from celery import Celery
+from kombu import Exchange, Queue
+
+TASK = "penstock.work"
+AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
+# seconds until a server that does not respond counts as unavailable
+SOCKET_TIMEOUT = 5
+# pools whose switches of threads the drivers of our databases do not know
+REFUSED_POOLS = ("eventlet", "gevent")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CeleryOptions:
+    """What the settings of Penstock say about Celery."""
+
+    broker: str
+    # the first one is that of jobs without a region
+    queues: Sequence[str]
+    # after which the process of a task that hangs is killed
+    time_limit: timedelta
+
+
+def build_app(read_options: Callable[[], CeleryOptions]) -> Celery:
+    """Build an application that reads its options on first use, not when imported."""
+    app = Celery("penstock", set_as_current=False)
+    app.add_defaults(lambda: worker_settings(read_options()))
+    return app
+
+
+def worker_settings(options: CeleryOptions) -> Mapping[str, Any]:
+    """Return Celery's settings."""
+    scheme = options.broker.partition(":")[0]
+    return {
+        "broker_url": options.broker,
+        "broker_transport_options": (
+            # else a message that the broker did not store looks as if it were sent
+            {"confirm_publish": True}
+            if scheme in AMQP_SCHEMES
+            else {
+                "socket_timeout": SOCKET_TIMEOUT,
+                "socket_connect_timeout": SOCKET_TIMEOUT,
+            }
+        ),
+        "broker_connection_retry_on_startup": True,
+        # for ever; Celery's own default gives up after some minutes
+        "broker_connection_max_retries": None,
+        # declared with all that they are, by workers and senders alike
+        "task_queues": [declare_queue(name) for name in options.queues],
+        "task_default_queue": options.queues[0],
+        "task_create_missing_queues": False,
+        # A message that is delivered again costs an empty claim; one that is reserved
+        # for a busy process waits for it while others are idle.
+        "task_acks_late": True,
+        "worker_prefetch_multiplier": 1,
+        "task_reject_on_worker_lost": False,
+        "task_retry_on_worker_lost": False,
+        "task_time_limit": options.time_limit.total_seconds(),
+        # the ledger has the results
+        "result_backend": "disabled://",
+        "task_ignore_result": True,
+        "task_track_started": False,
+        "task_send_sent_event": False,
+        "worker_send_task_events": False,
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        # the log is ours
+        "worker_hijack_root_logger": False,
+        "worker_redirect_stdouts": False,
+        "timezone": "UTC",
+        "enable_utc": True,
+    }
+
+
+def declare_queue(name: str) -> Queue:
+    exchange = Exchange(name, type="direct", durable=True)
+    return Queue(name, exchange, routing_key=name, durable=True)
+
+
+def refused_pool(pool: str) -> str | None:
+    """Return a kind of pool that Penstock does not work with, if it is one.
+
+    Either the worker was started with it, or somebody has patched the sockets.
+    """
+    for name in REFUSED_POOLS:
+        if name in pool or is_patched(name):
+            return name
+    return None
+
+
+def is_patched(name: str) -> bool:
+    """Return whether a library has replaced the sockets of this process."""
+    # not imported here: it has to be there before, or has patched nothing
+    if name == "gevent":
+        monkey = sys.modules.get("gevent.monkey")
+        return monkey is not None and bool(monkey.is_module_patched("socket"))
+    patcher = sys.modules.get("eventlet.patcher")
+    return patcher is not None and bool(patcher.is_monkey_patched("socket"))

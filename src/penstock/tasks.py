@@ -1,0 +1,116 @@
+"""What Celery loads: `celery -A penstock.tasks worker -Q penstock`.
+
+`PENSTOCK_CONFIG` names the settings file; it is read when the worker starts.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from celery import signals
+
+from penstock.domain.jobs import JobId
+from penstock.entrypoints.cli.common import DEFAULT_CONFIG, read_settings, session
+from penstock.entrypoints.worker.celery_process import CeleryProcess
+from penstock.errors import Misconfigured
+from penstock.flow.wake_ups import WakeUp
+from penstock.ports.outbox import MessageId
+from penstock.settings import Settings
+from penstock.wiring import (
+    Container,
+    celery_app,
+    check_celery,
+    logging_emit,
+    refused_pool,
+)
+
+# as the commands of Penstock end when an operator has to act
+EXIT_MISCONFIGURED = 2
+
+
+def config_path() -> Path:
+    return Path(os.environ.get("PENSTOCK_CONFIG") or DEFAULT_CONFIG)
+
+
+@contextmanager
+def open_penstock() -> Iterator[Container]:
+    with session(
+        config_path(),
+        lambda settings: logging_emit(settings, as_json=True, verbose=False),
+    ) as penstock:
+        yield penstock
+
+
+def read_or_exit() -> Settings:
+    """Read the settings of Celery; end the command if it could not work with them."""
+    with exiting():
+        settings = read_settings(config_path())
+        check_celery(settings)
+        return settings
+
+
+@contextmanager
+def exiting() -> Iterator[None]:
+    try:
+        yield
+    except Misconfigured as error:
+        sys.stderr.write(f"penstock: {error}\n")
+        sys.exit(EXIT_MISCONFIGURED)
+
+
+app = celery_app(read_or_exit)
+process = CeleryProcess(open_penstock)
+
+
+@app.task(name="penstock.work", shared=False)
+def work(region: str | None, job: int | None, message: int | None = None) -> None:
+    """Work on a job, else on the next due ones of a region, for a limited time."""
+    process.work(
+        WakeUp(
+            region=region,
+            job=None if job is None else JobId(job),
+            message=None if message is None else MessageId(message),
+        )
+    )
+
+
+@signals.celeryd_init.connect
+def check_pool(conf: Any, options: Any = None, **_: Any) -> None:
+    """End a worker that could not work, before it is started."""
+    with exiting():
+        refuse_pool(str((options or {}).get("pool") or conf.worker_pool))
+
+
+def refuse_pool(pool: str) -> None:
+    name = refused_pool(pool)
+    if name is not None:
+        raise Misconfigured(
+            f"the pool {name} is not supported: database drivers would block all "
+            "of its tasks; start the worker with --pool=prefork, threads or solo"
+        )
+
+
+@signals.worker_process_init.connect
+def start_process(**_: Any) -> None:
+    """In a process that runs tasks, after the fork."""
+    process.start()
+
+
+@signals.worker_ready.connect
+def start_threads(sender: Any, **_: Any) -> None:
+    """In a worker whose tasks run in threads of its main process."""
+    if "thread" in type(sender.pool).__module__:
+        process.start()
+
+
+@signals.worker_process_shutdown.connect
+def close_process(**_: Any) -> None:
+    process.close()
+
+
+@signals.worker_shutdown.connect
+def close_threads(**_: Any) -> None:
+    process.close()

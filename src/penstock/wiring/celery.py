@@ -1,0 +1,152 @@
+"""Celery as the engine: its application, and the work of its processes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from penstock.domain.jobs import WorkerId
+from penstock.errors import Misconfigured
+from penstock.flow.job_claimer import Worker
+from penstock.flow.relay_outbox import RelayOutbox
+from penstock.flow.wake_ups import WAKE_UP, SendWakeUps, WakeUpQueues
+from penstock.flow.work import DatasetRuntime
+from penstock.flow.work_slice import NO_REGION, SliceClaimer, SliceEnd, WorkSlice
+from penstock.ports import StopSignal
+from penstock.settings import Settings
+from penstock.settings.models.base import Engine
+from penstock.wiring.runtime import build_runtime
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from penstock.adapters.celery.app import CeleryOptions
+    from penstock.wiring.container import Container
+
+
+def check_celery(settings: Settings) -> str:
+    """Return the broker; raise `Misconfigured` if Celery cannot be the engine."""
+    if settings.engine is not Engine.CELERY or settings.broker is None:
+        raise Misconfigured(
+            f"{settings.path}: penstock.engine: is not 'celery'; set it, and the broker"
+        )
+    if find_spec("celery") is None:
+        raise Misconfigured(
+            "engine = 'celery' needs Celery; install it: pip install 'penstock[celery]'"
+        )
+    return settings.broker
+
+
+def celery_options(settings: Settings) -> "CeleryOptions":
+    """Return the options of Celery; raise `Misconfigured` if it is not the engine."""
+    broker = check_celery(settings)
+    from penstock.adapters.celery.app import CeleryOptions
+
+    return CeleryOptions(
+        broker=broker,
+        queues=wake_up_queues(settings).names,
+        time_limit=longest_slice(settings),
+    )
+
+
+def celery_app(read_settings: Callable[[], Settings]) -> "Celery":
+    """Build the application of a worker; settings are read when it starts."""
+    from penstock.adapters.celery.app import build_app
+
+    return build_app(lambda: celery_options(read_settings()))
+
+
+def refused_pool(pool: str) -> str | None:
+    """Return the kind of a pool that Penstock does not work with, if it is one."""
+    from penstock.adapters.celery import app
+
+    return app.refused_pool(pool)
+
+
+def wake_up_queues(settings: Settings) -> WakeUpQueues:
+    regions = {dataset.region for dataset in settings.datasets.values()}
+    return WakeUpQueues(
+        name=settings.celery.queue,
+        regions=sorted(region for region in regions if region is not None),
+        outstanding=settings.celery.outstanding,
+    )
+
+
+def longest_slice(settings: Settings) -> timedelta:
+    """Return when a slice hangs for sure: its last page may begin at its end."""
+    requests = [dataset.source.timeout for dataset in settings.datasets.values()]
+    page = max(requests, default=timedelta()) + settings.longest_wait
+    return settings.celery.slice + page + 2 * settings.commit_timeout
+
+
+def build_send_wake_ups(penstock: "Container") -> SendWakeUps:
+    settings = penstock.settings
+    options = celery_options(settings)
+    from penstock.adapters.celery.app import build_app
+    from penstock.adapters.celery.transport import CeleryTransport
+
+    relay = RelayOutbox(
+        WAKE_UP,
+        CeleryTransport(build_app(lambda: options)),
+        outbox=penstock.stores.outbox,
+        confirm_within=settings.celery.resend_after,
+        redact=settings.redact,
+    )
+    return SendWakeUps(
+        wake_up_queues(settings),
+        stores=penstock.stores,
+        declarations=penstock.open_declarations,
+        relay=relay,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceWorker:
+    """What the threads of a process share."""
+
+    penstock: "Container"
+    runtimes: Mapping[str, DatasetRuntime]
+    # announced for all threads
+    claimer: SliceClaimer
+    end: SliceEnd
+    stop: StopSignal
+    # sends what is in the outbox at once
+    relay: Callable[[], None]
+
+    def new_slice(self) -> WorkSlice:
+        """Build the work of one thread."""
+        runtime = build_runtime(self.stop)
+        claimer = SliceClaimer(
+            self.claimer.worker, ledger=self.penstock.stores.ledger, host=runtime
+        )
+        return WorkSlice(
+            self.penstock.work(self.runtimes, claimer, runtime),
+            claimer,
+            queues=wake_up_queues(self.penstock.settings),
+            outbox=self.penstock.stores.outbox,
+            end=self.end,
+            length=self.penstock.settings.celery.slice,
+        )
+
+
+def build_slice_worker(
+    penstock: "Container", *, owner: WorkerId, stop: StopSignal
+) -> SliceWorker:
+    runtime = build_runtime(stop)
+    end = SliceEnd(stop, runtime.monotonic)
+    return SliceWorker(
+        penstock=penstock,
+        # a job ends with its slice, but what is written at its end is not cut short
+        runtimes=penstock.dataset_runtimes(
+            penstock.settings.datasets, build_runtime(end)
+        ),
+        claimer=SliceClaimer(
+            Worker(owner=owner, region=NO_REGION),
+            ledger=penstock.stores.ledger,
+            host=runtime,
+        ),
+        end=end,
+        stop=stop,
+        relay=build_send_wake_ups(penstock),
+    )
