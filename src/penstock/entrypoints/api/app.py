@@ -43,6 +43,8 @@ from penstock.entrypoints.api.resources import (
     workers,
 )
 from penstock.entrypoints.api.routing import EndpointHandler
+from penstock.entrypoints.dashboard import files as dashboard_files
+from penstock.entrypoints.dashboard.pages import overview
 from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.list_records import ListRecords
@@ -69,7 +71,13 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *schedules.endpoints(),
         *health.endpoints(),
     ]
-    return [*documented, *document.endpoints(documented), *swagger_ui.endpoints()]
+    return [
+        *documented,
+        *document.endpoints(documented),
+        *swagger_ui.endpoints(),
+        *overview.endpoints(),
+        *dashboard_files.endpoints(),
+    ]
 
 
 def build_api(

@@ -22,6 +22,7 @@ from penstock.entrypoints.api.import_progress import ProgressTracker
 from penstock.entrypoints.api.metrics.http_metrics import Metrics
 from penstock.entrypoints.api.metrics.multiprocess import SingleProcessMetrics
 from penstock.entrypoints.api.middleware.rate_limit import RateLimiter
+from penstock.entrypoints.dashboard.page_cache import PageCache
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.list_records import ListRecords
 from penstock.flow.search_records import SearchRecords
@@ -58,6 +59,8 @@ class AppContext:
     background: BackgroundExecutor
     progress_tracker: ProgressTracker
     import_snapshots: ImportSnapshots = field(default_factory=ImportSnapshots)
+    # of the dashboard
+    pages: PageCache = field(default_factory=PageCache)
     # not ready any more: a load balancer should use other processes
     is_stopping: bool = False
     # long polls and streams end

@@ -1,0 +1,1 @@
+"""The dashboard: pages rendered on the server, which keep themselves up to date."""

@@ -1,0 +1,151 @@
+// Keeps a page up to date, and gives it keys. The server renders everything; this file
+// only asks for the content again, and puts it in place.
+
+const content = document.getElementById("content");
+const connection = document.getElementById("connection");
+const refresh = document.getElementById("refresh");
+const keys = document.getElementById("keys");
+const shortcuts = document.getElementById("shortcuts");
+
+const setting = {
+  read(name, fallback) {
+    try { return localStorage.getItem(`penstock.${name}`) ?? fallback; } catch { return fallback; }
+  },
+  write(name, value) {
+    try { localStorage.setItem(`penstock.${name}`, value); } catch { /* private windows */ }
+  },
+};
+
+// --- theme: system, light, dark
+
+const themes = ["system", "light", "dark"];
+function showTheme(theme) {
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+}
+function nextTheme() {
+  const theme = themes[(themes.indexOf(setting.read("theme", "system")) + 1) % themes.length];
+  setting.write("theme", theme);
+  showTheme(theme);
+}
+showTheme(setting.read("theme", "system"));
+document.getElementById("theme").addEventListener("click", nextTheme);
+
+// --- times in the viewer's zone, and countdowns
+
+function showTimes(root) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (!Number.isNaN(at.getTime())) time.title = `${at.toLocaleString()} (${time.dateTime})`;
+  }
+  countDown(root);
+}
+function countDown(root = document) {
+  for (const place of root.querySelectorAll(".countdown[data-until]")) {
+    const left = Math.max(0, Math.round((new Date(place.dataset.until) - Date.now()) / 1000));
+    const hours = Math.floor(left / 3600), minutes = Math.floor(left / 60) % 60;
+    const clock = [minutes, left % 60].map((part) => String(part).padStart(2, "0"));
+    place.textContent = `(${hours ? `${hours}:` : ""}${clock.join(":")} left)`;
+  }
+}
+setInterval(() => { if (!document.hidden) countDown(); }, 1000);
+
+// --- the content, again and again
+
+let etag = null;
+let timer = null;
+let failures = 0;
+let latest = 0;
+
+async function update() {
+  const request = ++latest;
+  const headers = { "x-penstock-fragment": "1" };
+  if (etag) headers["if-none-match"] = etag;
+  try {
+    const response = await fetch(location.href, { headers, cache: "no-store" });
+    // a slower, older answer must not replace a newer one
+    if (request !== latest) return;
+    if (response.status === 200) {
+      etag = response.headers.get("etag");
+      put(await response.text());
+    } else if (response.status !== 304) {
+      throw new Error(`the server answered ${response.status}`);
+    }
+    failures = 0;
+    connection.hidden = true;
+  } catch (error) {
+    failures += 1;
+    // one lost request is not worth a word
+    if (failures > 1) {
+      connection.textContent = `Not up to date: ${error.message || "the server does not respond"}. Trying again.`;
+      connection.hidden = false;
+    }
+  }
+}
+
+function put(html) {
+  const here = rowAt(content.querySelector("tr.here"));
+  const scrolled = new Map([...content.querySelectorAll(".scroll")].map((box, n) => [n, box.scrollLeft]));
+  const focused = document.activeElement?.closest("#content") ? document.activeElement.getAttribute("href") : null;
+  content.innerHTML = html;
+  showTimes(content);
+  [...content.querySelectorAll(".scroll")].forEach((box, n) => { box.scrollLeft = scrolled.get(n) ?? 0; });
+  if (here !== null) rows()[here]?.classList.add("here");
+  if (focused) content.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+function schedule() {
+  clearInterval(timer);
+  timer = null;
+  const seconds = Number(refresh.value);
+  if (seconds && !document.hidden) timer = setInterval(update, seconds * 1000);
+}
+refresh.value = setting.read("refresh", "2");
+refresh.addEventListener("change", () => { setting.write("refresh", refresh.value); schedule(); });
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && Number(refresh.value)) update();
+  schedule();
+});
+showTimes(document);
+schedule();
+
+// --- keys
+
+const rows = () => [...content.querySelectorAll("tbody tr")];
+const rowAt = (row) => (row ? rows().indexOf(row) : null);
+const places = { o: "/" };
+let leader = 0;
+
+function move(step) {
+  const all = rows();
+  if (!all.length) return;
+  const from = rowAt(content.querySelector("tr.here")) ?? (step > 0 ? -1 : all.length);
+  const to = Math.min(Math.max(from + step, 0), all.length - 1);
+  all[from]?.classList.remove("here");
+  all[to].classList.add("here");
+  all[to].scrollIntoView({ block: "nearest" });
+}
+
+const actions = {
+  j: () => move(1),
+  k: () => move(-1),
+  r: update,
+  t: nextTheme,
+  "?": () => keys.showModal(),
+  Enter: () => content.querySelector("tr.here a")?.click(),
+};
+
+shortcuts.checked = setting.read("shortcuts", "on") === "on";
+shortcuts.addEventListener("change", () => setting.write("shortcuts", shortcuts.checked ? "on" : "off"));
+
+document.addEventListener("keydown", (event) => {
+  if (event.metaKey || event.ctrlKey || event.altKey || !shortcuts.checked) return;
+  if (document.activeElement !== document.body && document.activeElement !== content) return;
+  if (event.key === "g") { leader = Date.now(); return; }
+  if (Date.now() - leader < 1500 && places[event.key]) {
+    leader = 0;
+    location.assign(places[event.key]);
+    return;
+  }
+  if (actions[event.key]) { event.preventDefault(); actions[event.key](); }
+});
