@@ -15,7 +15,7 @@ from celery import signals
 from penstock.domain.jobs import JobId
 from penstock.entrypoints.cli.common import DEFAULT_CONFIG, read_settings, session
 from penstock.entrypoints.worker.celery_process import CeleryProcess
-from penstock.errors import Misconfigured
+from penstock.errors import Misconfigured, PenstockError
 from penstock.flow.wake_ups import WakeUp
 from penstock.ports.outbox import MessageId
 from penstock.settings import Settings
@@ -33,6 +33,10 @@ EXIT_MISCONFIGURED = 2
 
 def config_path() -> Path:
     return Path(os.environ.get("PENSTOCK_CONFIG") or DEFAULT_CONFIG)
+
+
+def report(error: PenstockError) -> None:
+    sys.stderr.write(f"penstock: {error}\n")
 
 
 @contextmanager
@@ -57,12 +61,12 @@ def exiting() -> Iterator[None]:
     try:
         yield
     except Misconfigured as error:
-        sys.stderr.write(f"penstock: {error}\n")
+        report(error)
         sys.exit(EXIT_MISCONFIGURED)
 
 
 app = celery_app(read_or_exit)
-process = CeleryProcess(open_penstock)
+process = CeleryProcess(open_penstock, report=report)
 
 
 @app.task(name="penstock.work", shared=False)

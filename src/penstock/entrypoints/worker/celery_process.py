@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 
 from penstock.entrypoints.worker.loop import WorkerLoop
+from penstock.errors import PenstockError
 from penstock.flow.wake_ups import WakeUp
 from penstock.flow.work_slice import WorkSlice
 from penstock.wiring import (
@@ -16,6 +17,8 @@ from penstock.wiring import (
 
 # seconds between two calls of the maintenance loop, which decides itself what is due
 MAINTENANCE_INTERVAL = 0.2
+# seconds until it is tried again to open the database
+OPEN_INTERVAL = 2.0
 # how long the process waits for its maintenance when it ends, in seconds
 STOP_TIMEOUT = 5.0
 
@@ -24,9 +27,14 @@ class CeleryProcess:
     """Opens its connections on first use, which is after the fork."""
 
     def __init__(
-        self, open_penstock: Callable[[], AbstractContextManager[Container]]
+        self,
+        open_penstock: Callable[[], AbstractContextManager[Container]],
+        *,
+        report: Callable[[PenstockError], None],
     ) -> None:
         self._open_penstock = open_penstock
+        # why it could not be opened; afterwards errors are events
+        self._report = report
         self._stack = ExitStack()
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -43,7 +51,11 @@ class CeleryProcess:
 
     def work(self, wake_up: WakeUp) -> None:
         """Work a slice; errors are logged, and the message is not sent again."""
-        opened = self._open()
+        try:
+            opened = self._open()
+        except PenstockError as error:
+            self._report(error)
+            return
         work_slice = getattr(self._slices, "current", None)
         if work_slice is None:
             work_slice = self._slices.current = opened.new_slice()
@@ -63,9 +75,17 @@ class CeleryProcess:
             self._stack.close()
 
     def _maintain(self) -> None:
-        while not self._stop.wait(MAINTENANCE_INTERVAL):
-            opened = self._open()
-            opened.attempt(opened.maintain)
+        pause = MAINTENANCE_INTERVAL
+        while not self._stop.wait(pause):
+            pause = MAINTENANCE_INTERVAL
+            try:
+                opened = self._open()
+            except PenstockError as error:
+                # the database may come back, and its tables be brought up to date
+                self._report(error)
+                pause = OPEN_INTERVAL
+            else:
+                opened.attempt(opened.maintain)
         if self._opened is not None:
             self._opened.close()
 
