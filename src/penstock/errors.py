@@ -32,6 +32,7 @@ PenstockError
 │   ├── NoSuchRecord          there is no such row, or it was deleted
 │   ├── VersionChanged        the row was changed since the client read it
 │   ├── PositionGone          the history of the dataset has no such change (any more)
+│   ├── DatasetGone           the dataset was dropped
 │   ├── Conflict              the current state does not allow the request
 │   │   └── RequestInProgress     the same request is being processed
 │   ├── IdempotencyKeyReused  the key was used for another request
@@ -345,6 +346,18 @@ class PositionGone(ClientError):
         )
         # the position to continue from, once it is known
         self.next: str | None = None
+
+
+class DatasetGone(ClientError):
+    """The dataset was dropped while this process serves it."""
+
+    code = "dataset_gone"
+
+    def __init__(self, dataset: str) -> None:
+        super().__init__(
+            f"dataset {dataset} was dropped since this process has read its "
+            "declaration; to import it again, start the process again"
+        )
 
 
 class Conflict(ClientError):

@@ -9,7 +9,7 @@ from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.domain.history import HistoryPosition
 from penstock.domain.jobs import ImportStatus, Lease, Mode
 from penstock.domain.record_validation import Precondition
-from penstock.errors import Conflict, Misconfigured, NotFound
+from penstock.errors import Conflict, DatasetGone, Misconfigured, NotFound
 from penstock.flow.edit_records import EditRecords
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
@@ -159,7 +159,7 @@ class DatasetsContract:
         run(stores, POI, last(record(1)))
         dropped(stores)
 
-        with pytest.raises(Conflict, match="start the process again"):
+        with pytest.raises(DatasetGone, match="start the process again"):
             begin(stores, POI)
 
     # tables without rows

@@ -26,7 +26,7 @@ from penstock.domain.scheduling.schedule import (
     ScheduleDeclaration,
 )
 from penstock.domain.source import CsvSource
-from penstock.errors import Conflict, Misconfigured
+from penstock.errors import Conflict, DatasetGone, Misconfigured
 from penstock.flow.plan import Plan
 from penstock.ports import Emit, Redact, Stores
 from penstock.ports.idempotency import ImportSpec
@@ -225,7 +225,7 @@ class TickSchedules:
         except ImportUnfinished:
             # the next tick meets it
             return None
-        except (Misconfigured, Conflict) as error:
+        except (Misconfigured, Conflict, DatasetGone) as error:
             refused = SkippedFires(
                 first=fire, last=fire, count=1, reason=SkipReason.REFUSED
             )

@@ -31,6 +31,8 @@ class DatasetVersion:
     watermark: datetime | None = None
     # how many restores of the database this process has detected
     history: int = 0
+    # its table was dropped, and no other has taken its place yet
+    is_dropped: bool = field(default=False, compare=False)
 
     @property
     def position(self) -> HistoryPosition:

@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from typing_extensions import override
 
@@ -13,6 +14,7 @@ from penstock.adapters.sqlstore.dataset_versions import (
     read_dataset_version,
 )
 from penstock.adapters.sqlstore.row_mappers import RowMappers
+from penstock.adapters.sqlstore.schema import refusing_stale
 from penstock.adapters.sqlstore.table_protocols import (
     ByteAllowance,
     StatementTimeout,
@@ -65,7 +67,10 @@ class SqlRecordReader(RecordReader):
             lambda transaction: transaction.all("dataset_states")
         )
         states = {
-            row["name"]: read_dataset_version(row, self._rows.instant_or_none)
+            row["name"]: replace(
+                read_dataset_version(row, self._rows.instant_or_none),
+                is_dropped=bool(row["is_dropped"]),
+            )
             for row in found
         }
         if self._on_news is not None and states != self._last_states:
@@ -124,7 +129,8 @@ class SqlRecordReader(RecordReader):
             observe(transaction, dataset)
             return outcome
 
-        return self._database.read(observed)
+        with refusing_stale(self._primary, dataset):
+            return self._database.read(observed)
 
     @override
     def changes(self, dataset: Dataset, *, after: int, limit: int) -> Sequence[Change]:

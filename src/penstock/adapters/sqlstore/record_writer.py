@@ -7,7 +7,7 @@ from typing_extensions import override
 from penstock.adapters.sqlstore.database import Database, MergeResult, Transaction
 from penstock.adapters.sqlstore.dataset_versions import read_dataset_version
 from penstock.adapters.sqlstore.refused_rows import identify_refused_rows
-from penstock.adapters.sqlstore.schema import refuse_stale
+from penstock.adapters.sqlstore.schema import refuse_stale, refusing_stale
 from penstock.adapters.sqlstore.table_protocols import RecordTable
 from penstock.domain.dataset import Dataset
 from penstock.domain.pages import Key
@@ -38,8 +38,11 @@ class SqlRecordWriter(RecordWriter):
             writes = [write for write in decisions if isinstance(write, Write)]
             return writes, lambda batch: table.store(batch, locked)
 
-        with identify_refused_rows(
-            self._database, dataset, prepare, lambda write: write.record
+        with (
+            refusing_stale(self._database, dataset),
+            identify_refused_rows(
+                self._database, dataset, prepare, lambda write: write.record
+            ),
         ):
             return self._database.write(
                 lambda transaction: edit(transaction, dataset, keys, decide)

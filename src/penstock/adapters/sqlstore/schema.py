@@ -1,15 +1,22 @@
 """Migrations and schema checks that all databases share."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from typing import NamedTuple
 
-from penstock.adapters.sqlstore.database import SqlRow, Transaction
+from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
 from penstock.adapters.sqlstore.row_mappers import decode_json
 from penstock.domain.dataset import Dataset, Field
 from penstock.domain.retyping import changed_types
-from penstock.errors import Conflict, Misconfigured
+from penstock.errors import (
+    ClientError,
+    Conflict,
+    DatasetGone,
+    Misconfigured,
+    StoreUnavailable,
+)
 
 MIGRATION_NAME = re.compile(r"^(\d{4})_\w+\.sql$")
 # internal columns that a live view shows
@@ -130,15 +137,35 @@ def refuse_unfinished(transaction: Transaction, name: str) -> None:
 
 
 def refuse_stale(row: SqlRow | None, dataset: Dataset) -> None:
-    """Raise `Conflict` if this process has an older declaration than the table."""
+    """Raise if the table was dropped, or converted to other types than declared."""
     if row is None:
         return
     stored = decode_json(row["fields"])
-    if not stored or changed_types(dataset, stored):
+    if not stored:
+        raise DatasetGone(dataset.name)
+    if changed_types(dataset, stored):
         raise Conflict(
-            f"dataset {dataset.name} was dropped or converted since this process has "
+            f"dataset {dataset.name} was converted since this process has "
             "read its declaration; start the process again"
         )
+
+
+@contextmanager
+def refusing_stale(database: Database, dataset: Dataset) -> Iterator[None]:
+    """Explain an error by a table that was dropped or converted meanwhile, if it was.
+
+    Looked up only after an error: requests that succeed pay nothing.
+    """
+    try:
+        yield
+    except (ClientError, StoreUnavailable):
+        raise
+    except Exception:
+        row = database.read(
+            lambda transaction: transaction.one("get_dataset", dataset=dataset.name)
+        )
+        refuse_stale(row, dataset)
+        raise
 
 
 def replacement_steps(dataset: Dataset) -> list[str]:

@@ -10,6 +10,7 @@ from typing_extensions import override
 from penstock.adapters.sqlstore.database import Database, Outcome, Transaction
 from penstock.adapters.sqlstore.dataset_versions import observe
 from penstock.adapters.sqlstore.key_encoding import plain_value
+from penstock.adapters.sqlstore.schema import refusing_stale
 from penstock.adapters.sqlstore.table_protocols import FacetCount, SearchTable
 from penstock.domain.dataset import Dataset, Field
 from penstock.domain.formats import format_instant
@@ -77,11 +78,12 @@ class SqlSearch(Search):
         def catch_up(transaction: Transaction) -> None:
             transaction.search_table(dataset).catch_up()
 
-        outcome = self._database.read(run_if_current)
-        if outcome is not None:
-            return outcome
-        self._database.write(catch_up)
-        return self._database.read(run)
+        with refusing_stale(self._database, dataset):
+            outcome = self._database.read(run_if_current)
+            if outcome is not None:
+                return outcome
+            self._database.write(catch_up)
+            return self._database.read(run)
 
 
 def search(table: SearchTable, query: SearchQuery) -> Matches:

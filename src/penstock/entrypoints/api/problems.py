@@ -10,6 +10,7 @@ from starlette.responses import Response
 from penstock.errors import (
     BadRequest,
     Conflict,
+    DatasetGone,
     FieldError,
     Forbidden,
     IdempotencyKeyReused,
@@ -96,6 +97,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "method-not-allowed": (405, "Method not allowed"),
     "request-timeout": (408, "The request was not complete in time"),
     "conflict": (409, "Conflict with the current state"),
+    "dataset-gone": (410, "The dataset was dropped"),
     "position-gone": (410, "That position of the change feed is not available"),
     "version-changed": (412, "The record has changed since it was read"),
     "too-large": (413, "The body is too large"),
@@ -128,6 +130,8 @@ def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911, PLR0912
             return Problem("not-found", str(error))
         case RequestInProgress():
             return Problem("conflict", str(error), headers={"retry-after": "1"})
+        case DatasetGone():
+            return Problem("dataset-gone", str(error))
         case Conflict():
             return Problem("conflict", str(error))
         case IdempotencyKeyReused():

@@ -360,7 +360,8 @@ set generation = generation + 1, generation_tag = {tag}
 where name = %(dataset)s;
 
 -- name: dataset_states
-select name, generation, generation_tag, change_seq, change_tag, watermark
+select name, generation, generation_tag, change_seq, change_tag, watermark,
+    fields = '{}'::jsonb as is_dropped
 from penstock_dataset;
 
 -- name: dataset_state

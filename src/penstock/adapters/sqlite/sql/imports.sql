@@ -317,7 +317,8 @@ set generation = generation + 1, generation_tag = random() & 0xffffffffffff
 where name = :dataset;
 
 -- name: dataset_states
-select name, generation, generation_tag, change_seq, change_tag, watermark
+select name, generation, generation_tag, change_seq, change_tag, watermark,
+    fields = '{}' as is_dropped
 from penstock_dataset;
 
 -- name: dataset_state

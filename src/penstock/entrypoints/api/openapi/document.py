@@ -230,7 +230,7 @@ def statuses(
     if doc.body is not None:
         yield from (408, 413, 415, 422)
     names = {parameter["name"] for parameter in doc.parameters}
-    if "X-Consistency-Token" in names or endpoint.path.endswith("/changes"):
+    if "{dataset}" in endpoint.path:
         yield 410
     if "If-Match" in names:
         yield 412

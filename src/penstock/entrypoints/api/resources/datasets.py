@@ -34,7 +34,7 @@ from penstock.entrypoints.api.openapi.schemas import ref
 from penstock.entrypoints.api.params.request_head import RequestHead
 from penstock.entrypoints.api.responses import json_response
 from penstock.entrypoints.api.routing import CONSISTENCY_TOKEN, consistency_token
-from penstock.errors import PositionGone, StoreUnavailable
+from penstock.errors import DatasetGone, PositionGone, StoreUnavailable
 from penstock.ports.record_access import (
     Change,
     Count,
@@ -62,10 +62,19 @@ async def list_datasets(api: AppContext, request: Request, query: None) -> Respo
 
 def summarize_datasets(api: AppContext) -> Sequence[Mapping[str, Any]]:
     states = api.served.reads.dataset_versions()
-    return [
-        {"name": name, **freshness(states.get(name)), **size(api, dataset, states)}
-        for name, dataset in sorted(api.penstock.settings.datasets.items())
-    ]
+    summaries = []
+    for name, dataset in sorted(api.penstock.settings.datasets.items()):
+        # one that was dropped, even meanwhile, must not hide the others
+        with suppress(DatasetGone):
+            refuse_dropped(dataset, states.get(name))
+            summary = {**freshness(states.get(name)), **size(api, dataset, states)}
+            summaries.append({"name": name, **summary})
+    return summaries
+
+
+def refuse_dropped(dataset: Dataset, state: DatasetVersion | None) -> None:
+    if state is not None and state.is_dropped:
+        raise DatasetGone(dataset.name)
 
 
 def parse_get(api: AppContext, head: RequestHead) -> Dataset:
@@ -76,6 +85,7 @@ def parse_get(api: AppContext, head: RequestHead) -> Dataset:
 
 def get_dataset(api: AppContext, dataset: Dataset) -> ReadResult:
     states = api.served.reads.dataset_versions()
+    refuse_dropped(dataset, states.get(dataset.name))
     if dataset.name in states:
         note_observed(states[dataset.name])
     document = {
@@ -125,11 +135,13 @@ async def list_changes(
     """List changes; wait for the first one if the client requests it."""
     del request
     dataset, after, limit, wait = requested
+    refuse_dropped(dataset, await api.dataset_versions.state(dataset.name))
     changes, end = await read_changes_after(api, dataset, after, limit=limit)
     if not changes and wait:
         await api.dataset_versions.wait_for_change(
             dataset.name, after.seq, seconds=wait
         )
+        refuse_dropped(dataset, await api.dataset_versions.state(dataset.name))
         changes, end = await read_changes_after(api, dataset, end, limit=limit)
     headers = {
         "cache-control": "no-store",
