@@ -9,6 +9,7 @@ from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
 from tests.contracts.budgets import BudgetsContract
+from tests.contracts.coverage import CoverageContract
 from tests.contracts.datasets import DatasetsContract
 from tests.contracts.file_rejections import FileRejectionsContract
 from tests.contracts.idempotency import RequestsContract
@@ -82,6 +83,9 @@ class TestPostgresOutbox(OutboxContract): ...
 
 
 class TestPostgresSchedules(SchedulesContract): ...
+
+
+class TestPostgresCoverage(CoverageContract): ...
 
 
 class TestPostgresBudgets(BudgetsContract):

@@ -19,6 +19,7 @@ from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavail
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
 from tests.contracts.budgets import BudgetsContract
+from tests.contracts.coverage import CoverageContract
 from tests.contracts.datasets import DatasetsContract
 from tests.contracts.file_rejections import FileRejectionsContract
 from tests.contracts.idempotency import RequestsContract
@@ -122,6 +123,9 @@ class TestSqliteOutbox(OutboxContract): ...
 
 
 class TestSqliteSchedules(SchedulesContract): ...
+
+
+class TestSqliteCoverage(CoverageContract): ...
 
 
 class TestSqliteBudgets(BudgetsContract):

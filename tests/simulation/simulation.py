@@ -152,6 +152,7 @@ class Simulation:
             maintenance=self.inner.maintenance,
             schedules=self.inner.schedules,
             fires=self.inner.fires,
+            coverage=self.inner.coverage,
             outbox=self.inner.outbox,
         )
         self.finish = FinishImport(imports=self.stores.imports, emit=self.emit)

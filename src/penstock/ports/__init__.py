@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from penstock.ports.budgets import Budgets, BudgetSnapshot, DurableBudgets
+from penstock.ports.coverage import ImportCoverage
 from penstock.ports.idempotency import IdempotencyStore
 from penstock.ports.ledger import (
     Declarations,
@@ -38,6 +39,7 @@ __all__ = [
     "Emit",
     "FireLog",
     "IdempotencyStore",
+    "ImportCoverage",
     "Imports",
     "JobFilter",
     "Jobs",
@@ -84,4 +86,5 @@ class Stores:
     maintenance: Maintenance
     schedules: Schedules
     fires: FireLog
+    coverage: ImportCoverage
     outbox: Outbox

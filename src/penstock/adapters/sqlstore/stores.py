@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from penstock.adapters.sqlstore.budgets import SqlBudgets
+from penstock.adapters.sqlstore.coverage import SqlImportCoverage
 from penstock.adapters.sqlstore.database import Database
 from penstock.adapters.sqlstore.idempotency import SqlIdempotencyStore
 from penstock.adapters.sqlstore.imports import SqlImports
@@ -65,5 +66,6 @@ def build_stores(
         maintenance=SqlMaintenance(database),
         schedules=SqlSchedules(database),
         fires=SqlFireLog(database),
+        coverage=SqlImportCoverage(database),
         outbox=SqlOutbox(database),
     )
