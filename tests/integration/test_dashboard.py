@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.domain.jobs import ImportStatus
+from penstock.domain.jobs import ImportStatus, JobError, Shards, WorkerId
+from penstock.entrypoints.dashboard.pages.imports import draw_buckets
 from penstock.entrypoints.dashboard.rendering import duration, number, visible
 from penstock.ports.schedules import ScheduleStatus
 from tests.support.api_client import OF
@@ -110,3 +111,62 @@ def test_numbers_have_groups_and_control_characters_are_seen():
     assert number(1_234_567).replace("\u202f", " ") == "1 234 567"
     assert number(2.25) == "2.2"
     assert visible("a\x00b\u202ec") == "a␀b␚c"
+
+
+class TestImports:
+    def test_an_import_shows_its_coverage_and_what_can_be_done(self, running: Running):
+        started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
+        running.wait_for(started, ImportStatus.RUNNING)
+        fail_one(running)
+
+        html = page(running, f"/imports/{started}")
+
+        assert "0 of 3 shards done, 0 running, 1 failed, 2 open" in html
+        assert "Retry 1 failed" in html
+        assert f'data-post="/api/v1/imports/{started}/cancel"' in html
+        assert "the provider says &lt;b&gt;no&lt;/b&gt;" in html
+
+    def test_imports_are_listed_by_dataset_and_state(self, running: Running):
+        started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
+        running.wait_for(started, ImportStatus.RUNNING)
+
+        link = f'href="/imports/{started}"'
+        assert link in page(running, "/imports?dataset=poi&status=running")
+        assert link not in page(running, "/imports?dataset=shops")
+
+    def test_an_import_that_is_not_there_is_not_found(self, running: Running):
+        assert running.client.get("/imports/999999").status == 404
+
+
+def fail_one(running: Running) -> None:
+    declarations = running.api.penstock.declarations(["poi"])
+    (lease,) = running.stores.ledger.claim(
+        WorkerId("ann"), declarations=declarations, region=None
+    )
+    error = JobError(code="rejected", message="the provider says <b>no</b>")
+    running.stores.ledger.fail(lease, error)
+
+
+def shards(**counts: int) -> Shards:
+    return Shards(total=sum(counts.values()), **counts)
+
+
+def test_shards_in_a_row_in_one_state_are_one_segment():
+    buckets = [shards(done=1)] * 3 + [shards(failed=1)] + [shards(pending=2)] * 2
+
+    segments = [(s.state, s.x, s.width, s.height) for s in draw_buckets(buckets)]
+
+    assert segments == [("done", 0, 3, 1), ("failed", 3, 1, 1), ("open", 4, 2, 1)]
+
+
+def test_one_failure_among_many_shards_is_drawn_in_proportion():
+    buckets = [shards(done=99, failed=1), shards(done=100)]
+
+    segments = [*draw_buckets(buckets)]
+
+    assert [(s.state, s.height) for s in segments] == [
+        ("failed", 0.01),
+        ("done", 0.99),
+        ("done", 1),
+    ]
+    assert [s.x for s in segments] == [0, 0, 1]

@@ -44,6 +44,7 @@ from penstock.entrypoints.api.resources import (
 )
 from penstock.entrypoints.api.routing import EndpointHandler
 from penstock.entrypoints.dashboard import files as dashboard_files
+from penstock.entrypoints.dashboard.pages import imports as import_pages
 from penstock.entrypoints.dashboard.pages import overview
 from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
@@ -76,6 +77,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *document.endpoints(documented),
         *swagger_ui.endpoints(),
         *overview.endpoints(),
+        *import_pages.endpoints(),
         *dashboard_files.endpoints(),
     ]
 

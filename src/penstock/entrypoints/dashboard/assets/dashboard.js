@@ -86,8 +86,12 @@ async function update() {
 function put(html) {
   const here = rowAt(content.querySelector("tr.here"));
   const scrolled = new Map([...content.querySelectorAll(".scroll")].map((box, n) => [n, box.scrollLeft]));
+  // what the last action brought stays until the next one
+  const result = document.getElementById("result");
   const focused = document.activeElement?.closest("#content") ? document.activeElement.getAttribute("href") : null;
   content.innerHTML = html;
+  const place = document.getElementById("result");
+  if (result && place && !result.hidden) place.replaceWith(result);
   showTimes(content);
   [...content.querySelectorAll(".scroll")].forEach((box, n) => { box.scrollLeft = scrolled.get(n) ?? 0; });
   if (here !== null) rows()[here]?.classList.add("here");
@@ -113,7 +117,7 @@ schedule();
 
 const rows = () => [...content.querySelectorAll("tbody tr")];
 const rowAt = (row) => (row ? rows().indexOf(row) : null);
-const places = { o: "/" };
+const places = { o: "/", i: "/imports" };
 let leader = 0;
 
 function move(step) {
@@ -148,4 +152,40 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   if (actions[event.key]) { event.preventDefault(); actions[event.key](); }
+});
+
+// --- actions: a button names the route of the API that it calls
+
+async function act(button) {
+  if (button.dataset.confirm && !window.confirm(button.dataset.confirm)) return;
+  const label = button.textContent;
+  button.disabled = true;
+  let text;
+  try {
+    const body = button.dataset.body;
+    const response = await fetch(button.dataset.post, {
+      method: "POST",
+      headers: body ? { "content-type": "application/json" } : {},
+      body,
+    });
+    const answer = await response.json().catch(() => ({}));
+    text = response.ok ? `${label}: done.` : `${label}: ${answer.detail || answer.title || response.status}`;
+  } catch (error) {
+    text = `${label}: ${error.message}`;
+  }
+  await update();
+  const result = document.getElementById("result");
+  if (result) {
+    result.textContent = text;
+    result.hidden = false;
+  }
+  button.disabled = false;
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-post]");
+  if (button) act(button);
+});
+document.addEventListener("change", (event) => {
+  if (event.target.matches("select[data-submit]")) event.target.form.requestSubmit();
 });

@@ -1,0 +1,178 @@
+"""Imports: a list of them, and one with the coverage of its shards."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.domain.auth_claims import AccessScope
+from penstock.domain.jobs import Import, ImportId, ImportStatus, Job, JobStatus, Shards
+from penstock.entrypoints.api.context import AppContext
+from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
+from penstock.entrypoints.api.resources.imports import (
+    ImportListRequest,
+    parse_import_id,
+    parse_list,
+)
+from penstock.entrypoints.dashboard.rendering import View, send_page
+from penstock.ports import JobFilter
+
+# buckets of the bar of all shards; a narrow screen shows about as many pixels
+MAX_BUCKETS = 400
+MAX_PARTS = 60
+MAX_JOBS = 50
+LIST_LIMIT = 50
+STATES = {
+    ImportStatus.PLANNING: "waiting",
+    ImportStatus.RUNNING: "running",
+    ImportStatus.DONE: "done",
+    ImportStatus.FAILED: "failed",
+    ImportStatus.CANCELLED: "idle",
+}
+UNFINISHED = (ImportStatus.PLANNING, ImportStatus.RUNNING)
+
+
+class Segment(NamedTuple):
+    """A part of a bar in one state, in units of the bar's width."""
+
+    state: str
+    x: float
+    width: float
+    # of the height, from the bottom
+    y: float
+    height: float
+
+
+async def show_list(
+    api: AppContext, request: Request, requested: ImportListRequest
+) -> Response:
+    return await send_page(api, request, partial(build_list, api, requested))
+
+
+def build_list(api: AppContext, requested: ImportListRequest) -> View:
+    stores = api.penstock.stores
+    found = stores.imports.recent(
+        dataset=requested.dataset,
+        status=requested.status,
+        before=requested.before,
+        limit=LIST_LIMIT + 1,
+    )
+    shown = found[:LIST_LIMIT]
+    values = {
+        "now": stores.jobs.now(),
+        "imports": shown,
+        "states": STATES,
+        "requested": requested,
+        "datasets": sorted(api.penstock.settings.datasets),
+        "statuses": [*ImportStatus],
+        "following": shown[-1][0].id if len(found) > LIST_LIMIT else None,
+    }
+    return View("imports.html", "Imports", "imports", values)
+
+
+async def show_import(
+    api: AppContext, request: Request, import_id: ImportId
+) -> Response:
+    return await send_page(api, request, partial(build_import, api, import_id))
+
+
+def build_import(api: AppContext, import_id: ImportId) -> View:
+    stores = api.penstock.stores
+    import_, shards = stores.imports.get(import_id)
+    document = api.progress_tracker.document_with_progress(import_id)
+    buckets = stores.coverage.buckets(import_id, count=MAX_BUCKETS)
+    parts = stores.coverage.parts(import_id, limit=MAX_PARTS + 1)
+    values = {
+        "now": stores.jobs.now(),
+        "import": import_,
+        "shards": shards,
+        "state": STATES[import_.status],
+        "progress": document["progress"],
+        "note": document["note"],
+        "waiting": api.penstock.explain_waiting(import_),
+        "segments": [*draw_buckets(buckets)],
+        "bucket_count": max(len(buckets), 1),
+        "parts_list": parts[:MAX_PARTS],
+        "has_more_parts": len(parts) > MAX_PARTS,
+        "failed_jobs": describe_jobs(api, import_, JobStatus.FAILED),
+        "is_unfinished": import_.status in UNFINISHED,
+    }
+    return View("import.html", f"Import {import_id}", "imports", values)
+
+
+def draw_buckets(buckets: Sequence[Shards]) -> Iterator[Segment]:
+    """Yield the segments of a bar; buckets in a row in one state are one segment.
+
+    A bucket in several states is filled in proportion, so that one failed shard does
+    not paint a thousand.
+    """
+    start, state = 0, None
+    for number, bucket in enumerate([*buckets, None]):
+        levels = [] if bucket is None else levels_of(bucket)
+        single = levels[0][0] if len(levels) == 1 else None
+        if state is not None and single != state:
+            yield Segment(state, start, number - start, 0, 1)
+        if single != state or single is None:
+            start, state = number, single
+        if single is None:
+            yield from stack(levels, number)
+
+
+def levels_of(shards: Shards) -> list[tuple[str, int]]:
+    """Return the states of a bucket with their counts, the worst at the bottom."""
+    counts = (
+        ("failed", shards.failed),
+        ("missing", shards.cancelled),
+        ("running", shards.leased),
+        ("open", shards.pending),
+        ("done", shards.done + shards.split),
+    )
+    return [(state, count) for state, count in counts if count]
+
+
+def stack(levels: Sequence[tuple[str, int]], x: int) -> Iterator[Segment]:
+    total = sum(count for _, count in levels)
+    y = 0.0
+    for state, count in levels:
+        yield Segment(state, x, 1, y, count / total)
+        y += count / total
+
+
+def describe_jobs(
+    api: AppContext, import_: Import, status: JobStatus
+) -> list[dict[str, Any]]:
+    redact = api.penstock.settings.redact
+    chosen = JobFilter(import_id=import_.id, status=status)
+    jobs = api.penstock.stores.jobs.find(chosen, after=None, limit=MAX_JOBS)
+    return [{"job": job, "error": last_error(job, redact)} for job in jobs]
+
+
+def last_error(job: Job, redact: Any) -> str:
+    return redact(job.errors[-1].message) if job.errors else ""
+
+
+def endpoints() -> Sequence[AnyEndpoint]:
+    return [
+        Endpoint(
+            method="GET",
+            path="/imports",
+            scope=AccessScope.READ,
+            lane=Lane.READS,
+            summary="The dashboard's list of imports",
+            parse=parse_list,
+            handle=show_list,
+            operation="showImports",
+        ),
+        Endpoint(
+            method="GET",
+            path="/imports/{import}",
+            scope=AccessScope.READ,
+            lane=Lane.READS,
+            summary="The dashboard's page of an import",
+            parse=parse_import_id,
+            handle=show_import,
+            operation="showImport",
+        ),
+    ]
