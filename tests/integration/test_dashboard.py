@@ -6,26 +6,50 @@ from datetime import timedelta
 import pytest
 
 from penstock.domain.jobs import ImportStatus, JobError, Shards, WorkerId
+from penstock.entrypoints.dashboard.page_cache import PageCache
 from penstock.entrypoints.dashboard.pages.imports import draw_buckets
 from penstock.entrypoints.dashboard.rendering import duration, number, visible
 from penstock.ports.schedules import ScheduleStatus
+from tests.contracts.workers import announce
 from tests.support.api_client import OF
 from tests.support.api_server import Running
+from tests.support.builders import SECOND, Clock
 from tests.support.workshop import wait_until
 
 FILES = ("dashboard.css", "dashboard.js", "favicon.svg")
 
 
 def page(running: Running, path: str = "/") -> str:
-    response = running.client.get(path)
+    """Return the content as it is now; other watchers may get that of a second ago."""
+    response = running.client.get(path, x_penstock_fragment="fresh")
     assert response.status == 200
     return response.body.decode()
 
 
 def wait_for(running: Running, text: str) -> str:
-    """Return a page that shows a text; all watchers share one for a second."""
+    """Return a page that shows a text."""
     wait_until(lambda: text in page(running), within=20)
     return page(running)
+
+
+def test_all_watchers_share_a_page_for_a_moment():
+    clock = Clock()
+    cache = PageCache(monotonic=lambda: clock().timestamp())
+    rendered: list[str] = []
+
+    def render() -> str:
+        rendered.append("page")
+        return "page"
+
+    cache.get("/", render)
+    clock.pass_time(SECOND / 2)
+    cache.get("/", render)
+    assert len(rendered) == 1
+    cache.get("/", render, is_fresh=True)
+    clock.pass_time(SECOND)
+    cache.get("/", render)
+
+    assert len(rendered) == 3
 
 
 def test_a_page_is_whole_and_runs_nothing_foreign(running: Running):
@@ -56,7 +80,7 @@ def test_a_page_asks_for_its_content_only(running: Running):
     assert "<html" not in html
     assert "<h1>Overview</h1>" in html
     assert content.headers["vary"] == "x-penstock-fragment"
-    assert "<html" in page(running)
+    assert "<html" in running.client.get("/").body.decode()
 
 
 def test_the_overview_shows_imports_and_what_they_wait_for(running: Running):
@@ -170,3 +194,65 @@ def test_one_failure_among_many_shards_is_drawn_in_proportion():
         ("done", 1),
     ]
     assert [s.x for s in segments] == [0, 0, 1]
+
+
+class TestSchedules:
+    @pytest.fixture
+    def nightly(self, running: Running):
+        running.client.post(
+            "/api/v1/schedules",
+            {
+                "name": "nightly",
+                "dataset": "poi",
+                "cron": "30 2 * * *",
+                "timezone": "Europe/Berlin",
+            },
+        )
+        yield "nightly"
+        running.client.delete("/api/v1/schedules/nightly")
+
+    def test_a_schedule_shows_its_fires_in_words_and_zones(
+        self, running: Running, nightly: str
+    ):
+        assert "At 02:30 every day" in page(running, "/schedules")
+
+        html = page(running, f"/schedules/{nightly}")
+
+        assert html.count("02:30:00") == 10
+        assert ">Europe/Berlin</th>" in html
+        assert f'data-post="/api/v1/schedules/{nightly}/pause"' in html
+
+    def test_what_became_of_its_fires_is_shown(self, running: Running, nightly: str):
+        ran = running.client.post(f"/api/v1/schedules/{nightly}/run", None)
+        assert ran.status == 202, ran.body
+
+        html = page(running, f"/schedules/{nightly}")
+
+        assert "by hand" in html
+        assert re.search(r'href="/imports/\d+">import \d+', html)
+
+    def test_a_schedule_that_is_not_there_is_not_found(self, running: Running):
+        assert running.client.get("/schedules/none").status == 404
+
+
+def test_a_stopped_budget_can_be_opened_from_its_page(running: Running):
+    name = running.api.penstock.budget(running.api.dataset("poi")).name
+    running.stores.budgets.stop(name, reason="the key was refused")
+    try:
+        html = page(running, "/budgets")
+    finally:
+        running.stores.budgets.open(name)
+
+    assert "the key was refused" in html
+    assert f'data-post="/api/v1/budgets/{name}/open"' in html
+    assert "used by poi" in html
+
+
+def test_workers_are_shown_with_what_there_is_to_do(running: Running):
+    announce(running.stores, WorkerId("ann"), region="eu")
+
+    html = page(running, "/workers")
+
+    assert 'title="ann">host</th>' in html
+    assert "Demand" in html
+    assert "Maintenance" in html

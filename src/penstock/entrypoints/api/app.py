@@ -46,6 +46,8 @@ from penstock.entrypoints.api.routing import EndpointHandler
 from penstock.entrypoints.dashboard import files as dashboard_files
 from penstock.entrypoints.dashboard.pages import imports as import_pages
 from penstock.entrypoints.dashboard.pages import overview
+from penstock.entrypoints.dashboard.pages import resources as resource_pages
+from penstock.entrypoints.dashboard.pages import schedules as schedule_pages
 from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.list_records import ListRecords
@@ -78,6 +80,8 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *swagger_ui.endpoints(),
         *overview.endpoints(),
         *import_pages.endpoints(),
+        *schedule_pages.endpoints(),
+        *resource_pages.endpoints(),
         *dashboard_files.endpoints(),
     ]
 

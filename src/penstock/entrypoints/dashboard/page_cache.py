@@ -26,8 +26,13 @@ class PageCache:
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def get(self, key: str, render: Callable[[], str]) -> Rendered:
-        """Return the content of a page, rendered at most once a second."""
+    def get(
+        self, key: str, render: Callable[[], str], *, is_fresh: bool = False
+    ) -> Rendered:
+        """Return the content of a page, rendered at most once a second.
+
+        With `is_fresh` it is rendered now: whoever acted sees what became of it.
+        """
         with self._lock:
             if len(self._locks) > MAX_PAGES:
                 self._locks.clear()
@@ -35,7 +40,7 @@ class PageCache:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:
             current = self._rendered.get(key)
-            if current is None or self._monotonic() - current.at >= MAX_AGE:
+            if is_fresh or current is None or self._monotonic() - current.at >= MAX_AGE:
                 html = render()
                 digest = blake2b(html.encode(), digest_size=12).hexdigest()
                 current = Rendered(html, f'"{digest}"', self._monotonic())

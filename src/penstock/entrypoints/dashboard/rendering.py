@@ -22,6 +22,8 @@ CONTENT_SECURITY_POLICY = (
 )
 # sent by the page itself, which only needs its content
 FRAGMENT_HEADER = "x-penstock-fragment"
+# its value after an action
+FRESH = "fresh"
 # control characters and marks of direction, which could disguise a text
 CONTROL: Mapping[int, str] = {
     **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"},
@@ -55,6 +57,7 @@ async def send_page(
 ) -> Response:
     """Send a page, or only its content to the page itself."""
     is_fragment = FRAGMENT_HEADER in request.headers
+    is_fresh = request.headers.get(FRAGMENT_HEADER) == FRESH
     key = f"{is_fragment} {request.url.path}?{request.url.query}"
 
     def render() -> str:
@@ -63,7 +66,9 @@ async def send_page(
         layout = "fragment.html" if is_fragment else "layout.html"
         return environment().get_template(page.template).render(layout=layout, **values)
 
-    rendered = await api.in_thread(lambda: api.pages.get(key, render))
+    rendered = await api.in_thread(
+        lambda: api.pages.get(key, render, is_fresh=is_fresh)
+    )
     headers = {
         "content-security-policy": CONTENT_SECURITY_POLICY,
         "cache-control": "no-store" if not is_fragment else "private, no-cache",

@@ -57,9 +57,9 @@ let timer = null;
 let failures = 0;
 let latest = 0;
 
-async function update() {
+async function update({ fresh = false } = {}) {
   const request = ++latest;
-  const headers = { "x-penstock-fragment": "1" };
+  const headers = { "x-penstock-fragment": fresh ? "fresh" : "1" };
   if (etag) headers["if-none-match"] = etag;
   try {
     const response = await fetch(location.href, { headers, cache: "no-store" });
@@ -102,7 +102,7 @@ function schedule() {
   clearInterval(timer);
   timer = null;
   const seconds = Number(refresh.value);
-  if (seconds && !document.hidden) timer = setInterval(update, seconds * 1000);
+  if (seconds && !document.hidden) timer = setInterval(() => update(), seconds * 1000);
 }
 refresh.value = setting.read("refresh", "2");
 refresh.addEventListener("change", () => { setting.write("refresh", refresh.value); schedule(); });
@@ -117,7 +117,7 @@ schedule();
 
 const rows = () => [...content.querySelectorAll("tbody tr")];
 const rowAt = (row) => (row ? rows().indexOf(row) : null);
-const places = { o: "/", i: "/imports" };
+const places = { o: "/", i: "/imports", s: "/schedules", b: "/budgets", w: "/workers" };
 let leader = 0;
 
 function move(step) {
@@ -133,7 +133,7 @@ function move(step) {
 const actions = {
   j: () => move(1),
   k: () => move(-1),
-  r: update,
+  r: () => update({ fresh: true }),
   t: nextTheme,
   "?": () => keys.showModal(),
   Enter: () => content.querySelector("tr.here a")?.click(),
@@ -173,7 +173,7 @@ async function act(button) {
   } catch (error) {
     text = `${label}: ${error.message}`;
   }
-  await update();
+  await update({ fresh: true });
   const result = document.getElementById("result");
   if (result) {
     result.textContent = text;
