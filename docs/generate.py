@@ -278,15 +278,19 @@ def events_page() -> str:
         "# Events\n",
         "Workers and the API emit events; the log is one listener.",
         (
-            "`penstock worker` writes one line per event to standard error: text on a "
-            "terminal, JSON otherwise or with `--json`."
+            "Processes that run until stopped write one line per event to standard "
+            "error: text on a terminal, JSON otherwise or with `--json`, and then "
+            "nothing but JSON."
         ),
-        "`page_committed` is logged only with `--verbose`.\n",
+        (
+            "Each line has the level of its event; those of the level `debug` are "
+            "logged only with `penstock worker --verbose`.\n"
+        ),
     ]
     for event in event_classes():
         parts.append(f"## `{name_of_class(event)}`\n")
         parts.append(f"{meaning('events', event.__name__)}")
-        parts.append(f"Class `{event.__name__}`.\n")
+        parts.append(f"Class `{event.__name__}`, level {level_text(event)}.\n")
         parts.append("| field | type |\n|---|---|")
         for field in dataclasses.fields(event):
             hint = typing.get_type_hints(event)[field.name]
@@ -300,9 +304,18 @@ def event_classes() -> list[type[events.Event]]:
     mine = [
         each
         for each in found
-        if issubclass(each, events.Event) and each is not events.Event
+        # not the bases of others
+        if issubclass(each, events.Event) and not each.__subclasses__()
     ]
     return sorted(mine, key=lambda each: inspect.getsourcelines(each)[1])
+
+
+def level_text(event: type[events.Event]) -> str:
+    others = (
+        f"`{rule.level}` if `{rule.field}` is `{rule.value}`"
+        for rule in event.level_rules
+    )
+    return "; ".join([f"`{event.level}`", *others])
 
 
 def name_of_class(event: type[events.Event]) -> str:

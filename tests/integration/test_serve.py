@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -45,19 +46,34 @@ def locked(postgres_database: str) -> Iterator[psycopg.Connection]:
 
 
 class TestTheAddress:
-    def test_it_is_reported_in_one_line(self, folder: Folder):
-        process = folder.start()
+    def test_it_is_an_event_if_nobody_watches(self, folder: Folder):
+        process = folder.start("--grace", "0")
         assert process.stdout is not None
-        text = process.stdout.readline().decode()
-        process.terminate()
+        wait_until(lambda: folder.log)
         process.terminate()
         rest = process.stdout.read()
         process.stdout.close()
 
-        pattern = r"Serving 1 dataset at http://127\.0\.0\.1:\d+ \(press .* stop\)\n"
-        assert re.fullmatch(pattern, text)
-        assert rest == b""
         assert process.wait(20) == 0
+        assert rest == b""
+        assert [line["event"] for line in folder.log] == [
+            "server_started",
+            "server_stopping",
+        ]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", folder.log[0]["url"])
+
+    def test_it_is_a_sentence_on_a_terminal(self, folder: Folder):
+        terminal, other_end = os.openpty()
+        process = folder.start("--grace", "0", stdout=other_end, stderr=other_end)
+        os.close(other_end)
+        text = os.read(terminal, 1024).decode()
+        process.terminate()
+        status = process.wait(20)
+        os.close(terminal)
+
+        pattern = r"Serving 1 dataset at http://127\.0\.0\.1:\d+ \(press .* stop\)\s+"
+        assert re.fullmatch(pattern, text)
+        assert status == 0
 
     def test_it_may_be_ipv6(self, folder: Folder):
         with folder.serve("--host", "::1") as client:
@@ -129,8 +145,8 @@ def test_health_answers_when_there_are_too_many_connections(folder: Folder):
     process = folder.start("--json", "--grace", "0", preexec_fn=allow_few_files)
     assert process.stdout is not None
     client = Client(json_url(process), process)
-    (result,) = folder.log
-    assert (result["event"], result["files"]) == ("connections_limited", 256)
+    (result,) = limited_by_files(folder)
+    assert result["files"] == 256
     assert result["connections"] == 90
     with ExitStack() as opened:
         for _ in range(80):
@@ -148,7 +164,11 @@ def test_health_answers_when_there_are_too_many_connections(folder: Folder):
     process.terminate()
     assert process.wait(20) == 0
     process.stdout.close()
-    assert len(folder.log) == 1
+    assert len(limited_by_files(folder)) == 1
+
+
+def limited_by_files(folder: Folder) -> list[dict[str, Any]]:
+    return [line for line in folder.log if line["event"] == "connections_limited"]
 
 
 class TestStopping:
@@ -217,7 +237,7 @@ class TestStopping:
 
         assert process.wait(10) == 0
         process.stdout.close()
-        assert folder.errors == ""
+        assert {line["level"] for line in folder.log} == {"info"}
 
     def test_those_who_wait_for_news_are_sent_away(self, folder: Folder):
         target = "/api/v1/datasets/poi/changes?after=0&wait=30"

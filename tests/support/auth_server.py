@@ -100,9 +100,7 @@ class Folder:
                 [sys.executable, "-m", "penstock", "serve", "--port", "0", *more],
                 cwd=self.path,
                 env=self.environ,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                **how,
+                **{"stdout": subprocess.PIPE, "stderr": errors, **how},
             )
         self.running.append(process)
         return process

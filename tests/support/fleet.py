@@ -16,7 +16,12 @@ class Fleet:
 
     def is_at_work(self) -> bool:
         """Say whether everybody has had a job."""
-        return all(map(self._workshop.log_of, self._running))
+        return all(
+            any(
+                line["event"] == "job_claimed" for line in self._workshop.log_of(worker)
+            )
+            for worker in self._running
+        )
 
     def kill_half(self) -> int:
         """Kill the older half and start as many; return how many threads died."""

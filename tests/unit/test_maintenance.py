@@ -163,7 +163,9 @@ class TestRunning:
         assert failed.due_at == NOON + HOUR
         wait_until(lambda: bench.events)
         assert bench.events == [
-            MaintenanceFailed(task=UPKEEP, error="no folder for ***")
+            MaintenanceFailed(
+                task=UPKEEP, worker=WorkerId("process-0"), error="no folder for ***"
+            )
         ]
 
     def test_an_error_that_nobody_expects_ends_nothing(self, bench: Bench):

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from penstock.adapters.http import HttpSourceReader
 from penstock.adapters.http.response_status import snippet
 from penstock.adapters.telemetry.log import log_events
-from penstock.domain.events import StoreWasAway
+from penstock.domain.events import MaintenanceFailed
+from penstock.domain.jobs import WorkerId
 from penstock.domain.redaction import MASK, MAX_ISSUED_TOKENS, Redactor
 from penstock.domain.sharding.shard import Shard
 from penstock.errors import Conflict, Misconfigured
@@ -70,7 +71,7 @@ def in_a_message(settings: Settings, text: str) -> str:
 def in_a_log(settings: Settings, text: str) -> str:
     out = io.StringIO()
     emit = log_events(redact=settings.redact, as_json=True, stream=out)
-    emit(StoreWasAway(worker="w", error=text))
+    emit(MaintenanceFailed(task="leases", worker=WorkerId("w"), error=text))
     return str(json.loads(out.getvalue())["error"])
 
 

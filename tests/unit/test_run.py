@@ -12,7 +12,7 @@ import pytest
 
 from penstock.adapters.telemetry.log import log_events
 from penstock.domain.events import JobPostponed
-from penstock.domain.jobs import ImportId, ImportStatus, JobId
+from penstock.domain.jobs import ImportId, ImportStatus, JobId, WorkerId
 from penstock.entrypoints.cli.output.progress_display import PageRetries
 from penstock.entrypoints.cli.run import wait_for_end, warn_about_failed_workers
 from tests.unit.test_worker_pool import Hand
@@ -111,6 +111,8 @@ def test_what_stopped_a_run_is_reported_once(capsys):
 def postponed(code: str, *, snoozes: int = 1) -> JobPostponed:
     return JobPostponed(
         job=JobId(7),
+        import_id=ImportId(1),
+        worker=WorkerId("w"),
         dataset="poi",
         shard="country:DE",
         code=code,

@@ -2,14 +2,83 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import ClassVar, NamedTuple, TypedDict
 
-from penstock.domain.jobs import ImportId, JobId, Mode
+from penstock.domain.jobs import (
+    ImportId,
+    ImportStatus,
+    JobId,
+    Lease,
+    Mode,
+    WorkerId,
+)
 from penstock.domain.pages import Counts, Proof
+from penstock.domain.scheduling.fires import SkipReason
+
+
+class Level(StrEnum):
+    """How much an operator should care about an event."""
+
+    # too frequent to be logged by default
+    DEBUG = "debug"
+    INFO = "info"
+    # something is worse than it should be, and goes on
+    WARNING = "warning"
+    # something has ended that should not, or waits for an operator
+    ERROR = "error"
+
+
+class LevelRule(NamedTuple):
+    """A value of a field with which an event has another level."""
+
+    field: str
+    value: str
+    level: Level
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that happened."""
+
+    level: ClassVar[Level] = Level.INFO
+    level_rules: ClassVar[tuple[LevelRule, ...]] = ()
+
+
+def level_of(event: Event) -> Level:
+    """Return the level of an event."""
+    for rule in event.level_rules:
+        if getattr(event, rule.field) == rule.value:
+            return rule.level
+    return event.level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvent(Event):
+    """Something that happened to a job while a worker had its lease."""
+
+    job: JobId
+    import_id: ImportId
+    dataset: str
+    worker: WorkerId
+
+
+class JobFields(TypedDict):
+    """The fields that all events of a job have."""
+
+    job: JobId
+    import_id: ImportId
+    dataset: str
+    worker: WorkerId
+
+
+def job_fields(lease: Lease) -> JobFields:
+    return JobFields(
+        job=lease.job,
+        import_id=lease.import_id,
+        dataset=lease.dataset,
+        worker=lease.owner,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,34 +100,33 @@ class FileSurveyed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobClaimed(Event):
-    job: JobId
-    dataset: str
+class JobClaimed(JobEvent):
     shard: str
     fence: int
     rescued: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageCommitted(Event):
-    job: JobId
-    dataset: str
+class PageCommitted(JobEvent):
+    level: ClassVar[Level] = Level.DEBUG
+
     page: int
     counts: Counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobDone(Event):
-    job: JobId
-    dataset: str
+class JobDone(JobEvent):
     shard: str
     proof: Proof
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobPostponed(Event):
-    job: JobId
-    dataset: str
+class JobPostponed(JobEvent):
+    level: ClassVar[Level] = Level.WARNING
+    level_rules: ClassVar[tuple[LevelRule, ...]] = (
+        LevelRule("code", "budget", Level.INFO),
+    )
+
     shard: str
     code: str
     message: str
@@ -69,46 +137,46 @@ class JobPostponed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobFailed(Event):
-    job: JobId
-    dataset: str
+class JobFailed(JobEvent):
+    level: ClassVar[Level] = Level.WARNING
+
     shard: str
     code: str
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSplit(Event):
-    job: JobId
-    dataset: str
+class JobSplit(JobEvent):
     shard: str
     children: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobReleased(Event):
-    job: JobId
-    dataset: str
+class JobReleased(JobEvent):
     shard: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseWasLost(Event):
-    job: JobId
-    dataset: str
+class LeaseWasLost(JobEvent):
+    level: ClassVar[Level] = Level.WARNING
+
     shard: str
     fence: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetWasClosed(Event):
+class BudgetWasClosed(JobEvent):
+    level: ClassVar[Level] = Level.WARNING
+
     budget: str
     wait: timedelta
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetWasStopped(Event):
+class BudgetWasStopped(JobEvent):
+    level: ClassVar[Level] = Level.ERROR
+
     budget: str
     reason: str
 
@@ -125,6 +193,11 @@ class ScheduleFired(Event):
 class FiresSkipped(Event):
     """Fires in a row that began no import."""
 
+    level: ClassVar[Level] = Level.WARNING
+    level_rules: ClassVar[tuple[LevelRule, ...]] = (
+        LevelRule("reason", SkipReason.PAUSED, Level.INFO),
+    )
+
     schedule: str
     dataset: str
     reason: str
@@ -138,6 +211,8 @@ class FiresSkipped(Event):
 class ScheduleStopped(Event):
     """A schedule was paused after failures, or does not fit its dataset any more."""
 
+    level: ClassVar[Level] = Level.ERROR
+
     schedule: str
     dataset: str
     status: str
@@ -148,11 +223,17 @@ class ScheduleStopped(Event):
 class ScheduleConflict(Event):
     """This process declares a schedule otherwise than one that started later."""
 
+    level: ClassVar[Level] = Level.WARNING
+
     schedule: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportFinished(Event):
+    level_rules: ClassVar[tuple[LevelRule, ...]] = (
+        LevelRule("status", ImportStatus.FAILED, Level.ERROR),
+    )
+
     import_id: ImportId
     dataset: str
     status: str
@@ -162,28 +243,88 @@ class ImportFinished(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStarted(Event):
+    """A process works on jobs from now on."""
+
+    worker: WorkerId
+    region: str | None
+    datasets: tuple[str, ...]
+    threads: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerStopped(Event):
+    """A process has released its jobs, and ends."""
+
+    worker: WorkerId
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerStarted(Event):
+    """A process begins scheduled imports from now on."""
+
+    schedules: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerStopped(Event):
+    """A process begins no more imports, and ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStarted(Event):
+    """The API listens."""
+
+    url: str
+    processes: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStopping(Event):
+    """The API finishes open requests, and ends."""
+
+    grace: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFailed(Event):
+    level: ClassVar[Level] = Level.ERROR
+
     worker: str
     error: str
+    # of its job, if it had one
+    job: JobId | None = None
+    import_id: ImportId | None = None
+    dataset: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceFailed(Event):
+    level: ClassVar[Level] = Level.ERROR
+
     task: str
+    worker: WorkerId
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreWasAway(Event):
+class StoreWasAway(JobEvent):
     """A store is unavailable; the worker waits as long as its lease allows."""
 
-    worker: str
+    level: ClassVar[Level] = Level.WARNING
+
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed(Event):
     """A request failed with an internal error."""
+
+    level: ClassVar[Level] = Level.ERROR
 
     trace_id: str
     error: str
@@ -193,6 +334,8 @@ class RequestFailed(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestStoodOut(Event):
     """A response that was slow or a server error; never with its parameters."""
+
+    level: ClassVar[Level] = Level.WARNING
 
     trace_id: str
     method: str
@@ -210,6 +353,8 @@ class RequestStoodOut(Event):
 class ConnectionsLimited(Event):
     """An API process may open only few files, and so few connections."""
 
+    level: ClassVar[Level] = Level.WARNING
+
     files: int
     connections: int
 
@@ -217,6 +362,8 @@ class ConnectionsLimited(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRestarted(Event):
     """A worker or scheduler beside the API exited, and is started again."""
+
+    level: ClassVar[Level] = Level.WARNING
 
     command: str
     pid: int
@@ -226,6 +373,8 @@ class ProcessRestarted(Event):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerReplaced(Event):
     """An API process exited and was replaced by another."""
+
+    level: ClassVar[Level] = Level.WARNING
 
     process: int
     status: int

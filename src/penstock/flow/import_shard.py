@@ -7,7 +7,7 @@ from functools import partial
 
 from penstock.domain.budget import MAX_SEND_DELAY, Budget, Grant
 from penstock.domain.dataset import Dataset
-from penstock.domain.events import JobDone, JobSplit, PageCommitted
+from penstock.domain.events import JobDone, JobSplit, PageCommitted, job_fields
 from penstock.domain.import_scope import request_lower_bound
 from penstock.domain.jobs import Lease
 from penstock.domain.mapping.mapper import Mapper
@@ -331,8 +331,7 @@ class ImportShard:
         self._ledger.split(lease, children)
         self._emit(
             JobSplit(
-                job=lease.job,
-                dataset=self._dataset.name,
+                **job_fields(lease),
                 shard=lease.shard_key,
                 children=len(children),
             )
@@ -341,8 +340,7 @@ class ImportShard:
     def _emit_done(self, lease: Lease, proof: Proof) -> None:
         self._emit(
             JobDone(
-                job=lease.job,
-                dataset=self._dataset.name,
+                **job_fields(lease),
                 shard=lease.shard_key,
                 proof=proof,
             )
@@ -409,8 +407,7 @@ class ImportShard:
         active.trusted_until = requested_at + self._timeouts.lease.total_seconds()
         self._emit(
             PageCommitted(
-                job=active.lease.job,
-                dataset=self._dataset.name,
+                **job_fields(active.lease),
                 page=active.lease.page_seq,
                 counts=counts,
             )

@@ -238,7 +238,7 @@ class TaskRunner:
             self._report(name, error)
 
     def _report(self, name: TaskName, error: str) -> None:
-        self.emit(MaintenanceFailed(task=name, error=error))
+        self.emit(MaintenanceFailed(task=name, worker=self.owner, error=error))
 
     def _attempt(
         self, claim: TaskClaim, is_stopping: Callable[[], bool]

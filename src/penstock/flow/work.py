@@ -16,6 +16,7 @@ from penstock.domain.events import (
     LeaseWasLost,
     StoreWasAway,
     WorkerFailed,
+    job_fields,
 )
 from penstock.domain.jobs import ImportId, JobError, Lease, backoff
 from penstock.errors import (
@@ -102,8 +103,7 @@ class Work:
         lease = claim.lease
         self._emit(
             JobClaimed(
-                job=lease.job,
-                dataset=lease.dataset,
+                **job_fields(lease),
                 shard=lease.shard_key,
                 fence=lease.fence,
                 rescued=lease.rescues > 0,
@@ -118,8 +118,7 @@ class Work:
         except LeaseLost:
             self._emit(
                 LeaseWasLost(
-                    job=lease.job,
-                    dataset=lease.dataset,
+                    **job_fields(lease),
                     shard=lease.shard_key,
                     fence=lease.fence,
                 )
@@ -170,8 +169,7 @@ class Work:
             )
             self._emit(
                 JobReleased(
-                    job=active.lease.job,
-                    dataset=active.lease.dataset,
+                    **job_fields(active.lease),
                     shard=active.lease.shard_key,
                 )
             )
@@ -193,7 +191,7 @@ class Work:
             self._fail(active.lease, self._job_error(error))
         except Exception as error:  # noqa: BLE001 (the one place that catches all)
             self._emit(
-                WorkerFailed(worker=self._worker.owner, error=self._describe(error))
+                WorkerFailed(**job_fields(active.lease), error=self._describe(error))
             )
             self._retry(active.lease, error, None)
 
@@ -208,7 +206,11 @@ class Work:
             active,
             lambda: self._budgets.close(runtime.budget, wait=wait, reason=reason),
         )
-        self._emit(BudgetWasClosed(budget=runtime.budget, wait=wait, reason=reason))
+        self._emit(
+            BudgetWasClosed(
+                **job_fields(lease), budget=runtime.budget, wait=wait, reason=reason
+            )
+        )
         blame = lease.snoozes >= MAX_SNOOZES
         if blame and lease.attempts + 1 >= self._policy.attempts:
             self._fail(lease, self._job_error(error))
@@ -224,7 +226,11 @@ class Work:
         self._retry_while_leased(
             active, lambda: self._budgets.stop(runtime.budget, reason=reason)
         )
-        self._emit(BudgetWasStopped(budget=runtime.budget, reason=reason))
+        self._emit(
+            BudgetWasStopped(
+                **job_fields(active.lease), budget=runtime.budget, reason=reason
+            )
+        )
         self._pause_budget(
             runtime.budget,
             active.lease,
@@ -281,7 +287,7 @@ class Work:
             except StoreUnavailable as error:
                 if not is_reported:
                     reason = self._describe(error)
-                    self._emit(StoreWasAway(worker=self._worker.owner, error=reason))
+                    self._emit(StoreWasAway(**job_fields(active.lease), error=reason))
                 is_reported = True
                 now = self._monotonic()
                 rest = STORE_RETRY_INTERVAL * (0.5 + self._jitter())
@@ -308,8 +314,7 @@ class Work:
         self._ledger.postpone(lease, job_error, delay=delay, blame=blame)
         self._emit(
             JobPostponed(
-                job=lease.job,
-                dataset=lease.dataset,
+                **job_fields(lease),
                 shard=lease.shard_key,
                 code="budget" if job_error is None else job_error.code,
                 message="waiting for the budget"
@@ -325,8 +330,7 @@ class Work:
         self._ledger.fail(lease, job_error)
         self._emit(
             JobFailed(
-                job=lease.job,
-                dataset=lease.dataset,
+                **job_fields(lease),
                 shard=lease.shard_key,
                 code=job_error.code,
                 message=job_error.message,

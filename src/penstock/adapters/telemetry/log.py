@@ -7,47 +7,9 @@ from typing import TextIO
 
 import structlog
 
-from penstock.domain.events import (
-    BudgetWasStopped,
-    ConnectionsLimited,
-    Event,
-    FiresSkipped,
-    JobFailed,
-    JobPostponed,
-    LeaseWasLost,
-    MaintenanceFailed,
-    PageCommitted,
-    ProcessRestarted,
-    RequestFailed,
-    RequestStoodOut,
-    ScheduleConflict,
-    ScheduleStopped,
-    ServerReplaced,
-    StoreWasAway,
-    WorkerFailed,
-)
+from penstock.domain.events import Event, Level, level_of
 from penstock.domain.pages import Counts
 from penstock.ports import Emit, Redact
-
-WARNINGS = (
-    ConnectionsLimited,
-    FiresSkipped,
-    JobPostponed,
-    LeaseWasLost,
-    ProcessRestarted,
-    RequestStoodOut,
-    ScheduleConflict,
-    ServerReplaced,
-    StoreWasAway,
-)
-ERRORS = (
-    BudgetWasStopped,
-    JobFailed,
-    MaintenanceFailed,
-    RequestFailed,
-    ScheduleStopped,
-    WorkerFailed,
-)
 
 
 def log_events(
@@ -59,7 +21,7 @@ def log_events(
 ) -> Emit:
     """Return a listener that writes one line for each event, without secrets.
 
-    Committed pages are only logged if verbose: they are the most frequent events.
+    Events of the level `debug` are the most frequent ones, and only logged if verbose.
     """
     out = sys.stderr if stream is None else stream
     logger = structlog.wrap_logger(
@@ -74,18 +36,14 @@ def log_events(
     )
 
     def emit(event: Event) -> None:
-        if isinstance(event, PageCommitted) and not verbose:
+        level = level_of(event)
+        if level is Level.DEBUG and not verbose:
             return
         fields = {
             field.name: to_field(getattr(event, field.name), redact)
             for field in dataclasses.fields(event)
         }
-        log = logger.info
-        if isinstance(event, WARNINGS):
-            log = logger.warning
-        elif isinstance(event, ERRORS):
-            log = logger.error
-        log(event_name(event), **fields)
+        getattr(logger, level)(event_name(event), **fields)
 
     return emit
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from penstock import __version__
+from penstock.domain.events import SchedulerStarted, SchedulerStopped
 from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
@@ -45,11 +47,14 @@ def scheduler(
     ):
         planner = ImportPlanner(penstock, halt)
         maintenance = build_maintenance(penstock, scheduler_tasks(penstock, planner))
+        schedules = len(penstock.settings.schedules)
+        penstock.emit(SchedulerStarted(schedules=schedules, version=__version__))
         while not halt.wait(MAINTENANCE_INTERVAL):
             # without a database the tasks are tried again
             with suppress(StoreUnavailable):
                 maintenance()
         maintenance.close()
         planner.close()
+        penstock.emit(SchedulerStopped())
     if as_json:
         print_json({"stopped": True})

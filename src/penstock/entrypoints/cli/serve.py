@@ -8,11 +8,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from penstock import __version__
+from penstock.domain.events import ServerStarted, ServerStopping
 from penstock.entrypoints.api.app import build_api
 from penstock.entrypoints.api.cache.dataset_versions import POLL_THREADS
 from penstock.entrypoints.api.concurrency.background import CONNECTIONS
@@ -41,7 +44,7 @@ from penstock.entrypoints.worker.loop import stop_on_signals
 from penstock.entrypoints.worker.supervised import supervised
 from penstock.ports import Emit
 from penstock.settings import Settings
-from penstock.wiring import logging_emit
+from penstock.wiring import Container, logging_emit
 from penstock.wiring.api import (
     open_api_stores,
     open_shared_cache,
@@ -138,8 +141,8 @@ def serve_single(options: ServeOptions) -> None:
             api,
             listener,
             grace=options.grace,
-            on_ready=lambda: print_address(options, api.penstock.settings, listener),
-            on_stop=lambda: print_stopping(options),
+            on_ready=lambda: report_address(options, api.penstock, listener),
+            on_stop=lambda: report_stopping(options, api.penstock.emit),
         )
 
 
@@ -166,9 +169,9 @@ def serve_processes(options: ServeOptions) -> None:
         try:
             supervisor.start(halt)
             if not halt.is_set():
-                print_address(options, settings, listener)
+                report_address(options, penstock, listener)
             supervisor.supervise(halt)
-            print_stopping(options)
+            report_stopping(options, emit)
         finally:
             supervisor.stop(grace=options.grace)
 
@@ -213,10 +216,10 @@ def emit_of(settings: Settings) -> Emit:
     return logging_emit(settings, as_json=not sys.stderr.isatty(), verbose=False)
 
 
-def print_address(
-    options: ServeOptions, settings: Settings, listener: socket.socket
+def report_address(
+    options: ServeOptions, penstock: Container, listener: socket.socket
 ) -> None:
-    url = address_of(listener)
+    url, settings = address_of(listener), penstock.settings
     if options.as_json:
         document = {
             "url": url,
@@ -226,20 +229,31 @@ def print_address(
             "process": os.getpid(),
         }
         print_json(document)
+    elif is_watched():
+        datasets = counted(len(settings.datasets), "dataset")
+        typer.echo(f"Serving {datasets} at {url} (press Ctrl-C to stop)")
+        sys.stdout.flush()
         return
-    datasets = counted(len(settings.datasets), "dataset")
-    typer.echo(f"Serving {datasets} at {url} (press Ctrl-C to stop)")
-    sys.stdout.flush()
+    penstock.emit(
+        ServerStarted(url=url, processes=options.workers, version=__version__)
+    )
 
 
-def print_stopping(options: ServeOptions) -> None:
-    """Explain the delay on a terminal; logs do not need it."""
-    if options.grace and sys.stderr.isatty():
+def report_stopping(options: ServeOptions, emit: Emit) -> None:
+    """Explain the delay on a terminal; a log gets an event."""
+    if not is_watched():
+        emit(ServerStopping(grace=timedelta(seconds=options.grace)))
+    elif options.grace:
         typer.echo(
             f"Stopping in {options.grace:g} s, so that load balancers notice; "
             "press Ctrl-C again to stop now.",
             err=True,
         )
+
+
+def is_watched() -> bool:
+    """Return whether sentences are for a person; a log has one format only."""
+    return sys.stdout.isatty() or sys.stderr.isatty()
 
 
 def print_ready() -> None:

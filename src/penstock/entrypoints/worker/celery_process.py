@@ -113,6 +113,7 @@ class OpenedProcess:
         self.attempt = self._loop.attempt
         self.new_slice = self._worker.new_slice
         self.send = self._worker.relay
+        self._loop.emit_started()
 
     def maintain(self) -> None:
         self._loop.announce()
@@ -120,3 +121,4 @@ class OpenedProcess:
 
     def close(self) -> None:
         self._maintenance.close()
+        self._loop.emit_stopped()

@@ -16,7 +16,7 @@ from types import FrameType
 
 from penstock import __version__
 from penstock.domain.dataset import Dataset
-from penstock.domain.events import WorkerFailed
+from penstock.domain.events import WorkerFailed, WorkerStarted, WorkerStopped
 from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
 from penstock.errors import Misconfigured, PenstockError
 from penstock.flow.job_claimer import JobClaimer, Worker
@@ -113,6 +113,7 @@ def work_in_threads(
     planner = ImportPlanner(penstock, halt)
     scheduled = scheduler_tasks(penstock, planner) if with_scheduler else ()
     maintenance = build_maintenance(penstock, scheduled)
+    loop.emit_started()
     loop.attempt(loop.announce)
     workers = []
     for number in range(threads):
@@ -141,6 +142,7 @@ def work_in_threads(
     # else the worker is listed until its announcement expires
     with suppress(PenstockError):
         penstock.stores.workers.remove(worker.owner)
+    loop.emit_stopped()
     if loop.fatal is not None:
         raise loop.fatal
     return loop.worked
@@ -204,7 +206,7 @@ class WorkerLoop:
             if not isinstance(error, PenstockError):
                 message = f"{type(error).__name__}: {message}"
             emit = self._penstock.emit
-            emit(WorkerFailed(worker=threading.current_thread().name, error=message))
+            emit(WorkerFailed(worker=self._claimer.worker.owner, error=message))
             self._halt.wait(ERROR_PAUSE)
         return False
 
@@ -220,6 +222,22 @@ class WorkerLoop:
             pause, notifier=self._notifier, seen_count=seen_count, halt=self._halt
         )
         return True
+
+    def emit_started(self) -> None:
+        worker = self._claimer.worker
+        self._penstock.emit(
+            WorkerStarted(
+                worker=worker.owner,
+                region=worker.region,
+                datasets=tuple(self._datasets),
+                threads=self._threads,
+                version=__version__,
+            )
+        )
+
+    def emit_stopped(self) -> None:
+        worker = self._claimer.worker.owner
+        self._penstock.emit(WorkerStopped(worker=worker, jobs=self.worked))
 
     def announce(self) -> None:
         """Announce this process, at most once per interval."""
