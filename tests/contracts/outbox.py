@@ -98,7 +98,8 @@ class OutboxContract:
         assert stores.outbox.settle([first.id]) == 1
         assert stores.outbox.settle([first.id]) == 0
 
-        assert stores.outbox.unsettled(HOOK) == [second]
+        (unsettled,) = stores.outbox.unsettled(HOOK)
+        assert (unsettled.id, unsettled.sends) == (second.id, 1)
         pass_time(MINUTE)
         assert numbers(take(stores)) == [2]
 
@@ -140,6 +141,15 @@ class OutboxContract:
 
         unsettled = numbers([*stores.outbox.unsettled(HOOK)])
         assert unsettled == [1, 2, 3, 4]
+
+    def test_messages_that_are_added_at_the_same_moment_keep_to_their_limit(
+        self, stores: Stores
+    ):
+        add = [new(number, most=30) for number in range(30)]
+
+        added = in_threads(*[lambda: stores.outbox.add(add)] * SENDERS)
+
+        assert sum(added) == len(stores.outbox.unsettled(HOOK)) == 30
 
     def test_of_many_senders_one_gets_each_message(self, stores: Stores):
         stores.outbox.add([new(number) for number in range(20)])

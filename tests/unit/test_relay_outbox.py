@@ -101,6 +101,28 @@ def test_messages_wait_while_their_transport_is_away(
     assert transport.sent == [0, 1]
 
 
+def test_messages_that_are_not_selected_wait_and_do_not_count_as_sent(
+    stores: Stores, transport: RecordingTransport, clock: Clock
+):
+    add(stores, 3)
+    relay = RelayOutbox(
+        KIND,
+        transport,
+        outbox=stores.outbox,
+        confirm_within=MINUTE,
+        redact=str,
+        select=lambda batch: batch[1:],
+    )
+
+    relay()
+    relay()
+
+    assert transport.sent == [1, 2]
+    assert [each.sends for each in stores.outbox.unsettled(KIND)] == [0, 1, 1]
+    clock.pass_time(MINUTE)
+    assert len(stores.outbox.take(KIND, most=9, lasting=SEND_TIME)) == 3
+
+
 def test_a_message_that_nobody_received_is_sent_again(
     stores: Stores, relay: RelayOutbox, transport: RecordingTransport, clock: Clock
 ):

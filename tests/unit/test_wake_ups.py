@@ -50,14 +50,15 @@ def due(stores: Stores) -> list[JobId]:
     return [job.id for job in stores.jobs.due(declarations=DECLARATIONS, most=99)]
 
 
-def sent(job: int, *, region: str | None = None) -> Message:
+def sent(job: int, *, region: str | None = None, attempts: int = 1) -> Message:
     new = QUEUES.message(region, JobId(job))
     return Message(
         id=MessageId(job),
         kind=new.kind,
         destination=new.destination,
         payload=new.payload,
-        attempts=1,
+        attempts=attempts,
+        sends=attempts - 1,
     )
 
 

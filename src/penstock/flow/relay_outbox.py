@@ -1,9 +1,11 @@
 """Send the due messages of the outbox."""
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from penstock.errors import TransportUnavailable
 from penstock.ports import Outbox, Redact, Transport
+from penstock.ports.outbox import Message
 
 # messages that are sent together
 MAX_MESSAGES = 100
@@ -24,12 +26,15 @@ class RelayOutbox:
         outbox: Outbox,
         confirm_within: timedelta | None,
         redact: Redact,
+        # which of the due ones are sent; the others wait as if they were
+        select: Callable[[Sequence[Message]], Sequence[Message]] = tuple,
     ) -> None:
         self._kind = kind
         self._transport = transport
         self._outbox = outbox
         self._confirm_within = confirm_within
         self._redact = redact
+        self._select = select
 
     def __call__(self) -> None:
         """Send all due messages.
@@ -41,13 +46,20 @@ class RelayOutbox:
             if not batch:
                 return
             try:
-                self._transport.send(batch)
+                selected = self._select(batch)
+                self._transport.send(selected)
             except TransportUnavailable as error:
                 self._outbox.postpone(
                     batch, delay=RETRY_INTERVAL, error=self._redact(str(error))
                 )
                 raise
             # only now: a message that is sent twice does no harm, a lost one does
-            self._outbox.mark_sent(batch, confirm_within=self._confirm_within)
+            self._outbox.mark_sent(selected, confirm_within=self._confirm_within)
+            self._leave([message for message in batch if message not in selected])
             if len(batch) < MAX_MESSAGES:
                 return
+
+    def _leave(self, waiting: Sequence[Message]) -> None:
+        if waiting:
+            delay = self._confirm_within or RETRY_INTERVAL
+            self._outbox.postpone(waiting, delay=delay, error=None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.domain.jobs import JobId
-from penstock.ports import Declarations, Stores
+from penstock.ports import Declarations, Outbox, Stores
 from penstock.ports.outbox import Message, MessageId, NewMessage
 
 # the kind of these messages in the outbox
@@ -104,3 +104,50 @@ def list_missing(
             : max(min(len(listed), queues.outstanding) - out[queues.of(region)], 0)
         ]
     ]
+
+
+class SelectLost:
+    """Selects what is sent again: as many messages as the broker has lost.
+
+    A message that nobody receives may still be in its queue, because the workers are
+    slow or there are none. Copies would gather there, and none is needed: it does not
+    matter which of the messages of a queue are in it.
+    """
+
+    def __init__(self, outbox: Outbox, *, count_waiting: Callable[[str], int]) -> None:
+        self._outbox = outbox
+        self._count_waiting = count_waiting
+
+    def __call__(self, batch: Sequence[Message]) -> Sequence[Message]:
+        """Return what is to be sent.
+
+        Raises `TransportUnavailable` if the broker does not say what it has.
+        """
+        if all(map(is_new, batch)):
+            return batch
+        lost = self._count_lost(batch)
+        selected = list[Message]()
+        for message in batch:
+            if not is_new(message):
+                lost[message.destination] -= 1
+            if is_new(message) or lost[message.destination] >= 0:
+                selected.append(message)
+        return selected
+
+    def _count_lost(self, batch: Sequence[Message]) -> Counter[str]:
+        """Return by destination how many messages were sent, and are not there."""
+        repeated = {message.id for message in batch if not is_new(message)}
+        # one may have been sent by a process that was killed before it could mark it
+        lost = Counter(
+            message.destination
+            for message in self._outbox.unsettled(WAKE_UP)
+            if message.sends or message.id in repeated
+        )
+        for name in {each.destination for each in batch if not is_new(each)}:
+            lost[name] -= self._count_waiting(name)
+        return lost
+
+
+def is_new(message: Message) -> bool:
+    """Return whether nobody has tried to send a message before."""
+    return message.attempts == 1

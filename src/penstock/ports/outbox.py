@@ -31,8 +31,9 @@ class Message:
     kind: str
     destination: str
     payload: Mapping[str, Any]
-    # tries to send it, with the current one
+    # tries to send it, with the current one, and how many of them succeeded
     attempts: int
+    sends: int
 
 
 class Outbox(Protocol):
@@ -44,10 +45,7 @@ class Outbox(Protocol):
 
     @abstractmethod
     def add(self, messages: Sequence[NewMessage]) -> int:
-        """Add messages, due at once; return how many their limits allowed.
-
-        A limit can be passed by as many as are added at the same moment.
-        """
+        """Add messages, due at once; return how many their limits allowed."""
         ...
 
     @abstractmethod
@@ -72,9 +70,9 @@ class Outbox(Protocol):
 
     @abstractmethod
     def postpone(
-        self, messages: Sequence[Message], *, delay: timedelta, error: str
+        self, messages: Sequence[Message], *, delay: timedelta, error: str | None
     ) -> None:
-        """Make messages that could not be sent due again after a while."""
+        """Make messages that were not sent due again after a while."""
         ...
 
     @abstractmethod

@@ -10,7 +10,7 @@ from penstock.domain.jobs import WorkerId
 from penstock.errors import Misconfigured
 from penstock.flow.job_claimer import Worker
 from penstock.flow.relay_outbox import RelayOutbox
-from penstock.flow.wake_ups import WAKE_UP, SendWakeUps, WakeUpQueues
+from penstock.flow.wake_ups import WAKE_UP, SelectLost, SendWakeUps, WakeUpQueues
 from penstock.flow.work import DatasetRuntime
 from penstock.flow.work_slice import NO_REGION, SliceClaimer, SliceEnd, WorkSlice
 from penstock.ports import StopSignal
@@ -86,12 +86,15 @@ def build_send_wake_ups(penstock: "Container") -> SendWakeUps:
     from penstock.adapters.celery.app import build_app
     from penstock.adapters.celery.transport import CeleryTransport
 
+    transport = CeleryTransport(build_app(lambda: options))
+    outbox = penstock.stores.outbox
     relay = RelayOutbox(
         WAKE_UP,
-        CeleryTransport(build_app(lambda: options)),
-        outbox=penstock.stores.outbox,
+        transport,
+        outbox=outbox,
         confirm_within=settings.celery.resend_after,
         redact=settings.redact,
+        select=SelectLost(outbox, count_waiting=transport.count_waiting),
     )
     return SendWakeUps(
         wake_up_queues(settings),

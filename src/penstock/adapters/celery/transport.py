@@ -1,6 +1,8 @@
 """Send messages of the outbox to Celery's broker."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from celery import Celery
 from kombu.exceptions import OperationalError
@@ -21,6 +23,44 @@ class CeleryTransport(Transport):
 
     @override
     def send(self, messages: Sequence[Message]) -> None:
+        if not messages:
+            return
+        with self._producer() as producer:
+            for message in messages:
+                self._app.send_task(
+                    TASK,
+                    args=(message.payload["region"], message.payload["job"]),
+                    kwargs={"message": message.id},
+                    queue=message.destination,
+                    producer=producer,
+                    retry=True,
+                    retry_policy=RETRY_POLICY,
+                    ignore_result=True,
+                )
+
+    def count_waiting(self, queue: str) -> int:
+        """Return how many messages of a queue no worker has received.
+
+        Raises `TransportUnavailable`.
+        """
+        declared = self._app.amqp.queues[queue]
+        with self._producer() as producer:
+
+            def declare() -> int:
+                declaration = producer.channel.queue_declare(
+                    queue=declared.name,
+                    durable=declared.durable,
+                    exclusive=declared.exclusive,
+                    auto_delete=declared.auto_delete,
+                    arguments=declared.queue_arguments,
+                )
+                return int(declaration.message_count)
+
+            counted = producer.connection.ensure(producer, declare, **RETRY_POLICY)
+            return int(counted())
+
+    @contextmanager
+    def _producer(self) -> Iterator[Any]:
         with self._app.producer_or_acquire() as producer:
             connection = producer.connection
             away = (
@@ -30,17 +70,7 @@ class CeleryTransport(Transport):
                 *connection.channel_errors,
             )
             try:
-                for message in messages:
-                    self._app.send_task(
-                        TASK,
-                        args=(message.payload["region"], message.payload["job"]),
-                        kwargs={"message": message.id},
-                        queue=message.destination,
-                        producer=producer,
-                        retry=True,
-                        retry_policy=RETRY_POLICY,
-                        ignore_result=True,
-                    )
+                yield producer
             except away as error:
                 raise TransportUnavailable(
                     f"the broker is unavailable: {error}"

@@ -47,7 +47,7 @@ class SqlOutbox(Outbox):
 
     @override
     def postpone(
-        self, messages: Sequence[Message], *, delay: timedelta, error: str
+        self, messages: Sequence[Message], *, delay: timedelta, error: str | None
     ) -> None:
         self._database.write(
             lambda transaction: transaction.execute(
@@ -84,6 +84,14 @@ class SqlOutbox(Outbox):
 
 def add_messages(transaction: Transaction, messages: Sequence[NewMessage]) -> int:
     """Add messages in a transaction of any store; return how many."""
+    limited = {
+        (message.kind, message.destination)
+        for message in messages
+        if message.most is not None
+    }
+    # in one order, so that no two processes wait for each other
+    for kind, destination in sorted(limited):
+        transaction.execute("hold_destination", kind=kind, destination=destination)
     return sum(
         transaction.execute(
             "add_message",
@@ -107,4 +115,5 @@ def read_message(row: SqlRow) -> Message:
         destination=row["destination"],
         payload=decode_json(row["payload"]),
         attempts=row["attempts"],
+        sends=row["sends"],
     )

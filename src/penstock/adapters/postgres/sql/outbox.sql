@@ -1,7 +1,18 @@
 -- The outbox. A message without `due_at` was sent, and nobody has to confirm it.
 
+-- name: hold_destination
+-- Until the end of the transaction: else messages that are added at the same moment
+-- would not count each other.
+select pg_advisory_xact_lock(
+    hashtextextended(
+        jsonb_build_array(
+            'outbox', current_schema(), %(kind)s::text, %(destination)s::text
+        )::text,
+        0
+    )
+);
+
 -- name: add_message
--- Messages that are added at the same moment do not count each other.
 insert into penstock_outbox (kind, destination, payload, created_at, due_at)
 select %(kind)s::text, %(destination)s::text, %(payload)s::jsonb, {now}, {now}
 where %(most)s::bigint is null or %(most)s > (
@@ -21,7 +32,7 @@ with due as materialized (
 update penstock_outbox
 set attempts = attempts + 1, due_at = {now} + %(lasting)s * interval '1 microsecond'
 where id in (select id from due)
-returning id, kind, destination, payload, attempts;
+returning id, kind, destination, payload, attempts, sends;
 
 -- name: mark_messages_sent
 update penstock_outbox
@@ -40,7 +51,7 @@ delete from penstock_outbox
 where id in (select value::bigint from jsonb_array_elements_text(%(ids)s::jsonb));
 
 -- name: unsettled_messages
-select id, kind, destination, payload, attempts
+select id, kind, destination, payload, attempts, sends
 from penstock_outbox
 where kind = %(kind)s and due_at is not null
 order by id;

@@ -1,5 +1,9 @@
 -- The outbox. A message without `due_at` was sent, and nobody has to confirm it.
 
+-- name: hold_destination
+-- Nothing to do: who writes is alone.
+select :kind, :destination;
+
 -- name: add_message
 insert into penstock_outbox (kind, destination, payload, created_at, due_at)
 select :kind, :destination, :payload, :now, :now
@@ -17,7 +21,7 @@ where id in (
     order by due_at, id
     limit :most
 )
-returning id, kind, destination, payload, attempts;
+returning id, kind, destination, payload, attempts, sends;
 
 -- name: mark_messages_sent
 update penstock_outbox
@@ -34,7 +38,7 @@ where id in (select value from json_each(:ids));
 delete from penstock_outbox where id in (select value from json_each(:ids));
 
 -- name: unsettled_messages
-select id, kind, destination, payload, attempts
+select id, kind, destination, payload, attempts, sends
 from penstock_outbox
 where kind = :kind and due_at is not null
 order by id;
