@@ -1,4 +1,4 @@
-"""What Celery loads: `celery -A penstock.tasks worker -Q penstock`.
+"""What Celery loads: `celery -A penstock.tasks worker -Q penstock`, and `… beat`.
 
 `PENSTOCK_CONFIG` names the settings file; it is read when the worker starts.
 """
@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from celery import signals
+from celery.beat import Scheduler
+from typing_extensions import override
 
 from penstock.domain.jobs import JobId
 from penstock.entrypoints.cli.common import DEFAULT_CONFIG, read_settings, session
-from penstock.entrypoints.worker.celery_process import CeleryProcess
+from penstock.entrypoints.worker.background import BackgroundProcess
+from penstock.entrypoints.worker.celery_process import CeleryProcess, OpenedBeat
 from penstock.errors import Misconfigured, PenstockError
 from penstock.flow.wake_ups import WakeUp
 from penstock.ports.outbox import MessageId
@@ -29,6 +32,8 @@ from penstock.wiring import (
 
 # as the commands of Penstock end when an operator has to act
 EXIT_MISCONFIGURED = 2
+# seconds between two checks of Beat whether its scheduler runs
+TICK_INTERVAL = 1.0
 
 
 def config_path() -> Path:
@@ -118,3 +123,28 @@ def close_process(**_: Any) -> None:
 @signals.worker_shutdown.connect
 def close_threads(**_: Any) -> None:
     process.close()
+
+
+class BeatScheduler(Scheduler):
+    """Begins scheduled imports and does maintenance in the process of Beat.
+
+    All that it knows is in the database: it writes no file, and many may run.
+    """
+
+    info = "    . schedules -> those of Penstock"
+
+    @override
+    def setup_schedule(self) -> None:
+        self._process = BackgroundProcess(open_penstock, OpenedBeat, report=report)
+        self._process.start()
+
+    @override
+    def tick(self, *_: Any, **__: Any) -> float:
+        if not self._process.is_running:
+            # then Beat ends with an error, for its supervisor to start a new one
+            raise RuntimeError("the scheduler of Penstock has ended")
+        return TICK_INTERVAL
+
+    @override
+    def close(self) -> None:
+        self._process.close()

@@ -57,6 +57,10 @@ def kill(running: Process) -> None:
     os.killpg(running.pid, signal.SIGKILL)
 
 
+def done(workshop: Workshop) -> int:
+    return len(workshop.ask("select * from penstock_import where status = 'done'"))
+
+
 def check_import(workshop: Workshop) -> None:
     wait_until(workshop.is_finished, within=60)
     assert workshop.status() == "done"
@@ -108,6 +112,34 @@ def test_celery_works_in_threads(slow: Workshop, redis_url: str):
     running.send_signal(signal.SIGTERM)
     assert slow.output_of(running).code == 0
     assert slow.ask("select * from penstock_outbox where sent_at is null") == []
+
+
+def test_beats_begin_imports_and_write_no_file(
+    open_workshop: OpenWorkshop, redis_url: str
+):
+    workshop = open_workshop(records=60)
+    workshop.declare(
+        workshop.by_country(dataset='every = "1s"'), more=engine(redis_url)
+    )
+    beats = [workshop.celery("beat", "-l", "warning") for _ in range(2)]
+    worker(workshop)
+
+    wait_until(lambda: done(workshop) >= 1, within=60)
+    kill(beats[0])
+    before = done(workshop)
+    wait_until(lambda: done(workshop) > before + 1, within=60)
+
+    beats[1].send_signal(signal.SIGTERM)
+    stopped = workshop.output_of(beats[1])
+    assert stopped.code == 0
+    assert "scheduler_stopped" in stopped.err
+    fires = workshop.ask("select fire_at, import_id from penstock_fire")
+    begun = [fire["import_id"] for fire in fires if fire["import_id"]]
+    assert len(set(begun)) == len(begun)
+    assert workshop.rows() == truth(workshop)
+    # an output and an error file of each process that was started
+    names = {each.name for each in workshop.folder.iterdir()}
+    assert not [name for name in names if "beat" in name]
 
 
 def test_a_worker_of_celery_needs_celery_as_the_engine(slow: Workshop):

@@ -3,7 +3,7 @@
 import threading
 from contextlib import AbstractContextManager
 
-from penstock.entrypoints.worker import celery_process
+from penstock.entrypoints.worker import background
 from penstock.entrypoints.worker.celery_process import CeleryProcess
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.flow.wake_ups import WakeUp
@@ -15,7 +15,7 @@ def unavailable() -> AbstractContextManager[Container]:
 
 
 def test_a_process_tries_again_until_its_database_is_there(monkeypatch):
-    monkeypatch.setattr(celery_process, "OPEN_INTERVAL", 0.01)
+    monkeypatch.setattr(background, "OPEN_INTERVAL", 0.01)
     errors, has_tried_again = list[PenstockError](), threading.Event()
 
     def report(error: PenstockError) -> None:

@@ -40,6 +40,7 @@ EXPECTED: dict[str, Any] = {
     "worker_hijack_root_logger": False,
     "worker_redirect_stdouts": False,
     "timezone": "UTC",
+    "beat_scheduler": "penstock.tasks:BeatScheduler",
 }
 
 

@@ -10,6 +10,7 @@ from celery import Celery
 from kombu import Exchange, Queue
 
 TASK = "penstock.work"
+BEAT_SCHEDULER = "penstock.tasks:BeatScheduler"
 AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
 # seconds until a server that does not respond counts as unavailable
 SOCKET_TIMEOUT = 5
@@ -71,6 +72,7 @@ def worker_settings(options: CeleryOptions) -> Mapping[str, Any]:
         "worker_send_task_events": False,
         "task_serializer": "json",
         "accept_content": ["json"],
+        "beat_scheduler": BEAT_SCHEDULER,
         # the log is ours
         "worker_hijack_root_logger": False,
         "worker_redirect_stdouts": False,

@@ -1,11 +1,15 @@
-"""The Penstock of one process of a Celery worker."""
+"""The Penstock of the processes of Celery: of its workers, and of its Beat."""
 
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, suppress
 
+from penstock import __version__
+from penstock.domain.events import SchedulerStarted, SchedulerStopped
+from penstock.entrypoints.worker.background import BackgroundProcess
 from penstock.entrypoints.worker.loop import WorkerLoop
-from penstock.errors import PenstockError
+from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
+from penstock.errors import PenstockError, StoreUnavailable
 from penstock.flow.wake_ups import WakeUp
 from penstock.flow.work_slice import WorkSlice
 from penstock.wiring import (
@@ -15,16 +19,9 @@ from penstock.wiring import (
     new_worker_id,
 )
 
-# seconds between two calls of the maintenance loop, which decides itself what is due
-MAINTENANCE_INTERVAL = 0.2
-# seconds until it is tried again to open the database
-OPEN_INTERVAL = 2.0
-# how long the process waits for its maintenance when it ends, in seconds
-STOP_TIMEOUT = 5.0
-
 
 class CeleryProcess:
-    """Opens its connections on first use, which is after the fork."""
+    """A process of a worker."""
 
     def __init__(
         self,
@@ -32,27 +29,20 @@ class CeleryProcess:
         *,
         report: Callable[[PenstockError], None],
     ) -> None:
-        self._open_penstock = open_penstock
-        # why it could not be opened; afterwards errors are events
-        self._report = report
-        self._stack = ExitStack()
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self._slices = threading.local()
-        self._opened: OpenedProcess | None = None
-        self._thread = threading.Thread(
-            target=self._maintain, name="maintenance-loop", daemon=True
+        self._background = BackgroundProcess(
+            open_penstock, OpenedProcess, report=report
         )
+        self._report = report
+        self._slices = threading.local()
 
     def start(self) -> None:
         """Announce this process and do its share of maintenance, until it ends."""
-        if not self._thread.is_alive() and not self._stop.is_set():
-            self._thread.start()
+        self._background.start()
 
     def work(self, wake_up: WakeUp) -> None:
         """Work a slice; errors are logged, and the message is not sent again."""
         try:
-            opened = self._open()
+            opened = self._background.open()
         except PenstockError as error:
             self._report(error)
             return
@@ -68,37 +58,11 @@ class CeleryProcess:
             opened.send()
 
     def close(self) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_TIMEOUT)
-        with self._lock:
-            self._stack.close()
-
-    def _maintain(self) -> None:
-        pause = MAINTENANCE_INTERVAL
-        while not self._stop.wait(pause):
-            pause = MAINTENANCE_INTERVAL
-            try:
-                opened = self._open()
-            except PenstockError as error:
-                # the database may come back, and its tables be brought up to date
-                self._report(error)
-                pause = OPEN_INTERVAL
-            else:
-                opened.attempt(opened.maintain)
-        if self._opened is not None:
-            self._opened.close()
-
-    def _open(self) -> "OpenedProcess":
-        with self._lock:
-            if self._opened is None:
-                penstock = self._stack.enter_context(self._open_penstock())
-                self._opened = OpenedProcess(penstock, self._stop)
-            return self._opened
+        self._background.close()
 
 
 class OpenedProcess:
-    """A process with its connections."""
+    """A process of a worker with its connections."""
 
     def __init__(self, penstock: Container, stop: threading.Event) -> None:
         self._worker = build_slice_worker(penstock, owner=new_worker_id(), stop=stop)
@@ -113,12 +77,36 @@ class OpenedProcess:
         self.attempt = self._loop.attempt
         self.new_slice = self._worker.new_slice
         self.send = self._worker.relay
-        self._loop.emit_started()
 
     def maintain(self) -> None:
+        self.attempt(self._announce_and_maintain)
+
+    def _announce_and_maintain(self) -> None:
         self._loop.announce()
         self._maintenance()
 
     def close(self) -> None:
         self._maintenance.close()
-        self._loop.emit_stopped()
+
+
+class OpenedBeat:
+    """Beat with its connections: a scheduler as any other."""
+
+    def __init__(self, penstock: Container, stop: threading.Event) -> None:
+        self._emit = penstock.emit
+        self._planner = ImportPlanner(penstock, stop)
+        self._maintenance = build_maintenance(
+            penstock, scheduler_tasks(penstock, self._planner)
+        )
+        schedules = len(penstock.settings.schedules)
+        self._emit(SchedulerStarted(schedules=schedules, version=__version__))
+
+    def maintain(self) -> None:
+        # without a database the tasks are tried again
+        with suppress(StoreUnavailable):
+            self._maintenance()
+
+    def close(self) -> None:
+        self._maintenance.close()
+        self._planner.close()
+        self._emit(SchedulerStopped())
