@@ -759,7 +759,7 @@ class TestStatuses:
 
     @pytest.mark.parametrize(
         ("status", "result", "wait"),
-        [(429, "7", 7), (429, None, None), (429, "soon", None), (503, "30", 30)],
+        [(429, "7", 7), (429, None, None), (429, "soon", 3600), (503, "30", 30)],
     )
     def test_a_pause_is_reported(self, server, make, status, result, wait):
         headers = {} if result is None else {"Retry-After": result}

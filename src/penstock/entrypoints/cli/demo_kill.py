@@ -79,5 +79,5 @@ class WorkerKiller:
 
 
 def process_of(job: Job) -> int:
-    """Return the process id of the lease owner, which is host:process:number."""
-    return int((job.lease_owner or "none:0:none").split(":")[-2])
+    """Return the process id of the lease owner, whose id begins with host:process."""
+    return int((job.lease_owner or "none:0").split(":")[1])

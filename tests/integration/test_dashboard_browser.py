@@ -1,0 +1,268 @@
+"""The dashboard in a real browser: what it shows and does, and what it must not."""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Literal
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Dialog, Page, Request, expect, sync_playwright
+
+from penstock.domain.jobs import ImportStatus, JobError, WorkerId
+from penstock.ports.schedules import ScheduleStatus
+from tests.contracts.workers import announce
+from tests.services.find import provide_chromium
+from tests.support.api_client import OF
+from tests.support.api_server import Running, listening, running_api
+
+ANN = WorkerId("ann")
+PAGES = ("/", "/imports", "/imports/1", "/schedules", "/schedules/nightly",
+         "/budgets", "/workers")  # fmt: skip
+# narrow phone, laptop, wide screen
+WIDTHS = (360, 1280, 1920)
+HOSTILE = (
+    '<script>window.hacked=1</script><img src=x onerror="window.hacked=2">'
+    "javascript:alert(3) {{ 7*7 }} ${7*7} =cmd|' /C calc'!A0 \u202egnp.exe\u0000"
+)
+THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("dashboard")
+    with running_api(folder, 'database = "sqlite:///penstock.db"') as running:
+        fill(running)
+        yield running
+
+
+def fill(running: Running) -> None:
+    """Leave an import with a failed shard, hostile texts and a schedule behind."""
+    import_id = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
+    running.wait_for(import_id, ImportStatus.RUNNING)
+    fail_one(running)
+    announce(running.stores, ANN, region="<b>eu</b>")
+    running.client.post(
+        "/api/v1/schedules",
+        {"name": "nightly", "dataset": "poi", "cron": "30 2 * * *"},
+    )
+    running.stores.schedules.set_status("nightly", ScheduleStatus.PAUSED, note=HOSTILE)
+
+
+def fail_one(running: Running) -> None:
+    declarations = running.api.penstock.declarations(["poi"])
+    (lease,) = running.stores.ledger.claim(ANN, declarations=declarations, region=None)
+    running.stores.ledger.fail(lease, JobError(code="rejected", message=HOSTILE))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(provide_chromium()),
+            args=["--no-sandbox", "--disable-dev-shm-usage"],
+        )
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page of the browser, and what it must not do."""
+
+    def __init__(self, page: Page, host: str) -> None:
+        self.page = page
+        self._host = host
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        page.on("console", lambda message: self._note(message.type, message.text))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", self._look)
+
+    def _note(self, kind: str, text: str) -> None:
+        if kind in {"error", "warning"}:
+            self.errors.append(text)
+
+    def _look(self, request: Request) -> None:
+        split = urlsplit(request.url)
+        if split.scheme != "data" and split.netloc != self._host:
+            self.foreign.append(request.url)
+
+
+@pytest.fixture
+def watched(browser: Browser, running: Running) -> Iterator[Watched]:
+    context = browser.new_context(base_url=running.client.url)
+    context.set_default_timeout(20_000)
+    watched = Watched(context.new_page(), urlsplit(running.client.url).netloc)
+    yield watched
+    assert watched.errors == []
+    assert watched.foreign == []
+    assert not watched.page.evaluate("window.hacked")
+    context.close()
+
+
+@pytest.fixture
+def page(watched: Watched) -> Page:
+    return watched.page
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_fits_each_screen_and_is_accessible_in_both_themes(
+    page: Page, path: str
+):
+    for theme in THEMES:
+        page.emulate_media(color_scheme=theme)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.goto(path)
+            expect(page.locator("h1")).to_be_visible()
+            overflow = "document.documentElement.scrollWidth - innerWidth"
+            assert page.evaluate(overflow) <= 0, (theme, width)
+        assert serious_findings(page) == []
+
+
+def serious_findings(page: Page) -> list[str]:
+    """Return what axe finds to be serious or critical."""
+    page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8"))
+    result = page.evaluate("axe.run()")
+    return [
+        f"{found['id']}: {found['nodes'][0]['html'][:200]}"
+        for found in result["violations"]
+        if found["impact"] in {"serious", "critical"}
+    ]
+
+
+def test_hostile_texts_are_shown_as_they_are(page: Page):
+    page.goto("/imports/1")
+    cell = page.get_by_role("cell", name="<script>window.hacked=1</script>")
+    expect(cell).to_contain_text("{{ 7*7 }} ${7*7}")
+    expect(cell).to_contain_text("\N{SYMBOL FOR SUBSTITUTE}gnp.exe\N{SYMBOL FOR NULL}")
+
+    page.goto("/schedules/nightly")
+    expect(page.locator(".notice")).to_contain_text("<script>")
+    page.goto("/")
+    expect(page.locator(".alerts")).to_contain_text("<script>")
+
+
+def test_a_page_keeps_itself_up_to_date(page: Page, running: Running):
+    page.goto("/workers")
+    expect(page.get_by_role("row", name="other")).to_have_count(0)
+
+    announce(running.stores, WorkerId("other"), region="other")
+
+    expect(page.get_by_role("row", name="other")).to_be_visible()
+    running.stores.workers.remove(WorkerId("other"))
+
+
+def test_a_failed_shard_is_retried_after_a_question(page: Page, running: Running):
+    page.goto("/imports/1")
+    questions: list[str] = []
+
+    def accept(dialog: Dialog) -> None:
+        questions.append(dialog.message)
+        dialog.accept()
+
+    page.once("dialog", accept)
+
+    page.get_by_role("button", name="Retry 1 failed").click()
+
+    expect(page.locator("#result")).to_contain_text("done")
+    expect(page.get_by_role("button", name="Retry 1 failed")).to_have_count(0)
+    assert "Retry 1 failed shard of import 1?" in questions[0]
+    fail_one(running)
+
+
+def test_a_question_that_is_declined_changes_nothing(page: Page):
+    page.goto("/imports/1")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+
+    page.get_by_role("button", name="Cancel").click()
+
+    expect(page.locator("h1 + .state")).to_contain_text("running")
+
+
+def test_a_stopped_budget_is_opened(page: Page, running: Running):
+    running.stores.budgets.stop("practice", reason=HOSTILE)
+    page.goto("/budgets")
+    page.once("dialog", lambda dialog: dialog.accept())
+
+    page.get_by_role("button", name="Open now").click()
+
+    expect(page.get_by_role("button", name="Open now")).to_have_count(0)
+    assert (
+        running.stores.budgets.state(running.api.penstock.budgets["practice"]).stopped
+        is None
+    )
+
+
+def test_a_schedule_is_resumed_and_paused(page: Page, running: Running):
+    page.goto("/schedules/nightly")
+
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    assert running.stores.schedules.get("nightly").status is ScheduleStatus.PAUSED
+    running.stores.schedules.set_status("nightly", ScheduleStatus.PAUSED, note=HOSTILE)
+
+
+def test_keys_lead_everywhere(page: Page):
+    page.goto("/")
+    for keys, heading in (("gi", "Imports"), ("gs", "Schedules"), ("gb", "Budgets"),
+                          ("gw", "Workers"), ("go", "Overview")):  # fmt: skip
+        page.locator("body").press(keys[0])
+        page.locator("body").press(keys[1])
+        expect(page.locator("h1")).to_have_text(heading)
+    page.goto("/imports")
+    page.locator("body").press("j")
+    page.locator("body").press("Enter")
+    expect(page).to_have_url(re.compile("/imports/"))
+    page.go_back()
+    expect(page.locator("h1")).to_have_text("Imports")
+    page.locator("body").press("?")
+    expect(page.locator("#keys")).to_be_visible()
+
+
+def test_a_chosen_theme_stays(page: Page):
+    page.goto("/")
+    for theme in ("light", "dark"):
+        page.locator("#theme").click()
+        expect(page.locator("html")).to_have_attribute("data-theme", theme)
+    page.reload()
+
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+def test_a_hidden_page_asks_for_nothing(page: Page):
+    page.goto("/")
+    page.clock.install()
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true});"
+        "document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+
+    page.clock.run_for(60_000)
+
+    assert requests == []
+
+
+def test_a_server_that_is_away_is_noticed_and_met_again(
+    browser: Browser, running: Running
+):
+    context = browser.new_context()
+    page = context.new_page()
+    with listening(running.api) as url:
+        page.goto(url)
+        expect(page.locator("h1")).to_have_text("Overview")
+        # as if the server was gone
+        page.route("**/*", lambda route: route.abort())
+        expect(page.locator("#connection")).to_contain_text(
+            "Not up to date", timeout=30_000
+        )
+
+        page.unroute("**/*")
+
+        expect(page.locator("#connection")).to_be_hidden(timeout=30_000)
+    context.close()
