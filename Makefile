@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# the tests wait more than they compute
+PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .PHONY: help
 help: ## List the commands
@@ -32,7 +34,7 @@ services: $(READY) ## Find or install the servers that the tests need
 
 .PHONY: test
 test: $(READY) services ## Run every test
-	@$(BIN)/pytest --numprocesses=auto --dist=worksteal
+	@$(BIN)/pytest --numprocesses=$(PROCESSES) --dist=worksteal
 
 .PHONY: quick
 quick: $(READY) ## Run the unit tests only
@@ -79,7 +81,7 @@ lock: ## Compile requirements/*.txt anew, with hashes and without an index
 
 .PHONY: cover
 cover: $(READY) services
-	@$(BIN)/pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term
+	@$(BIN)/pytest --numprocesses=$(PROCESSES) --dist=worksteal --cov --cov-report=term
 
 .PHONY: check
 check: lint types cover ## What CI runs: the tests with coverage

@@ -64,6 +64,8 @@ from penstock.wiring import Container
 
 # seconds between two polls of an import
 POLL_INTERVAL = 0.25
+# the first one; each is twice the one before, so that a short import ends at once
+MIN_POLL_INTERVAL = 0.03
 # a slow poll is followed by a pause of this many times its duration
 POLL_BACKOFF = 20
 # but not longer, in seconds: the display would seem frozen
@@ -230,7 +232,8 @@ def work(
     pool.start()
     notifier = penstock.stores.notifier
     try:
-        pause, seen_count, outage = POLL_INTERVAL, notifier.notification_count, ""
+        pause, seen_count, outage = MIN_POLL_INTERVAL, notifier.notification_count, ""
+        least = MIN_POLL_INTERVAL
         while not halt.is_set():
             try:
                 wait_for_end(penstock, import_id, pause, halt, seen_count=seen_count)
@@ -260,7 +263,8 @@ def work(
                 return reason
             # counting many jobs is slow: leave the database time for the import
             took = time.monotonic() - began
-            pause = min(max(POLL_INTERVAL, POLL_BACKOFF * took), MAX_POLL_INTERVAL)
+            least = min(2 * least, POLL_INTERVAL)
+            pause = min(max(least, POLL_BACKOFF * took), MAX_POLL_INTERVAL)
     finally:
         pool.stop()
     import_, shards = penstock.stores.imports.get(import_id)
