@@ -11,12 +11,14 @@ import tomllib
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from prometheus_client import Metric
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -25,11 +27,18 @@ from penstock.adapters.postgres import schema as postgres
 from penstock.adapters.sqlite import schema as sqlite
 from penstock.adapters.sqlite.table_sql import INTERNAL_COLUMNS
 from penstock.adapters.telemetry.log import event_name
+from penstock.adapters.telemetry.metrics import EventMetrics, MetricSpec
+from penstock.adapters.telemetry.store_metrics import GAUGES
 from penstock.domain import events
+from penstock.domain.client_rate import ClientRate
 from penstock.domain.dataset import Dataset, DatasetName, Field, FieldType
 from penstock.domain.source import CsvSource
 from penstock.entrypoints.api.app import all_endpoints
+from penstock.entrypoints.api.cache.response_cache import ResponseCache
+from penstock.entrypoints.api.concurrency.lanes import Lanes
 from penstock.entrypoints.api.endpoints import Endpoint, OperationDoc
+from penstock.entrypoints.api.metrics.http_metrics import Metrics
+from penstock.entrypoints.api.middleware.rate_limit import RateLimiter
 from penstock.entrypoints.api.openapi import document
 from penstock.entrypoints.api.problems import TITLES
 from penstock.entrypoints.cli.app import app
@@ -282,6 +291,7 @@ def events_page() -> str:
             "error: text on a terminal, JSON otherwise or with `--json`, and then "
             "nothing but JSON."
         ),
+        ("[How to feed them to a log store](../howto/monitor.md)."),
         (
             "Each line has the level of its event; those of the level `debug` are "
             "logged only with `penstock worker --verbose`.\n"
@@ -329,6 +339,80 @@ def type_name(hint: object) -> str:
     names = [getattr(each, "__name__", str(each)) for each in typing.get_args(hint)]
     text = " or ".join(names) or getattr(hint, "__name__", str(hint))
     return text.replace("NoneType", "None")
+
+
+def metrics_page() -> str:
+    """List all metrics, by the processes that have them."""
+    parts = [
+        "# Metrics\n",
+        (
+            "`GET /metrics` of `penstock serve`, and of `penstock worker` and "
+            "`penstock scheduler` with `--metrics-port`, in the format of Prometheus; "
+            "[how to scrape it](../howto/monitor.md)."
+        ),
+        (
+            "Labels are names of `penstock.toml`, codes and classes of status, never "
+            "jobs, workers or texts.\n"
+        ),
+    ]
+    for title, text, families in metric_groups():
+        parts.append(f"## {title}\n\n{text}\n")
+        parts.append("| metric | type | labels | meaning |\n|---|---|---|---|")
+        for family in families:
+            labels = ", ".join(f"`{label}`" for label in family.labels) or "none"
+            parts.append(
+                f"| `{family.name}` | {family.kind} | {labels} | {family.text} |"
+            )
+        parts.append("")
+    return "\n".join(parts)
+
+
+def metric_groups() -> Iterator[tuple[str, str, list[MetricSpec]]]:
+    yield (
+        "Events",
+        (
+            "Counted by each process that works; `serve` counts what it does itself, "
+            "and its processes have a label `process` if there are several."
+        ),
+        sorted(EventMetrics().specs),
+    )
+    yield (
+        "Stores",
+        (
+            "Read from the database when scraped, at most every five seconds: "
+            "the same from each process, so take their maximum."
+        ),
+        sorted(GAUGES.values()),
+    )
+    yield (
+        "HTTP",
+        (
+            "Of `penstock serve`; with the metrics of the process that the Prometheus "
+            "client has, `process_*` and `python_*`, which all processes expose."
+        ),
+        [spec for spec in http_metrics() if spec.name.startswith("penstock_")],
+    )
+
+
+def http_metrics() -> list[MetricSpec]:
+    """List what one request leaves behind; labels are those of its samples."""
+    metrics, lanes = Metrics(), Lanes(1)
+    rate = ClientRate(requests=1, period=timedelta(seconds=1), burst=1)
+    cache = ResponseCache(lanes=lanes, shared=None, knows=lambda *_: True)
+    metrics.collect_from(lanes, cache, RateLimiter(rate))
+    metrics.unrouted.count(200, 0.0)
+    return sorted(map(metric_spec, metrics.families()))
+
+
+def metric_spec(family: Metric) -> MetricSpec:
+    suffix = "_total" if family.type == "counter" else ""
+    labels = dict.fromkeys(name for sample in family.samples for name in sample.labels)
+    return MetricSpec(
+        f"{family.name}{suffix}",
+        family.type,
+        family.documentation,
+        tuple(name for name in labels if name != "le"),
+    )
 
 
 def errors_page() -> str:
@@ -530,6 +614,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "settings.md": settings_page,
     "events.md": events_page,
+    "metrics.md": metrics_page,
     "errors.md": errors_page,
     "schema.md": schema_page,
     "api.md": api_page,

@@ -24,9 +24,9 @@ from penstock.ports.outbox import MessageId
 from penstock.settings import Settings
 from penstock.wiring import (
     Container,
+    build_emit,
     celery_app,
     check_celery,
-    logging_emit,
     refused_pool,
 )
 
@@ -48,7 +48,7 @@ def report(error: PenstockError) -> None:
 def open_penstock() -> Iterator[Container]:
     with session(
         config_path(),
-        lambda settings: logging_emit(settings, as_json=True, verbose=False),
+        lambda settings: build_emit(settings, as_json=True),
     ) as penstock:
         yield penstock
 

@@ -115,6 +115,28 @@ class PageCommitted(JobEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenTaken(JobEvent):
+    """A budget allowed a request, after a wait."""
+
+    level: ClassVar[Level] = Level.DEBUG
+
+    budget: str
+    waited: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamResponded(Event):
+    """A provider was sent a request; also one for an access token."""
+
+    level: ClassVar[Level] = Level.DEBUG
+
+    dataset: str
+    # none: there was no complete response
+    status: int | None
+    took: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobDone(JobEvent):
     shard: str
     proof: Proof
@@ -291,6 +313,13 @@ class ServerStopping(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsServed(Event):
+    """A worker or scheduler can be scraped at this address."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFailed(Event):
     level: ClassVar[Level] = Level.ERROR
 
@@ -300,6 +329,15 @@ class WorkerFailed(Event):
     job: JobId | None = None
     import_id: ImportId | None = None
     dataset: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceDone(Event):
+    level: ClassVar[Level] = Level.DEBUG
+
+    task: str
+    worker: WorkerId
+    took: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,13 @@ from functools import partial
 
 from penstock.domain.budget import MAX_SEND_DELAY, Budget, Grant
 from penstock.domain.dataset import Dataset
-from penstock.domain.events import JobDone, JobSplit, PageCommitted, job_fields
+from penstock.domain.events import (
+    JobDone,
+    JobSplit,
+    PageCommitted,
+    TokenTaken,
+    job_fields,
+)
 from penstock.domain.import_scope import request_lower_bound
 from penstock.domain.jobs import Lease
 from penstock.domain.mapping.mapper import Mapper
@@ -265,6 +271,7 @@ class ImportShard:
 
     def _take_token(self, active: ActiveLease) -> None:
         """Wait for a token that is valid now, under a lease that outlives its use."""
+        waited = timedelta()
         for _ in range(MAX_TOKENS_PER_REQUEST):
             if self._halt.is_set():
                 raise Interrupted("stopped")
@@ -276,7 +283,15 @@ class ImportShard:
             if grant.wait and self._halt.wait(grant.wait.total_seconds()):
                 self._budgets.give_back(self._budget, grant)
                 raise Interrupted("stopped")
+            waited += grant.wait
             if self._is_usable(grant, requested_at):
+                self._emit(
+                    TokenTaken(
+                        **job_fields(active.lease),
+                        budget=self._budget.name,
+                        waited=waited,
+                    )
+                )
                 return
         # not an error of the job: it must not cost an attempt
         raise StoreUnavailable(

@@ -15,7 +15,7 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
-from penstock.domain.events import MaintenanceFailed
+from penstock.domain.events import MaintenanceDone, MaintenanceFailed
 from penstock.domain.jobs import WorkerId
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.ports import Emit, Maintenance, Redact
@@ -229,13 +229,18 @@ class TaskRunner:
         if claim is None:
             return
         watch(claim)
+        started_at = time.monotonic()
         try:
             due_in, failure = self._attempt(claim, is_stopping)
         finally:
             watch(None)
         error = None if failure is None else self.redact(failure)
-        if self.store.finish(claim, due_in=due_in, error=error) and error is not None:
+        is_mine = self.store.finish(claim, due_in=due_in, error=error)
+        if is_mine and error is not None:
             self._report(name, error)
+        elif is_mine:
+            took = timedelta(seconds=time.monotonic() - started_at)
+            self.emit(MaintenanceDone(task=name, worker=self.owner, took=took))
 
     def _report(self, name: TaskName, error: str) -> None:
         self.emit(MaintenanceFailed(task=name, worker=self.owner, error=error))

@@ -26,6 +26,16 @@ class StoredDataset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSummary:
+    """What can be read of a dataset without its table."""
+
+    name: str
+    bad_rows: int
+    # when the last successful import ended
+    imported_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetypeResult:
     """The result of a type change."""
 
@@ -46,6 +56,11 @@ class Datasets(Protocol):
     @abstractmethod
     def stored(self) -> Sequence[StoredDataset]:
         """Return all datasets that have rows or imports, by name."""
+        ...
+
+    @abstractmethod
+    def summaries(self) -> Sequence[DatasetSummary]:
+        """Return the same datasets without counting their rows, by name."""
         ...
 
     @abstractmethod

@@ -18,21 +18,32 @@ from penstock.wiring.databases import (
 )
 from penstock.wiring.maintenance import build_maintenance
 from penstock.wiring.process_identity import new_worker_id
-from penstock.wiring.runtime import build_runtime, logging_emit
+from penstock.wiring.runtime import build_runtime
+from penstock.wiring.telemetry import (
+    build_emit,
+    build_event_metrics,
+    build_store_metrics,
+    fan_out,
+    serve_metrics,
+)
 from penstock.wiring.transforms import load_transform
 
 __all__ = [
     "Container",
+    "build_emit",
+    "build_event_metrics",
     "build_maintenance",
     "build_runtime",
     "build_slice_worker",
+    "build_store_metrics",
     "celery_app",
     "check_celery",
+    "fan_out",
     "list_statements",
     "load_transform",
-    "logging_emit",
     "new_worker_id",
     "open_container",
     "refused_pool",
+    "serve_metrics",
     "server_diagnostics",
 ]

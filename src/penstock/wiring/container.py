@@ -4,13 +4,13 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.domain.budget import Budget, unlimited_budget
 from penstock.domain.dataset import Dataset
-from penstock.domain.events import ScheduleConflict
+from penstock.domain.events import ScheduleConflict, UpstreamResponded
 from penstock.domain.jobs import Import, ImportId
 from penstock.domain.page_reuse import reader_edition
 from penstock.domain.redaction import Redactor
@@ -317,13 +317,16 @@ class Container:
             return CsvSourceReader(dataset)
         from penstock.adapters.http.source import HttpSourceReader
 
+        def observe(status: int | None, took: timedelta) -> None:
+            self.emit(UpstreamResponded(dataset=dataset.name, status=status, took=took))
+
         return HttpSourceReader(
             dataset,
             stop_on=self.budget(dataset).stop_on,
             redactor=self.settings.redact,
             edition=f"{self.declaration(dataset)} {reader_edition()}",
             transform=load_transform(self.settings, dataset),
-            client=self._client,
+            client=self._client.observed_by(observe),
         )
 
     @cached_property

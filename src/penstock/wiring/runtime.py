@@ -1,13 +1,6 @@
-"""The stop signal and the log of this process."""
+"""The stop signal, the clock and the randomness of this process."""
 
-from penstock.ports import Emit, Runtime, StopSignal
-from penstock.settings import Settings
-
-
-def logging_emit(settings: Settings, *, as_json: bool, verbose: bool) -> Emit:
-    from penstock.adapters.telemetry.log import log_events
-
-    return log_events(redact=settings.redact, as_json=as_json, verbose=verbose)
+from penstock.ports import Runtime, StopSignal
 
 
 def build_runtime(halt: StopSignal) -> Runtime:

@@ -5,10 +5,12 @@ decision. A connection returns to the pool only if its response was read to the 
 """
 
 import http.client
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeAlias
 
 import urllib3
 from urllib3.exceptions import (
@@ -33,6 +35,10 @@ MAX_ERROR_BYTES = 64 * 1024
 FIRST_ERROR_STATUS = 300
 
 
+# hears of the status of each response, or None, and of how long it took
+Observe: TypeAlias = Callable[[int | None, timedelta], None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
     method: str = "GET"
@@ -54,13 +60,38 @@ class HttpResponse:
 class HttpClient:
     """The connections of one process, shared by its threads."""
 
-    def __init__(self, *, connections: int = 16) -> None:
-        self._pool = timed_pools(maxsize=connections, block=False)
+    def __init__(
+        self,
+        *,
+        connections: int = 16,
+        pool: urllib3.PoolManager | None = None,
+        observe: Observe | None = None,
+    ) -> None:
+        self._pool = pool or timed_pools(maxsize=connections, block=False)
+        self._observe = observe
+
+    def observed_by(self, observe: Observe) -> "HttpClient":
+        """Return a client with the same connections, whose requests are reported."""
+        return HttpClient(pool=self._pool, observe=observe)
 
     def send(
         self, request: HttpRequest, *, timeout: timedelta, max_bytes: int
     ) -> HttpResponse:
         """Return the complete response to a request."""
+        if self._observe is None:
+            return self._send(request, timeout, max_bytes)
+        status, started_at = None, time.monotonic()
+        try:
+            response = self._send(request, timeout, max_bytes)
+            status = response.status
+        finally:
+            took = timedelta(seconds=time.monotonic() - started_at)
+            self._observe(status, took)
+        return response
+
+    def _send(
+        self, request: HttpRequest, timeout: timedelta, max_bytes: int
+    ) -> HttpResponse:
         with translate_errors(request, timeout):
             response = self._pool.request(
                 request.method,

@@ -13,7 +13,12 @@ from penstock.adapters.sqlstore.schema import declared_types, refuse_unfinished
 from penstock.domain.dataset import Dataset
 from penstock.domain.retyping import Conversion, TypeChange, changed_types, with_types
 from penstock.errors import Misconfigured, NotFound, StoreRefused
-from penstock.ports.datasets import Datasets, RetypeResult, StoredDataset
+from penstock.ports.datasets import (
+    Datasets,
+    DatasetSummary,
+    RetypeResult,
+    StoredDataset,
+)
 
 # ledger rows deleted in one transaction, so that other writers are not blocked
 DELETE_BATCH = 2_000
@@ -92,6 +97,18 @@ class SqlDatasets(Datasets):
             else self._rows.read_import(last_import),
             imported_at=self._rows.instant_or_none(row["done_at"]),
         )
+
+    @override
+    def summaries(self) -> Sequence[DatasetSummary]:
+        rows = self._database.read(lambda transaction: transaction.all("list_datasets"))
+        return [
+            DatasetSummary(
+                name=row["name"],
+                bad_rows=row["bad_rows"],
+                imported_at=self._rows.instant_or_none(row["done_at"]),
+            )
+            for row in rows
+        ]
 
     @override
     def drop(self, name: str) -> Iterator[int]:

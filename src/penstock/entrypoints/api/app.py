@@ -55,7 +55,7 @@ from penstock.flow.search_records import SearchRecords
 from penstock.ports.rate_limits import SharedRateLimiter
 from penstock.ports.record_access import ApiStores
 from penstock.ports.response_cache import SharedCache
-from penstock.wiring import Container
+from penstock.wiring import Container, build_store_metrics
 from penstock.wiring.auth import verifier_of
 
 
@@ -121,7 +121,7 @@ def build_api(
         rate_limiter=RateLimiter(penstock.settings.api.rate, rates),
         verifier=verifier_of(penstock.settings),
         metrics=metrics,
-        process_metrics=SingleProcessMetrics(metrics),
+        process_metrics=SingleProcessMetrics(metrics, build_store_metrics(penstock)),
         background=BackgroundExecutor(penstock.emit),
         progress_tracker=ProgressTracker(penstock),
     )

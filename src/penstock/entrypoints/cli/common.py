@@ -28,6 +28,21 @@ Config = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON document and nothing else.")
 ]
+# of processes without an API
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        min=0,
+        max=65_535,
+        help="Serve Prometheus metrics at this port; 0 takes a free one.",
+    ),
+]
+MetricsHost = Annotated[
+    str,
+    typer.Option("--metrics-host", help="The address to serve metrics at."),
+]
+LOOPBACK = "127.0.0.1"
 DEFAULT_CONFIG = Path("penstock.toml")
 # outside of these no provider has data, and date arithmetic may overflow
 MIN_YEAR, MAX_YEAR = 1000, 9000

@@ -10,7 +10,6 @@ from typing import IO, Annotated
 import typer
 
 from penstock.domain.dataset import Dataset
-from penstock.domain.events import Event
 from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode
 from penstock.domain.source import CsvSource
 from penstock.entrypoints.cli.common import (
@@ -59,8 +58,7 @@ from penstock.entrypoints.worker.pool import (
 from penstock.entrypoints.worker.subprocesses import fork
 from penstock.errors import Misconfigured, StoreRefused, StoreUnavailable
 from penstock.flow.find_duplicates import Duplicate
-from penstock.ports import Emit
-from penstock.wiring import Container
+from penstock.wiring import Container, fan_out
 
 # seconds between two polls of an import
 POLL_INTERVAL = 0.25
@@ -199,16 +197,6 @@ def say_indexes_are_built(
     waiting = penstock.explain_waiting(import_)
     if waiting is not None:
         display.say(f"{import_.dataset} {import_.mode}: {waiting.detail}")
-
-
-def fan_out(*listeners: Emit) -> Emit:
-    """Return an emit function that calls each of these."""
-
-    def emit(event: Event) -> None:
-        for listener in listeners:
-            listener(event)
-
-    return emit
 
 
 @contextmanager

@@ -11,15 +11,23 @@ from penstock import __version__
 from penstock.domain.events import SchedulerStarted, SchedulerStopped
 from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
+    LOOPBACK,
     AsJson,
     Config,
+    MetricsHost,
+    MetricsPort,
     print_json,
     session,
 )
 from penstock.entrypoints.worker.loop import stop_on_signals, stop_with_parent
 from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
 from penstock.errors import StoreUnavailable
-from penstock.wiring import build_maintenance, logging_emit
+from penstock.wiring import (
+    build_emit,
+    build_event_metrics,
+    build_maintenance,
+    serve_metrics,
+)
 
 # seconds between two calls of the maintenance loop
 MAINTENANCE_INTERVAL = 0.2
@@ -30,6 +38,8 @@ def scheduler(
         bool,
         typer.Option("--leashed", help="Exit when standard input closes."),
     ] = False,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOOPBACK,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
@@ -37,13 +47,17 @@ def scheduler(
     halt = threading.Event()
     if leashed:
         stop_with_parent(halt)
+    metrics = None if metrics_port is None else build_event_metrics()
     log_as_json = as_json or not sys.stderr.isatty()
     with (
         stop_on_signals(halt),
         session(
             config,
-            lambda settings: logging_emit(settings, as_json=log_as_json, verbose=False),
+            lambda settings: build_emit(settings, as_json=log_as_json, metrics=metrics),
+            # scrapes have a connection of their own
+            threads=1 + (metrics is not None),
         ) as penstock,
+        serve_metrics(penstock, metrics, metrics_host, metrics_port),
     ):
         planner = ImportPlanner(penstock, halt)
         maintenance = build_maintenance(penstock, scheduler_tasks(penstock, planner))

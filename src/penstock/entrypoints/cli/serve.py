@@ -44,7 +44,7 @@ from penstock.entrypoints.worker.loop import stop_on_signals
 from penstock.entrypoints.worker.supervised import supervised
 from penstock.ports import Emit
 from penstock.settings import Settings
-from penstock.wiring import Container, logging_emit
+from penstock.wiring import Container, build_emit, build_event_metrics
 from penstock.wiring.api import (
     open_api_stores,
     open_shared_cache,
@@ -183,21 +183,28 @@ def serve_as_worker(options: ServeOptions, slot: WorkerSlot) -> None:
         open_api(options) as api,
         socket.socket(fileno=slot.socket) as listener,
     ):
-        api.process_metrics = MultiProcessMetrics(api.metrics, slot.folder, slot.number)
+        api.process_metrics = MultiProcessMetrics(
+            api.metrics, api.process_metrics.stores, slot.folder, slot.number
+        )
         share = ProcessShare(ConnectionCounts(slot.counts), slot.number)
         serve_api(api, listener, grace=options.grace, on_ready=print_ready, share=share)
 
 
 @contextmanager
 def open_api(options: ServeOptions) -> Iterator[AppContext]:
-    threads = options.threads
+    threads, metrics = options.threads, build_event_metrics()
     with (
-        session(options.config, emit_of, threads=threads + CONNECTIONS) as penstock,
+        session(
+            options.config,
+            lambda settings: emit_of(settings, metrics),
+            threads=threads + CONNECTIONS,
+        ) as penstock,
         open_api_stores(penstock.settings, threads=threads + POLL_THREADS) as stores,
         open_shared_cache(penstock.settings) as cache,
         open_shared_rate_limiter(penstock.settings) as rates,
     ):
         api = build_api(penstock, stores, threads=threads, shared=cache, rates=rates)
+        api.metrics.registry.register(metrics.registry)
         yield api
         # before its stores are closed
         api.background.join()
@@ -212,8 +219,8 @@ def listening_socket(
         yield listener
 
 
-def emit_of(settings: Settings) -> Emit:
-    return logging_emit(settings, as_json=not sys.stderr.isatty(), verbose=False)
+def emit_of(settings: Settings, metrics: Emit | None = None) -> Emit:
+    return build_emit(settings, as_json=not sys.stderr.isatty(), metrics=metrics)
 
 
 def report_address(

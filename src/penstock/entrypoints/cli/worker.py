@@ -8,8 +8,11 @@ import typer
 
 from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
+    LOOPBACK,
     AsJson,
     Config,
+    MetricsHost,
+    MetricsPort,
     counted,
     print_json,
     session,
@@ -19,7 +22,7 @@ from penstock.entrypoints.worker.loop import (
     stop_with_parent,
     work_in_threads,
 )
-from penstock.wiring import logging_emit
+from penstock.wiring import build_emit, build_event_metrics, serve_metrics
 
 # seconds between two checks for a stop signal while waiting to start
 POLL_INTERVAL = 0.2
@@ -55,24 +58,29 @@ def worker(
         ),
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also log each committed page.")
+        bool, typer.Option("--verbose", help="Also log each page and request.")
     ] = False,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOOPBACK,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
     """Claim and run jobs until SIGTERM: commit the page, release the job, exit."""
     halt = threading.Event()
     start = stop_with_parent(halt) if leashed else None
+    metrics = None if metrics_port is None else build_event_metrics()
     log_as_json = as_json or not sys.stderr.isatty()
     with (
         stop_on_signals(halt),
         session(
             config,
-            lambda settings: logging_emit(
-                settings, as_json=log_as_json, verbose=verbose
+            lambda settings: build_emit(
+                settings, as_json=log_as_json, verbose=verbose, metrics=metrics
             ),
-            threads=threads,
+            # scrapes have a connection of their own
+            threads=threads + (metrics is not None),
         ) as penstock,
+        serve_metrics(penstock, metrics, metrics_host, metrics_port),
     ):
         names = dataset or list(penstock.settings.datasets)
         datasets = {name: penstock.settings.dataset(name) for name in names}

@@ -39,11 +39,14 @@ decode = msgspec.json.Decoder(list[MetricSnapshot]).decode
 class SingleProcessMetrics:
     """The metrics of a process that serves alone."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, stores: Collector) -> None:
         self._metrics = metrics
+        # read by the process that is scraped, and the same in all of them
+        self.stores = stores
 
     def render(self) -> bytes:
-        return generate_latest(StaticCollector([*self._metrics.families()]))
+        families = [*self._metrics.families(), *self.stores.collect()]
+        return generate_latest(StaticCollector(families))
 
     async def run(self) -> None:
         """Do nothing: there is no other process to share with."""
@@ -52,8 +55,10 @@ class SingleProcessMetrics:
 class MultiProcessMetrics(SingleProcessMetrics):
     """One of several processes; a replacement takes over its `number`."""
 
-    def __init__(self, metrics: Metrics, folder: Path, number: int) -> None:
-        super().__init__(metrics)
+    def __init__(
+        self, metrics: Metrics, stores: Collector, folder: Path, number: int
+    ) -> None:
+        super().__init__(metrics, stores)
         self._folder = folder
         self._number = number
         self._writing = threading.Lock()
@@ -72,7 +77,8 @@ class MultiProcessMetrics(SingleProcessMetrics):
                     Sample(name, {**labels, LABEL: path.stem}, value)
                     for name, labels, value in snapshot.samples
                 ]
-        return generate_latest(StaticCollector([*found.values()]))
+        families = [*found.values(), *self.stores.collect()]
+        return generate_latest(StaticCollector(families))
 
     @override
     async def run(self) -> None:
