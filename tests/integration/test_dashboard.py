@@ -2,11 +2,13 @@
 
 import re
 from datetime import timedelta
+from html import unescape
 
 import pytest
 
 from penstock.domain.jobs import ImportStatus, JobError, Shards, WorkerId
 from penstock.entrypoints.dashboard.page_cache import PageCache
+from penstock.entrypoints.dashboard.pages.explore import with_operator
 from penstock.entrypoints.dashboard.pages.imports import draw_buckets
 from penstock.entrypoints.dashboard.rendering import duration, number, visible
 from penstock.ports.schedules import ScheduleStatus
@@ -256,3 +258,46 @@ def test_workers_are_shown_with_what_there_is_to_do(running: Running):
     assert 'title="ann">host</th>' in html
     assert "Demand" in html
     assert "Maintenance" in html
+
+
+class TestRecords:
+    @pytest.fixture
+    def stored(self, running: Running):
+        running.client.store(
+            *({"uid": f"s{n}", "name": f"shop <{n}>", "points": n} for n in range(60)),
+            dataset="shops",
+        )
+
+    def test_records_are_listed_page_by_page(self, running: Running, stored: None):
+        html = page(running, "/datasets/shops?limit=20")
+
+        assert html.count("<tr>") == 21
+        assert "shop &lt;0&gt;" in html
+        link = re.search(r'<p class="more"><a href="([^"]+)"', html)
+        assert link is not None
+        following = page(running, "/datasets/shops" + unescape(link[1]))
+        assert following.count("<tr>") == 21
+        assert "shop &lt;0&gt;" not in following
+
+    def test_the_same_query_is_shown_for_the_command_line(
+        self, running: Running, stored: None
+    ):
+        html = unescape(page(running, "/datasets/shops?limit=1"))
+
+        assert "/api/v1/datasets/shops/records?limit=1" in html
+
+    def test_a_query_that_is_refused_says_why(self, running: Running, stored: None):
+        html = page(running, "/datasets/shops?name=Berlin&sort=&nothing=")
+
+        assert "?name: " in html
+
+    def test_a_dataset_that_is_not_there_is_not_found(self, running: Running):
+        assert running.client.get("/datasets/none").status == 404
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("Berlin", "eq.Berlin"), ("gt.5", "gt.5"), ("eq.x", "eq.x"), ("gt", "eq.gt")],
+)
+def test_a_value_stands_for_itself(given, meant):
+    assert with_operator("town", given) == meant

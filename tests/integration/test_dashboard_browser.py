@@ -18,7 +18,7 @@ from tests.support.api_server import Running, listening, running_api
 
 ANN = WorkerId("ann")
 PAGES = ("/", "/imports", "/imports/1", "/schedules", "/schedules/nightly",
-         "/budgets", "/workers")  # fmt: skip
+         "/budgets", "/workers", "/datasets/shops")  # fmt: skip
 # narrow phone, laptop, wide screen
 WIDTHS = (360, 1280, 1920)
 HOSTILE = (
@@ -47,6 +47,8 @@ def fill(running: Running) -> None:
         {"name": "nightly", "dataset": "poi", "cron": "30 2 * * *"},
     )
     running.stores.schedules.set_status("nightly", ScheduleStatus.PAUSED, note=HOSTILE)
+    shop = {"uid": "s1", "name": HOSTILE.replace("\u0000", ""), "points": 2**53 + 1}
+    running.client.store(shop, dataset="shops")
 
 
 def fail_one(running: Running) -> None:
@@ -141,6 +143,10 @@ def test_hostile_texts_are_shown_as_they_are(page: Page):
     expect(page.locator(".notice")).to_contain_text("<script>")
     page.goto("/")
     expect(page.locator(".alerts")).to_contain_text("<script>")
+    page.goto("/datasets/shops")
+    expect(page.get_by_role("cell", name="<script>")).to_be_visible()
+    # more than a number of JavaScript can hold
+    expect(page.get_by_role("cell", name="9007199254740993")).to_be_visible()
 
 
 def test_a_page_keeps_itself_up_to_date(page: Page, running: Running):
@@ -209,7 +215,8 @@ def test_a_schedule_is_resumed_and_paused(page: Page, running: Running):
 def test_keys_lead_everywhere(page: Page):
     page.goto("/")
     for keys, heading in (("gi", "Imports"), ("gs", "Schedules"), ("gb", "Budgets"),
-                          ("gw", "Workers"), ("go", "Overview")):  # fmt: skip
+                          ("gw", "Workers"),
+                          ("ge", "news records"), ("go", "Overview")):  # fmt: skip
         page.locator("body").press(keys[0])
         page.locator("body").press(keys[1])
         expect(page.locator("h1")).to_have_text(heading)

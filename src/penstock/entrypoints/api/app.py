@@ -44,8 +44,8 @@ from penstock.entrypoints.api.resources import (
 )
 from penstock.entrypoints.api.routing import EndpointHandler
 from penstock.entrypoints.dashboard import files as dashboard_files
+from penstock.entrypoints.dashboard.pages import explore, overview
 from penstock.entrypoints.dashboard.pages import imports as import_pages
-from penstock.entrypoints.dashboard.pages import overview
 from penstock.entrypoints.dashboard.pages import resources as resource_pages
 from penstock.entrypoints.dashboard.pages import schedules as schedule_pages
 from penstock.errors import PenstockError
@@ -82,6 +82,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *import_pages.endpoints(),
         *schedule_pages.endpoints(),
         *resource_pages.endpoints(),
+        *explore.endpoints(),
         *dashboard_files.endpoints(),
     ]
 

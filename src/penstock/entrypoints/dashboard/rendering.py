@@ -87,6 +87,9 @@ async def send_page(
 def shared_values(api: AppContext) -> Mapping[str, Any]:
     settings = api.penstock.settings
     return {
+        # whether the page asks for its content again and again
+        "live": "on",
+        "records_link": f"/datasets/{min(settings.datasets)}",
         "instance": settings.path.resolve().parent.name,
         "version": __version__,
         "database": "SQLite" if settings.postgres_url is None else "PostgreSQL",

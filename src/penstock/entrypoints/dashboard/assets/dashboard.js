@@ -102,12 +102,13 @@ function schedule() {
   clearInterval(timer);
   timer = null;
   const seconds = Number(refresh.value);
-  if (seconds && !document.hidden) timer = setInterval(() => update(), seconds * 1000);
+  const isLive = content.dataset.live === "on";
+  if (seconds && isLive && !document.hidden) timer = setInterval(() => update(), seconds * 1000);
 }
 refresh.value = setting.read("refresh", "2");
 refresh.addEventListener("change", () => { setting.write("refresh", refresh.value); schedule(); });
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && Number(refresh.value)) update();
+  if (!document.hidden && Number(refresh.value) && content.dataset.live === "on") update();
   schedule();
 });
 showTimes(document);
@@ -118,6 +119,7 @@ schedule();
 const rows = () => [...content.querySelectorAll("tbody tr")];
 const rowAt = (row) => (row ? rows().indexOf(row) : null);
 const places = { o: "/", i: "/imports", s: "/schedules", b: "/budgets", w: "/workers" };
+places.e = document.querySelector('nav [data-place="explore"]').getAttribute("href");
 let leader = 0;
 
 function move(step) {
@@ -136,6 +138,7 @@ const actions = {
   r: () => update({ fresh: true }),
   t: nextTheme,
   "?": () => keys.showModal(),
+  "/": () => content.querySelector("input[type=search], input")?.focus(),
   Enter: () => content.querySelector("tr.here a")?.click(),
 };
 
@@ -188,4 +191,5 @@ document.addEventListener("click", (event) => {
 });
 document.addEventListener("change", (event) => {
   if (event.target.matches("select[data-submit]")) event.target.form.requestSubmit();
+  if (event.target.matches("select[data-go]")) location.assign(event.target.value);
 });
