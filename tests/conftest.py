@@ -85,6 +85,12 @@ def redis_url(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture
+def rabbit_url(pytestconfig: pytest.Config) -> str:
+    """Name a broker that all tests share: each needs queues of its own."""
+    return pytestconfig.stash[SERVERS].rabbit_url()
+
+
+@pytest.fixture
 def own_postgres() -> Iterator[StartPostgres]:
     """Start servers that the test may stop and restart, with settings of its own."""
     with ExitStack() as running:

@@ -2,11 +2,17 @@
 
 import os
 import signal
+import uuid
+from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
+from urllib.parse import urlsplit
 
+import amqp
 import pytest
 import redis
+from typing_extensions import override
 
 from tests.e2e.conftest import OpenWorkshop
 from tests.support.evidence import requests_after_commit, truth
@@ -36,6 +42,69 @@ def engine(broker: str, **celery: Any) -> str:
     )
 
 
+class BrokerQueue(Protocol):
+    """What the broker has, seen past Penstock."""
+
+    def take(self) -> list[Any]:
+        """Remove all messages."""
+        ...
+
+    def put(self, messages: list[Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class RedisQueue(BrokerQueue):
+    def __init__(self, url: str, name: str) -> None:
+        self._redis = redis.Redis.from_url(url)
+        self._name = name
+
+    @override
+    def take(self) -> list[Any]:
+        messages = self._redis.lrange(self._name, 0, -1)
+        self._redis.delete(self._name)
+        return list(messages)
+
+    @override
+    def put(self, messages: list[Any]) -> None:
+        if messages:
+            self._redis.lpush(self._name, *messages)
+
+    @override
+    def close(self) -> None:
+        self._redis.close()
+
+
+class RabbitQueue(BrokerQueue):
+    def __init__(self, url: str, name: str) -> None:
+        address = urlsplit(url)
+        self._connection = amqp.Connection(
+            f"{address.hostname}:{address.port}",
+            userid=address.username,
+            password=address.password,
+        )
+        self._connection.connect()
+        self._channel = self._connection.channel()
+        self._name = name
+
+    @override
+    def take(self) -> list[Any]:
+        messages = []
+        while (message := self._channel.basic_get(self._name, no_ack=True)) is not None:
+            messages.append(message)
+        return messages
+
+    @override
+    def put(self, messages: list[Any]) -> None:
+        for message in messages:
+            again = amqp.Message(message.body, **message.properties)
+            self._channel.basic_publish(again, routing_key=self._name)
+
+    @override
+    def close(self) -> None:
+        self._connection.close()
+
+
 def planned(workshop: Workshop, more: str = "") -> Workshop:
     countries = countries_of(workshop.sandbox)
     # and some that have no points
@@ -47,9 +116,9 @@ def planned(workshop: Workshop, more: str = "") -> Workshop:
     return workshop
 
 
-def worker(workshop: Workshop, *more: str) -> Process:
+def worker(workshop: Workshop, *more: str, queue: str = QUEUE) -> Process:
     options = ("--concurrency", "2", "--without-gossip", "--without-mingle")
-    return workshop.celery("worker", "-Q", QUEUE, "-l", "warning", *options, *more)
+    return workshop.celery("worker", "-Q", queue, "-l", "warning", *options, *more)
 
 
 def kill(running: Process) -> None:
@@ -85,19 +154,39 @@ def test_celery_imports_the_same_with_lost_and_doubled_messages_and_a_killed_wor
     slow: Workshop, redis_url: str
 ):
     planned(slow, engine(redis_url))
-    killed = worker(slow)
-    with redis.Redis.from_url(redis_url) as broker:
-        wait_until(lambda: slow.pages() >= PAGES_BEFORE)
-        messages = broker.lrange(QUEUE, 0, -1)
-        broker.delete(QUEUE)
-        wait_until(lambda: slow.pages() >= 2 * PAGES_BEFORE)
-        for message in messages:
-            broker.lpush(QUEUE, message, message)
-        wait_until(lambda: slow.pages() >= 3 * PAGES_BEFORE)
-        kill(killed)
-        running = worker(slow)
 
-        check_import(slow)
+    import_through_trouble(slow, QUEUE, lambda: RedisQueue(redis_url, QUEUE))
+
+
+def test_celery_imports_the_same_through_rabbitmq(slow: Workshop, rabbit_url: str):
+    # other tests have queues of their own on the same server
+    queue = f"penstock-{uuid.uuid4().hex[:8]}"
+    password = urlsplit(rabbit_url).password
+    assert password
+    slow.environ["BROKER_PASSWORD"] = password
+    slow.more_secrets.append(password)
+    broker = rabbit_url.replace(password, "${BROKER_PASSWORD}")
+    planned(slow, engine(broker, queue=queue, queue_type="quorum"))
+
+    import_through_trouble(slow, queue, lambda: RabbitQueue(rabbit_url, queue))
+
+
+def import_through_trouble(
+    slow: Workshop, queue: str, open_queue: Callable[[], BrokerQueue]
+) -> None:
+    """Lose and double messages, and kill a worker."""
+    killed = worker(slow, queue=queue)
+    wait_until(lambda: slow.pages() >= PAGES_BEFORE, within=60)
+    with closing(open_queue()) as broker:
+        messages = broker.take()
+        wait_until(lambda: slow.pages() >= 2 * PAGES_BEFORE, within=60)
+        broker.put(messages)
+        broker.put(messages)
+    wait_until(lambda: slow.pages() >= 3 * PAGES_BEFORE, within=60)
+    kill(killed)
+    running = worker(slow, queue=queue)
+
+    check_import(slow)
 
     running.send_signal(signal.SIGTERM)
     assert slow.output_of(running).code == 0

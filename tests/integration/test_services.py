@@ -19,6 +19,7 @@ from tests.services.find import (
     ServerMissing,
     find_chromium,
     find_postgres,
+    find_rabbit,
     find_redis,
 )
 from tests.services.private import PrivatePostgres, PrivateRedis, ServerFailed
@@ -50,6 +51,17 @@ def test_a_missing_postgres_is_reported_in_one_sentence(tmp_path: Path):
         "the tests need PostgreSQL 15 or newer with its contrib modules: install it "
         "(on Debian: apt-get install postgresql postgresql-contrib), "
         "or name a server of your own in PENSTOCK_TEST_POSTGRES_URL"
+    )
+
+
+def test_a_missing_rabbitmq_is_reported_in_one_sentence(tmp_path: Path):
+    with pytest.raises(ServerMissing) as missing:
+        find_rabbit(path=str(tmp_path), root=tmp_path)
+
+    assert str(missing.value) == (
+        "the tests need rabbitmq-server: install it "
+        "(on Debian: apt-get install rabbitmq-server), "
+        "or name a server of your own in PENSTOCK_TEST_RABBITMQ_URL"
     )
 
 

@@ -5,11 +5,13 @@ import sys
 
 from tests.services.find import (
     POSTGRES_URL,
+    RABBIT_URL,
     REDIS_URL,
     ServerMissing,
     provide_chromium,
     provide_nginx,
     provide_postgres,
+    provide_rabbit,
     provide_redis,
 )
 
@@ -19,6 +21,8 @@ def main() -> None:
         provide_postgres()
     if not os.environ.get(REDIS_URL):
         provide_redis()
+    if not os.environ.get(RABBIT_URL):
+        provide_rabbit()
     provide_nginx()
     provide_chromium()
 

@@ -1,4 +1,4 @@
-"""Find PostgreSQL, Redis, nginx, Chromium and wrk, or install them where we may."""
+"""Find the servers and programs that tests need, or install them where we may."""
 
 import fcntl
 import os
@@ -12,15 +12,19 @@ from pathlib import Path
 # these name servers of the caller's own, which are then used instead of private ones
 POSTGRES_URL = "PENSTOCK_TEST_POSTGRES_URL"
 REDIS_URL = "PENSTOCK_TEST_REDIS_URL"
+RABBIT_URL = "PENSTOCK_TEST_RABBITMQ_URL"
 
 OLDEST_POSTGRES = 15
 POSTGRES_PACKAGES = ("postgresql", "postgresql-contrib")
 REDIS_PACKAGES = ("redis-server",)
+RABBIT_PACKAGES = ("rabbitmq-server",)
 NGINX_PACKAGES = ("nginx-light",)
 CHROMIUM_PACKAGES = ("chromium",)
 WRK_PACKAGES = ("wrk",)
 
 # where distributions hide the programs that Debian keeps off the PATH
+# Debian's program on the PATH refuses users other than its own, and this one not
+RABBIT_PROGRAMS = ("usr/lib/rabbitmq/bin/rabbitmq-server",)
 POSTGRES_FOLDERS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
 CLUSTER_SETTINGS = Path("/etc/postgresql-common/createcluster.d/penstock-tests.conf")
 
@@ -46,6 +50,11 @@ def provide_postgres() -> Path:
 def provide_redis() -> Path:
     """Return its program."""
     return _find_or_install(find_redis, REDIS_PACKAGES)
+
+
+def provide_rabbit() -> Path:
+    """Return its program."""
+    return _find_or_install(find_rabbit, RABBIT_PACKAGES)
 
 
 def provide_nginx() -> Path:
@@ -81,6 +90,16 @@ def find_redis(path: str | None = None) -> Path:
     program = shutil.which("redis-server", path=path)
     if program is None:
         raise ServerMissing("redis-server", REDIS_PACKAGES, REDIS_URL)
+    return Path(program)
+
+
+def find_rabbit(path: str | None = None, root: Path = Path("/")) -> Path:
+    for place in RABBIT_PROGRAMS:
+        if (root / place).exists():
+            return root / place
+    program = shutil.which("rabbitmq-server", path=path)
+    if program is None:
+        raise ServerMissing("rabbitmq-server", RABBIT_PACKAGES, RABBIT_URL)
     return Path(program)
 
 

@@ -1,5 +1,6 @@
 """Servers in temporary folders, on loopback ports that nobody else uses."""
 
+import contextlib
 import os
 import random
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +19,12 @@ from typing import ClassVar, Literal, Self
 from typing_extensions import override
 
 from tests.services import keeper
-from tests.services.find import provide_nginx, provide_postgres, provide_redis
+from tests.services.find import (
+    provide_nginx,
+    provide_postgres,
+    provide_rabbit,
+    provide_redis,
+)
 
 # below what the kernel hands out to clients, so that a server which is down for a
 # moment finds its port free when it comes back
@@ -279,6 +286,100 @@ class PrivateRedis(PrivateServer):
                 return False
 
 
+class PrivateEpmd(PrivateServer):
+    """Knows the Erlang nodes of one private RabbitMQ, which would leave it behind."""
+
+    last_signal = signal.SIGKILL
+
+    @property
+    @override
+    def url(self) -> str:
+        return f"epmd://127.0.0.1:{self.port}"
+
+    @override
+    def _command(self) -> Sequence[str | Path]:
+        return ["epmd", "-address", "127.0.0.1", "-port", str(self.port)]
+
+    @override
+    def _is_ready(self) -> bool:
+        return is_open(self.port)
+
+
+class PrivateRabbit(PrivateServer):
+    """A node of its own, which no other on this machine knows."""
+
+    last_signal = signal.SIGKILL
+
+    def __init__(self) -> None:
+        self._program = provide_rabbit()
+        super().__init__()
+        self._epmd = PrivateEpmd()
+        self.password = f"canary-{uuid.uuid4().hex}"
+        (self.folder / "rabbitmq.conf").write_text(
+            f"default_user = penstock-tests\ndefault_pass = {self.password}\n", "utf-8"
+        )
+
+    @property
+    @override
+    def url(self) -> str:
+        return f"amqp://penstock-tests:{self.password}@127.0.0.1:{self.port}//"
+
+    @override
+    def start(self) -> None:
+        self._epmd.start()
+        super().start()
+
+    @override
+    def close(self) -> None:
+        super().close()
+        self._epmd.close()
+
+    @override
+    def _command(self) -> Sequence[str | Path]:
+        environ: dict[str, object] = {
+            # of the cookie
+            "HOME": self.folder,
+            "ERL_EPMD_PORT": self._epmd.port,
+            "RABBITMQ_NODENAME": f"penstock-{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": self.port,
+            "RABBITMQ_DIST_PORT": free_port(),
+            "RABBITMQ_MNESIA_BASE": self.folder / "data",
+            "RABBITMQ_LOG_BASE": self.folder,
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": self.folder / "plugins",
+            "RABBITMQ_PID_FILE": self.folder / "pid",
+            # nothing of the machine's own server
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_CONFIG_FILE": self.folder / "rabbitmq",
+            # the shell that starts it becomes it, so that the process id stays
+            "RUNNING_UNDER_SYSTEMD": "true",
+            # one core, and no busy waiting, which is a load for all other tests
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": (
+                "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none "
+                "-kernel inet_dist_use_interface {127,0,0,1}"
+            ),
+        }
+        settings = [f"{name}={value}" for name, value in environ.items()]
+        return ["env", *settings, self._program]
+
+    @override
+    def _is_ready(self) -> bool:
+        import amqp
+
+        with contextlib.suppress(OSError, amqp.AMQPError):
+            line = amqp.Connection(
+                f"127.0.0.1:{self.port}",
+                userid="penstock-tests",
+                password=self.password,
+                connect_timeout=2,
+            )
+            line.connect()
+            line.close()
+            return True
+        return False
+
+
 NGINX = """\
 daemon off;
 worker_processes 1;
@@ -344,8 +445,12 @@ class PrivateNginx(PrivateServer):
 
     @override
     def _is_ready(self) -> bool:
-        with socket.socket() as line:
-            return line.connect_ex(("127.0.0.1", self.port)) == 0
+        return is_open(self.port)
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as line:
+        return line.connect_ex(("127.0.0.1", port)) == 0
 
 
 def free_port() -> int:

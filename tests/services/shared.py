@@ -1,4 +1,4 @@
-"""One PostgreSQL and one Redis for all processes of a test run, started when needed.
+"""One server of each kind for all processes of a test run, started when needed.
 
 The process that the user started owns them. The processes of pytest-xdist ask it by
 XML-RPC, so that none of them takes a server along when it ends or is killed.
@@ -13,9 +13,10 @@ from xmlrpc.server import SimpleXMLRPCServer
 
 from typing_extensions import override
 
-from tests.services.find import POSTGRES_URL, REDIS_URL
+from tests.services.find import POSTGRES_URL, RABBIT_URL, REDIS_URL
 from tests.services.private import (
     PrivatePostgres,
+    PrivateRabbit,
     PrivateRedis,
     PrivateServer,
     ServerFailed,
@@ -26,6 +27,8 @@ class Servers(Protocol):
     def postgres_url(self) -> str: ...
 
     def redis_url(self) -> str: ...
+
+    def rabbit_url(self) -> str: ...
 
 
 class OwnedServers(Servers):
@@ -44,12 +47,17 @@ class OwnedServers(Servers):
     def redis_url(self) -> str:
         return os.environ.get(REDIS_URL) or self._start(PrivateRedis)
 
+    @override
+    def rabbit_url(self) -> str:
+        return os.environ.get(RABBIT_URL) or self._start(PrivateRabbit)
+
     def open_broker(self) -> str:
         """Return the address where other processes ask for servers, one at a time."""
         if self._broker is None:
             auth = SimpleXMLRPCServer(("127.0.0.1", 0), logRequests=False)
             auth.register_function(self.postgres_url)
             auth.register_function(self.redis_url)
+            auth.register_function(self.rabbit_url)
             serving = threading.Thread(target=auth.serve_forever, args=(0.05,))
             serving.start()
             # in reverse: a server that is just being started belongs to this stack too
@@ -63,7 +71,7 @@ class OwnedServers(Servers):
     def close(self) -> None:
         self._until_closed.close()
 
-    def _start(self, kind: type[PrivatePostgres | PrivateRedis]) -> str:
+    def _start(self, kind: type[PrivatePostgres | PrivateRedis | PrivateRabbit]) -> str:
         if kind not in self._started:
             self._started[kind] = self._until_closed.enter_context(kind())
         return self._started[kind].url
@@ -82,6 +90,10 @@ class BrokeredServers(Servers):
     @override
     def redis_url(self) -> str:
         return self._ask("redis_url")
+
+    @override
+    def rabbit_url(self) -> str:
+        return self._ask("rabbit_url")
 
     def _ask(self, question: str) -> str:
         with ServerProxy(self._broker) as auth:

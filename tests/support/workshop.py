@@ -88,6 +88,7 @@ class Workshop:
             "COLUMNS": "200",
             **self.store.environ,
         }
+        self.more_secrets: list[str] = []
         self._processes: list[Process] = []
         self._groups: list[int] = []
 
@@ -102,7 +103,7 @@ class Workshop:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        return KEY, *self.store.secrets
+        return KEY, *self.store.secrets, *self.more_secrets
 
     def declare(
         self,

@@ -1,6 +1,7 @@
 """Celery gets the settings that make its messages mere wake-ups."""
 
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from penstock.adapters.celery.app import (
 OPTIONS = CeleryOptions(
     broker="redis://h/1",
     queues=["penstock", "penstock.eu"],
+    queue_type="quorum",
     time_limit=timedelta(seconds=90),
 )
 EXPECTED: dict[str, Any] = {
@@ -58,13 +60,25 @@ def test_the_queues_are_declared_and_durable():
 
 
 def test_publishing_is_confirmed_where_the_broker_can():
-    settings = worker_settings(
-        CeleryOptions(
-            broker="amqp://h//", queues=["q"], time_limit=timedelta(seconds=1)
-        )
-    )
+    settings = worker_settings(replace(OPTIONS, broker="amqp://h//"))
 
     assert settings["broker_transport_options"] == {"confirm_publish": True}
+
+
+def test_the_certificate_must_be_that_of_the_broker():
+    settings = worker_settings(replace(OPTIONS, broker="amqps://u:p@h:5671/v"))
+
+    assert settings["broker_use_ssl"] == {"server_hostname": "h"}
+
+
+@pytest.mark.parametrize(
+    ("broker", "arguments"),
+    [("amqp://h/v", {"x-queue-type": "quorum"}), ("redis://h/1", None)],
+)
+def test_queues_are_declared_with_their_type(broker: str, arguments: Any):
+    queues = build_app(lambda: replace(OPTIONS, broker=broker)).amqp.queues
+
+    assert [each.queue_arguments for each in queues.values()] == [arguments] * 2
 
 
 def test_no_settings_are_read_before_they_are_used():

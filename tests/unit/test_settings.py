@@ -366,8 +366,20 @@ BAD_PENSTOCK = {
         "penstock.broker: is required by engine = 'celery'",
     ),
     "a broker of another kind": (
-        "broker = 'amqp://guest@h//'",
-        "penstock.broker: amqp:// is not the address of a broker that this version",
+        "broker = 'sqs://h'",
+        "penstock.broker: sqs:// is not the address of a broker that this version",
+    ),
+    "an AMQP broker without a host": (
+        "broker = 'amqp:///v'",
+        "penstock.broker: must name one host; write 'amqp://user:password@host:5672/v",
+    ),
+    "an AMQP broker without a password": (
+        "broker = 'amqps://me@h/v'",
+        "penstock.broker: has a user and no password; write amqps://user:password@",
+    ),
+    "an AMQP broker with options": (
+        "broker = 'amqp://h/v?heartbeat=1'",
+        "penstock.broker: takes no options",
     ),
     "a broker that is none": ("broker = 5", "penstock.broker: is not the address of"),
     "schema of a file": (

@@ -83,7 +83,8 @@ TLS_OPTIONS = (
     "ssl_keyfile",
     "ssl_password",
 )
-BROKER_SCHEMES = ("redis", "rediss")
+REDIS_BROKER_SCHEMES = ("redis", "rediss")
+AMQP_SCHEMES = ("amqp", "amqps")
 REDIS_OPTIONS = {"redis": (), "rediss": TLS_OPTIONS, "unix": ("db",)}
 
 
@@ -262,6 +263,7 @@ def find_passwords(url: str) -> Iterator[str]:
 SQLITE = "sqlite:///penstock.db"
 POSTGRES = "postgresql://user@host/db"
 REDIS = "redis://127.0.0.1:6379/0"
+AMQP = "amqp://user:password@host:5672/vhost"
 SOCKET = "unix:///run/redis/redis.sock?db=0"
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
@@ -386,13 +388,29 @@ def as_redis(value: object) -> str:
 
 def as_broker(value: object) -> str:
     scheme = scheme_of(value) if isinstance(value, str) else ""
-    if scheme not in BROKER_SCHEMES:
+    if scheme in AMQP_SCHEMES:
+        return as_amqp(str(value))
+    if scheme not in REDIS_BROKER_SCHEMES:
         message = f"{scheme}:// is" if scheme else "is"
         raise InvalidValue(
             f"{message} not the address of a broker that this version works with; "
-            f"write '{REDIS}', or rediss:// for TLS"
+            f"write '{REDIS}' or '{AMQP}', or rediss:// and amqps:// for TLS"
         )
     return as_redis(value)
+
+
+def as_amqp(value: str) -> str:
+    address = read_address(value, such_as=AMQP)
+    if len(address.hosts) > 1 or not address.hosts[0].name:
+        raise InvalidValue(f"must name one host; write '{AMQP}'")
+    if address.options:
+        raise InvalidValue(f"takes no options; write '{AMQP}', or amqps:// for TLS")
+    if address.user and not address.password:
+        # often the user is meant as the password, which would not be redacted
+        raise InvalidValue(
+            f"has a user and no password; write {address.scheme}://user:password@…"
+        )
+    return value
 
 
 def check_redis_options(address: ServerAddress) -> None:

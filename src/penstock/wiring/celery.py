@@ -46,6 +46,7 @@ def celery_options(settings: Settings) -> "CeleryOptions":
     return CeleryOptions(
         broker=broker,
         queues=wake_up_queues(settings).names,
+        queue_type=settings.celery.queue_type,
         time_limit=longest_slice(settings),
     )
 

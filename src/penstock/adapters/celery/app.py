@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from celery import Celery
 from kombu import Exchange, Queue
 
 TASK = "penstock.work"
 BEAT_SCHEDULER = "penstock.tasks:BeatScheduler"
-AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
+AMQP_SCHEMES = ("amqp", "amqps")
 # seconds until a server that does not respond counts as unavailable
 SOCKET_TIMEOUT = 5
 # pools whose switches of threads the drivers of our databases do not know
@@ -25,6 +26,8 @@ class CeleryOptions:
     broker: str
     # the first one is that of jobs without a region
     queues: Sequence[str]
+    # of RabbitMQ; other brokers have none
+    queue_type: str
     # after which the process of a task that hangs is killed
     time_limit: timedelta
 
@@ -38,23 +41,14 @@ def build_app(read_options: Callable[[], CeleryOptions]) -> Celery:
 
 def worker_settings(options: CeleryOptions) -> Mapping[str, Any]:
     """Return Celery's settings."""
-    scheme = options.broker.partition(":")[0]
     return {
         "broker_url": options.broker,
-        "broker_transport_options": (
-            # else a message that the broker did not store looks as if it were sent
-            {"confirm_publish": True}
-            if scheme in AMQP_SCHEMES
-            else {
-                "socket_timeout": SOCKET_TIMEOUT,
-                "socket_connect_timeout": SOCKET_TIMEOUT,
-            }
-        ),
+        **broker_settings(options.broker),
         "broker_connection_retry_on_startup": True,
         # for ever; Celery's own default gives up after some minutes
         "broker_connection_max_retries": None,
         # declared with all that they are, by workers and senders alike
-        "task_queues": [declare_queue(name) for name in options.queues],
+        "task_queues": declare_queues(options),
         "task_default_queue": options.queues[0],
         "task_create_missing_queues": False,
         # A message that is delivered again costs an empty claim; one that is reserved
@@ -81,9 +75,37 @@ def worker_settings(options: CeleryOptions) -> Mapping[str, Any]:
     }
 
 
-def declare_queue(name: str) -> Queue:
-    exchange = Exchange(name, type="direct", durable=True)
-    return Queue(name, exchange, routing_key=name, durable=True)
+def broker_settings(broker: str) -> Mapping[str, Any]:
+    address = urlsplit(broker)
+    if address.scheme not in AMQP_SCHEMES:
+        timeouts = ("socket_timeout", "socket_connect_timeout")
+        return {"broker_transport_options": dict.fromkeys(timeouts, SOCKET_TIMEOUT)}
+    return {
+        # else a message that the broker did not store looks as if it were sent
+        "broker_transport_options": {"confirm_publish": True},
+        # else the certificate of any host would do
+        "broker_use_ssl": (
+            {"server_hostname": address.hostname}
+            if address.scheme == "amqps"
+            else False
+        ),
+    }
+
+
+def declare_queues(options: CeleryOptions) -> Sequence[Queue]:
+    """Declare queues with their type: that of a virtual host is not seen by Celery."""
+    is_amqp = urlsplit(options.broker).scheme in AMQP_SCHEMES
+    arguments = {"x-queue-type": options.queue_type} if is_amqp else None
+    return [
+        Queue(
+            name,
+            Exchange(name, type="direct", durable=True),
+            routing_key=name,
+            durable=True,
+            queue_arguments=arguments,
+        )
+        for name in options.queues
+    ]
 
 
 def refused_pool(pool: str) -> str | None:

@@ -13,6 +13,9 @@ from penstock.errors import TransportUnavailable
 from penstock.ports import Transport
 from penstock.ports.outbox import Message
 
+# seconds that a broker may take to store a message; one that is out of memory or disk
+# confirms nothing
+CONFIRM_TIMEOUT = 10
 # a connection that was idle for long may be gone: it is opened once more
 RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 
@@ -36,6 +39,7 @@ class CeleryTransport(Transport):
                     retry=True,
                     retry_policy=RETRY_POLICY,
                     ignore_result=True,
+                    confirm_timeout=CONFIRM_TIMEOUT,
                 )
 
     def count_waiting(self, queue: str) -> int:
@@ -67,6 +71,7 @@ class CeleryTransport(Transport):
                 OSError,
                 OperationalError,
                 *connection.connection_errors,
+                *connection.recoverable_connection_errors,
                 *connection.channel_errors,
             )
             try:

@@ -226,8 +226,14 @@ class PenstockTable(TomlModel):
             yield ("broker",), "is required by engine = 'celery'"
 
 
+class QueueType(StrEnum):
+    CLASSIC = "classic"
+    QUORUM = "quorum"
+
+
 class CeleryTable(TomlModel):
     queue: Annotated[str, AfterValidator(as_queue)] = "penstock"
+    queue_type: Annotated[QueueType, Field(strict=False)] = QueueType.CLASSIC
     outstanding: Annotated[int, Field(ge=1, le=10_000)] = 64
     slice: Duration = timedelta(seconds=30)
     resend_after: Duration = timedelta(seconds=60)
