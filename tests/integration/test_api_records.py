@@ -430,6 +430,20 @@ def test_a_record_that_breaks_a_rule_is_refused(
     assert api.get(f"{RECORDS}/7").status == 404
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "code"),
+    [("points", "1.00000000000000000001", "type"), ("lat", "1e-400", "range")],
+)
+def test_a_number_is_not_rounded_until_it_fits(
+    api: Client, name: str, number: str, code: str
+):
+    body = f'{{"title": "x", "{name}": {number}}}'.encode()
+
+    response = api.ask("PUT", f"{RECORDS}/7", body=body)
+
+    assert (response.status, response.flaws) == (422, {f"/{name}": code})
+
+
 def test_keys_of_several_fields_may_hold_anything(api: Client):
     api.store({"code": "ä,b/c?d#e %2C\n"}, dataset="regions")
     region = quote("ä,b/c?d#e %2C\n".strip(), safe="")

@@ -488,6 +488,15 @@ class TestRows:
         ]
         assert page.rows[1].raw == b'{"id": "\\ud800"}'
 
+    def test_numbers_have_the_text_that_the_provider_wrote(self, server, make):
+        body = b'[{"id": 9007199254740993.0, "address": {"town": 1.10}}]'
+        server.script(Reply(body=body))
+        (row,) = fetch(make()).rows
+        assert [getattr(value, "text", None) for value in row.values] == [
+            "9007199254740993.0",
+            "1.10",
+        ]
+
     def test_a_transform_changes_columns_but_not_paging(self, server, make):
         def clean(raw):
             if raw["id"] == 2:

@@ -3,16 +3,23 @@
 One `msgspec.Struct` type is built from the declared paths, so undeclared fields are
 skipped without building objects. What does not fit that type is decoded untyped, with
 the same values; what is not a JSON object is reported as unreadable.
+
+Numbers with a point or an exponent are floats, which have fewer digits than their text
+may have. Where that matters they are decoded once more, with their text.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 import msgspec
 
+from penstock.domain.dataset import Dataset, FieldType
 from penstock.domain.formats import explain_bad_json
 from penstock.domain.mapping.columnar import ColumnarRows, RowDetails
+from penstock.domain.mapping.written_numbers import WrittenNumber, loses_digits
 from penstock.domain.pages import RawRow
 from penstock.domain.source import Path
 
@@ -24,12 +31,45 @@ Tree: TypeAlias = dict[str, "Tree"]
 UNNAMEABLE = frozenset('"\\') | frozenset(map(chr, range(32)))
 MAX_INDEX_DIGITS = 9
 
+# all that JSON has, but no float: that raises, and the page is decoded with its texts
+NO_FLOAT = str | int | bool | list[Any] | dict[str, Any] | None
+# a number with fewer of these characters, and no large exponent, loses no digits
+DIGITS_AS_ZEROS = bytes(
+    ord("0") if chr(byte) in "0123456789." else ord(" ") for byte in range(256)
+)
+MANY_DIGITS = b"0" * 16
+# each begins with a literal, which is fast to find
+SMALL_EXPONENTS = (re.compile(rb"e-[0-9]{3}"), re.compile(rb"E-[0-9]{3}"))
+
+
+@dataclass(frozen=True, slots=True)
+class NumberPaths:
+    """The paths whose numbers must not lose digits."""
+
+    # of texts and integers: never read as floats
+    exact: frozenset[Path] = frozenset()
+    # of floats: read as such where no digits are lost
+    floats: frozenset[Path] = frozenset()
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "NumberPaths":
+        def paths_of(*types: FieldType) -> frozenset[Path]:
+            return frozenset(
+                column.path for column in dataset.columns if column.type in types
+            )
+
+        exact = paths_of(FieldType.TEXT, FieldType.INT)
+        return cls(exact, paths_of(FieldType.FLOAT) - exact)
+
 
 class RecordDecoder:
     """The compiled decoder of the values at some paths; never raises, on any bytes."""
 
-    def __init__(self, paths: tuple[Path, ...]) -> None:
+    def __init__(
+        self, paths: tuple[Path, ...], numbers: NumberPaths | None = None
+    ) -> None:
         self._paths = paths
+        numbers = numbers or NumberPaths()
         self._no_values = (None,) * len(paths)
         splits = split_paths(paths)
         self._decode: Callable[[bytes], object]
@@ -40,16 +80,23 @@ class RecordDecoder:
             if remainder
         )
         stems = [stem for stem, _ in splits]
+        self._floats = NO_FLOATS
+        self._decode_fast: Callable[[bytes], list[Any]] | None = None
         if stems and all(stems):
             tree = build_tree(stems)
             record = struct_type(tree)
-            self._decode = msgspec.json.Decoder(record).decode
-            self._decode_list = msgspec.json.Decoder(list[record]).decode  # type: ignore[valid-type]
+            self._decode = written_decoder(record)
+            self._decode_list = written_decoder(list[record])  # type: ignore[valid-type]
             self._attributes = tuple(attribute_names(tree, stem) for stem in stems)
             self._pick = build_picker(self._attributes)
+            inner = {paths[index] for index, _ in self._remainders}
+            if inner.isdisjoint(numbers.exact | numbers.floats):
+                quick = struct_type(tree, no_float=numbers.exact)
+                self._decode_fast = msgspec.json.Decoder(list[quick]).decode  # type: ignore[valid-type]
+                self._floats = FloatTexts(paths, numbers.floats)
         else:
             # the record itself is declared, or nothing of it: a type would not help
-            self._decode = msgspec.json.Decoder(dict[str, Any]).decode
+            self._decode = written_decoder(dict[str, Any])
             self._attributes = ()
             self._pick = self._read_untyped_values
 
@@ -58,12 +105,31 @@ class RecordDecoder:
         if self._decode_list is None:
             return None
         try:
-            rows = [*map(self._pick, self._decode_list(text))]
+            columns = self._decode_columns(text, self._decode_list)
         except (ValueError, RecursionError, AttributeError):
             return None
+        return ColumnarRows(columns, details) if columns else None
+
+    def _decode_columns(
+        self, text: bytes, decode_written: Callable[[bytes], list[Any]]
+    ) -> Sequence[Sequence[Any]]:
+        if self._decode_fast is not None:
+            try:
+                columns = self._to_columns(self._decode_fast(text))
+            except msgspec.ValidationError:
+                pass
+            else:
+                return self._floats.restore(columns, text)
+        columns = self._to_columns(decode_written(text))
+        # the next pages will have floats in texts and integers, too
+        self._decode_fast = None
+        return columns
+
+    def _to_columns(self, records: list[Any]) -> Sequence[Sequence[Any]]:
+        rows = [*map(self._pick, records)]
         if self._remainders:
             rows = [*map(self._follow_remainders, rows)]
-        return ColumnarRows([*zip(*rows, strict=True)], details) if rows else None
+        return [*zip(*rows, strict=True)]
 
     def read_all(self, raws: Iterable[bytes]) -> list[RawRow]:
         """Decode the records of a page, in order."""
@@ -103,10 +169,74 @@ class RecordDecoder:
         return tuple(completed)
 
 
+class FloatTexts:
+    """Finds the floats of a page that may have lost digits, and gives them a text."""
+
+    def __init__(self, paths: tuple[Path, ...], floats: Collection[Path]) -> None:
+        self._indexes = [index for index, path in enumerate(paths) if path in floats]
+        if self._indexes:
+            stems = [paths[index] for index in self._indexes]
+            tree = build_tree(stems)
+            record = struct_type(tree)
+            self._decode = msgspec.json.Decoder(
+                list[record],  # type: ignore[valid-type]
+                float_hook=str,
+            ).decode
+            self._pick = build_picker(
+                tuple(attribute_names(tree, stem) for stem in stems)
+            )
+
+    def restore(
+        self, columns: Sequence[Sequence[Any]], text: bytes
+    ) -> Sequence[Sequence[Any]]:
+        """Return the columns of a page with the texts of numbers that lose digits."""
+        if not self._indexes or not has_long_numbers(text):
+            return columns
+        restored = [*columns]
+        texts = zip(*map(self._pick, self._decode(text)), strict=True)
+        for index, written in zip(self._indexes, texts, strict=False):
+            restored[index] = restore_texts(columns[index], written)
+        return restored
+
+
+NO_FLOATS = FloatTexts((), ())
+
+
+def has_long_numbers(text: bytes) -> bool:
+    """Return whether JSON may have numbers that lose digits as floats."""
+    return MANY_DIGITS in text.translate(DIGITS_AS_ZEROS) or any(
+        exponent.search(text) for exponent in SMALL_EXPONENTS
+    )
+
+
+def restore_texts(numbers: Sequence[Any], texts: Sequence[Any]) -> Sequence[Any]:
+    try:
+        # the shortest texts of all floats, at a fifth of the cost of repr()
+        if msgspec.json.encode(numbers) == f"[{','.join(texts)}]".encode():
+            return numbers
+    except TypeError:
+        # missing values, and integers
+        pass
+    return [
+        WrittenNumber(text)
+        if type(number) is float and loses_digits(text, number)
+        else number
+        for number, text in zip(numbers, texts, strict=True)
+    ]
+
+
+def written_decoder(type_: Any) -> Callable[[bytes], Any]:
+    """Return a decoder whose floats have the text that they were written as."""
+    return msgspec.json.Decoder(type_, float_hook=WrittenNumber).decode
+
+
+decode_written = written_decoder(Any)
+
+
 def decode_object(raw: bytes) -> dict[str, Any] | str:
     """Decode a record untyped, or return why it cannot be decoded."""
     try:
-        record = msgspec.json.decode(raw)
+        record = decode_written(raw)
     except RecursionError:
         return "the record is nested too deeply"
     except ValueError as error:
@@ -174,17 +304,21 @@ def build_tree(stems: Iterable[Path]) -> Tree:
     return tree
 
 
-def struct_type(tree: Tree) -> type[msgspec.Struct]:
+def struct_type(
+    tree: Tree, *, no_float: Collection[Path] = (), above: Path = ()
+) -> type[msgspec.Struct]:
     """Build the type that has exactly these fields, each of them optional."""
     # JSON names need not be identifiers, so attributes are numbered and renamed
     fields: list[tuple[str, Any, Any]] = []
-    for index, subtree in enumerate(tree.values()):
+    for index, (step, subtree) in enumerate(tree.items()):
+        path = (*above, step)
         if subtree:
-            node = struct_type(subtree)
+            node = struct_type(subtree, no_float=no_float, above=path)
             default = msgspec.field(default_factory=node)
             fields.append((f"f{index}", node | None, default))
         else:
-            fields.append((f"f{index}", Any, None))
+            value = NO_FLOAT if path in no_float else Any
+            fields.append((f"f{index}", value, None))
     names = {f"f{index}": step for index, step in enumerate(tree)}
     return msgspec.defstruct("Raw", fields, rename=names, gc=False)
 

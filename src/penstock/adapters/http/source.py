@@ -20,7 +20,7 @@ from penstock.adapters.http.pagination import (
     drop_late_rows,
     next_step,
 )
-from penstock.adapters.http.record_decoder import RecordDecoder
+from penstock.adapters.http.record_decoder import NumberPaths, RecordDecoder
 from penstock.adapters.http.request_builder import RequestBuilder
 from penstock.adapters.http.response_status import classify
 from penstock.adapters.http.transform import RowTransform, Transform
@@ -34,6 +34,7 @@ from penstock.adapters.http.urls import (
 from penstock.adapters.net.http_dates import parse_date
 from penstock.domain.dataset import Dataset
 from penstock.domain.mapping.columnar import column_values
+from penstock.domain.mapping.written_numbers import as_floats
 from penstock.domain.pages import (
     AnnouncedTotal,
     LazyPage,
@@ -88,7 +89,7 @@ class HttpSourceReader(Source):
             timeout=source.timeout / 2,
             redactor=redactor,
         )
-        self._decoder = RecordDecoder(dataset.paths)
+        self._decoder = RecordDecoder(dataset.paths, NumberPaths.of(dataset))
         self._body_reader = BodyReader(
             source.records,
             source.pages.next,
@@ -220,7 +221,7 @@ class HttpSourceReader(Source):
         originals = body.rows
         keys: Sequence[object] = ()
         if self._key_position is not None:
-            keys = column_values(originals, self._key_position)
+            keys = as_floats(column_values(originals, self._key_position))
         facts = PageFacts(
             rows=len(originals),
             keys=keys,

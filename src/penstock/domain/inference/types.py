@@ -15,7 +15,13 @@ from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Field, FieldType
 from penstock.domain.formats import shorten
-from penstock.domain.mapping.converters import BadValue, JsonText, compile_cast
+from penstock.domain.mapping.converters import (
+    BadValue,
+    Cast,
+    JsonText,
+    LostDigits,
+    compile_cast,
+)
 from penstock.domain.time_formats import EPOCH_UNITS, SECONDS, recognise_epoch_format
 
 # formats a stored value as text
@@ -159,12 +165,13 @@ def guess_float(name: str, values: Sequence[str], kind: InferredType) -> Inferre
     )
 
 
-def first_changed(
-    values: Sequence[str], cast: Callable[[object], object], write: Writer
-) -> str:
+def first_changed(values: Sequence[str], cast: Cast, write: Writer) -> str:
     """Describe the first value that would be formatted to another text."""
     for value in values:
-        written = write(cast(value))
+        try:
+            written = write(cast(value))
+        except LostDigits as lost:
+            written = write(lost.number)
         if written != value:
             shown = shorten(value, MAX_SHOWN_LENGTH)
             return f"{shown} would become {shorten(written, MAX_SHOWN_LENGTH)}"
@@ -356,5 +363,8 @@ def misfits(
     for value in values:
         try:
             cast(value)
+        except LostDigits:
+            # a number, if not one for a float
+            continue
         except BadValue:
             yield value

@@ -21,6 +21,11 @@ from penstock.domain.mapping.converters import (
     Cast,
     compile_cast,
 )
+from penstock.domain.mapping.written_numbers import (
+    WrittenNumber,
+    any_loses_digits,
+    may_lose_digits,
+)
 
 Column: TypeAlias = Sequence[Any]
 # returns the cast values, and the indexes of bad ones
@@ -112,6 +117,11 @@ def compile_tests(field: Field) -> list[Test]:
     return tests
 
 
+def texts_of(column: Column) -> Column:
+    """Return the texts of a column of written numbers."""
+    return [number.text for number in column]
+
+
 def is_all(column: Column, kind: type) -> bool:
     return set(map(type, column)) == {kind}
 
@@ -124,7 +134,7 @@ def convert_text_column(field: Field) -> BulkConverter:
             # raises unless all values are texts
             joined = "".join(column)
         except TypeError:
-            return None
+            return texts_of(column) if is_all(column, WrittenNumber) else None
         if "\x00" in joined or not (joined.isascii() or is_unicode(joined)):
             return None
         # str() turns the subclass JsonText into plain text
@@ -156,23 +166,33 @@ def convert_float_column(field: Field) -> BulkConverter:
     reads_texts = field.decimal == "."
 
     def convert(column: Column) -> Column | None:
-        numbers = column
-        if reads_texts and is_all(column, str):
-            if PLAIN_DECIMALS.fullmatch("".join(column)) is None:
-                return None
-            try:
-                numbers = [*map(float, column)]
-            except ValueError:
-                return None
-        elif not is_all(column, float):
-            return None
+        numbers: Column | None = None
+        if is_all(column, float):
+            numbers = column
+        elif reads_texts and is_all(column, str):
+            numbers = convert_decimals(column)
+        elif is_all(column, WrittenNumber):
+            numbers = convert_decimals(texts_of(column))
         # the sum is not finite if one of them is not
-        if not math.isfinite(sum(numbers)):
+        if numbers is None or not math.isfinite(sum(numbers)):
             return None
         # 0.0 and -0.0 are equal, but not as bytes
         return [number or 0.0 for number in numbers] if 0.0 in numbers else numbers
 
     return convert
+
+
+def convert_decimals(column: Column) -> Column | None:
+    """Convert texts; None if one is no plain number, or loses digits as a float."""
+    joined = "".join(column)
+    if PLAIN_DECIMALS.fullmatch(joined) is None:
+        return None
+    try:
+        numbers = [*map(float, column)]
+    except ValueError:
+        return None
+    is_lossy = may_lose_digits(column, joined) and any_loses_digits(column, numbers)
+    return None if is_lossy else numbers
 
 
 def convert_bool_column(_field: Field) -> BulkConverter:

@@ -9,6 +9,11 @@ from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Field, FieldType
 from penstock.domain.formats import in_utc, is_unicode, shorten
+from penstock.domain.mapping.written_numbers import (
+    WrittenNumber,
+    loses_digits,
+    to_exact_int,
+)
 from penstock.domain.pages import Reason
 from penstock.domain.time_formats import hint_of, time_reader
 
@@ -40,6 +45,16 @@ class BadValue(ValueError):
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
+
+
+class LostDigits(BadValue):
+    """A number that would have other digits as a float."""
+
+    def __init__(self, text: str, number: float) -> None:
+        shown = shorten(text).strip("'")
+        detail = f"{shown} would lose digits as a float; declare its field as text"
+        super().__init__(Reason.RANGE, detail)
+        self.number = number
 
 
 def compile_cast(field: Field) -> Cast:
@@ -123,7 +138,8 @@ def choice_check(choices: Sequence[object]) -> Check:
 
 def wrong_type(field: Field, value: object) -> BadValue:
     names = {dict: "an object", list: "a list", bool: "a truth value"}
-    name = names.get(type(value), shorten(value))
+    shown = value.text if isinstance(value, WrittenNumber) else shorten(value)
+    name = names.get(type(value), shown)
     return BadValue(Reason.TYPE, f"{name} is not of type {field.type}")
 
 
@@ -138,6 +154,8 @@ def text_converter(field: Field) -> Cast:
             if not value.isascii() and not is_unicode(value):
                 raise BadValue(Reason.TYPE, UNPAIRED_SURROGATE)
             return (value.strip() if trim else str(value)) or None
+        if isinstance(value, WrittenNumber):
+            return value.text
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong_type(field, value)
         try:
@@ -154,54 +172,71 @@ def int_converter(field: Field) -> Cast:
         # the most frequent case first
         if type(value) is int and SMALLEST_INT <= value <= LARGEST_INT:
             return value
-        if isinstance(value, str):
-            value = value.strip()
-            if not value:
-                return None
-            if WHOLE.fullmatch(value) is None:
-                raise wrong_type(field, value)
-            try:
-                value = int(value)
-            except ValueError:
-                # more digits than Python parses
-                raise wrong_type(field, value) from None
-        elif isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, str) and not value.strip():
+            return None
+        number = to_whole_number(value)
+        if number is None:
             raise wrong_type(field, value)
-        if not SMALLEST_INT <= value <= LARGEST_INT:
-            raise BadValue(Reason.RANGE, f"{shorten(value)} does not fit in 64 bits")
-        return value
+        if not SMALLEST_INT <= number <= LARGEST_INT:
+            raise BadValue(Reason.RANGE, f"{shorten(number)} does not fit in 64 bits")
+        return number
 
     return convert
 
 
-def float_converter(field: Field) -> Cast:
-    point = field.decimal
+def to_whole_number(value: object) -> int | None:
+    """Return the integer that a value is equal to, or None."""
+    if isinstance(value, WrittenNumber):
+        return to_exact_int(value.text)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            return int(text) if WHOLE.fullmatch(text) else None
+        except ValueError:
+            # more digits than Python parses
+            return None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
+
+def float_converter(field: Field) -> Cast:
     def convert(value: object) -> object:
         # the most frequent case first; 0.0 and -0.0 are equal, but not as bytes
         if type(value) is float and math.isfinite(value):
             return value or 0.0
-        if isinstance(value, str):
-            value = value.strip()
-            if not value:
-                return None
-            number_text = value if point == "." else with_point(value, point)
-            if DECIMAL.fullmatch(number_text) is None:
-                raise wrong_type(field, value)
-            value = number_text
-        elif isinstance(value, bool) or not isinstance(value, int | float):
-            raise wrong_type(field, value)
-        try:
-            number = float(value)
-        except (ValueError, OverflowError):
-            raise wrong_type(field, value) from None
+        text = number_text(field, value)
+        if text is None:
+            return None
+        number = float(text)
         if not math.isfinite(number):
             raise BadValue(Reason.RANGE, f"{shorten(value)} is not a finite number")
+        if loses_digits(text, number):
+            raise LostDigits(text, number)
         return number or 0.0
 
     return convert
+
+
+def number_text(field: Field, value: object) -> str | None:
+    """Return the text of a number, with a point; None if it is empty."""
+    if isinstance(value, WrittenNumber):
+        return value.text
+    if isinstance(value, str):
+        value = value.strip()
+        if not value:
+            return None
+        text = value if field.decimal == "." else with_point(value, field.decimal)
+        if DECIMAL.fullmatch(text) is None:
+            raise wrong_type(field, value)
+        return text
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise wrong_type(field, value)
+    try:
+        return str(value) if math.isfinite(value) else repr(float(value))
+    except (ValueError, OverflowError):
+        # more digits than a float, or a text of Python, can have
+        raise wrong_type(field, value) from None
 
 
 def with_point(text: str, point: str) -> str:

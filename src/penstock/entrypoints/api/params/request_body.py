@@ -3,12 +3,14 @@
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.domain.formats import explain_bad_json
+from penstock.domain.mapping.written_numbers import WrittenNumber
 from penstock.entrypoints.api.problems import Problem
 from penstock.errors import BadRequest, FieldError, Overloaded
 
@@ -24,6 +26,8 @@ MIN_LARGEST_BODIES = 4
 THREAD_THRESHOLD = 64 * 1024
 
 decode_json = msgspec.json.Decoder().decode
+# a number with a point has its text: its float may have fewer digits
+decode_written = msgspec.json.Decoder(float_hook=WrittenNumber).decode
 
 
 class BodyMemoryLimit:
@@ -47,9 +51,9 @@ class DuplicateName(Exception):
     """An object has a name twice; parsers disagree on which value counts."""
 
 
-def decode(body: bytes) -> Any:
+def decode(body: bytes, decode_plain: Callable[[bytes], Any] = decode_json) -> Any:
     """Decode JSON; raises `DuplicateName` if an object has a name twice."""
-    document = decode_json(body)
+    document = decode_plain(body)
     json.loads(
         body, object_pairs_hook=refuse_duplicate_names, parse_int=len, parse_float=len
     )
@@ -91,7 +95,17 @@ def explain_duplicate_name(body: bytes) -> Problem:
     return Problem("bad-request", f"{pointer} {message}", flaws=[error])
 
 
-async def read_json(request: Request, *, max_size: int | None = None) -> Any:
+async def read_records(request: Request) -> Any:
+    """Read JSON whose numbers are stored."""
+    return await read_json(request, decode_plain=decode_written)
+
+
+async def read_json(
+    request: Request,
+    *,
+    max_size: int | None = None,
+    decode_plain: Callable[[bytes], Any] = decode_json,
+) -> Any:
     refuse_encodings(request)
     media, _, options = request.headers.get("content-type", "").lower().partition(";")
     if media.strip() not in JSON_TYPES or not is_utf8(options):
@@ -102,11 +116,11 @@ async def read_json(request: Request, *, max_size: int | None = None) -> Any:
     body = await read_bytes(request, max_size=most)
     try:
         if len(body) > THREAD_THRESHOLD:
-            return await asyncio.to_thread(decode, body)
-        return decode(body)
+            return await asyncio.to_thread(decode, body, decode_plain)
+        return decode(body, decode_plain)
     except DuplicateName:
         raise explain_duplicate_name(body) from None
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         is_deep = isinstance(error, RecursionError)
         message = (
             "it is nested too deeply" if is_deep else explain_bad_json(body, str(error))

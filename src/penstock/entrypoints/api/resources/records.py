@@ -34,7 +34,7 @@ from penstock.entrypoints.api.openapi.record_shapes import (
 )
 from penstock.entrypoints.api.openapi.schemas import to_json_value
 from penstock.entrypoints.api.pagination_links import link_header
-from penstock.entrypoints.api.params.request_body import read_json
+from penstock.entrypoints.api.params.request_body import read_records
 from penstock.entrypoints.api.params.request_head import RequestHead
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.routing import consistency_headers
@@ -152,7 +152,7 @@ async def put_record(
     api: AppContext, request: Request, address: tuple[Dataset, Key]
 ) -> Response:
     dataset, key = address
-    document = await read_json(request)
+    document = await read_records(request)
     conditions = read_precondition(request)
     work = partial(api.edits.put, dataset, key, document, conditions)
     written = await api.in_thread(work)
@@ -163,7 +163,7 @@ async def patch_record(
     api: AppContext, request: Request, address: tuple[Dataset, Key]
 ) -> Response:
     dataset, key = address
-    document = await read_json(request)
+    document = await read_records(request)
     conditions = read_precondition(request)
     work = partial(api.edits.patch, dataset, key, document, conditions)
     written = await api.in_thread(work)
@@ -202,7 +202,7 @@ async def delete_record(
 async def upsert_records(
     api: AppContext, request: Request, dataset: Dataset
 ) -> Response:
-    documents = await read_json(request)
+    documents = await read_records(request)
     written = await api.in_thread(partial(api.edits.upsert, dataset, documents))
     headers = consistency_headers(api, dataset, written.state)
     return Response(
