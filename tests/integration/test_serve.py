@@ -16,6 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.auth_server import AUTH, POI, RECORDS, Client, Folder, received
 from tests.support.workshop import PENSTOCK, happens, wait_until
@@ -302,6 +303,21 @@ class TestWorkers:
             route = "/api/v1/datasets"
             total = "penstock_http_requests_total"
             wait_until(lambda: client.metric(total, route=route) == 60, within=5)
+
+    def test_what_the_stores_hold_is_exposed_once(self, folder: Folder):
+        with folder.serve("--workers", "2") as client:
+            client.store(1, 2)
+            wait_until(lambda: client.metric("penstock_dataset_rows") == 2)
+            body = client.get("/metrics").body.decode()
+
+        families = [*text_string_to_metric_families(body)]
+        names = [family.name for family in families]
+        assert len(names) == len(set(names))
+        samples = [sample for family in families for sample in family.samples]
+        rows = [each for each in samples if each.name == "penstock_dataset_rows"]
+        assert [(each.labels, each.value) for each in rows] == [({"dataset": "poi"}, 2)]
+        processes = {each.labels.get("process") for each in samples}
+        assert processes <= {"0", "1", None}
 
     def test_one_that_dies_is_replaced(self, folder: Folder):
         with folder.serve("--workers", "2") as client:

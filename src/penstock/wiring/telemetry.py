@@ -1,6 +1,6 @@
 """The listeners of a process: its log and its metrics, registered here alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,9 @@ def build_event_metrics() -> "EventMetrics":
     return EventMetrics()
 
 
-def build_store_metrics(penstock: "Container") -> "StoreMetrics":
+def build_store_metrics(
+    penstock: "Container", *, rows: Callable[[], Mapping[str, int]] = dict
+) -> "StoreMetrics":
     from penstock.adapters.telemetry.store_metrics import StoreFacts, StoreMetrics
 
     sends_wake_ups = penstock.settings.engine is Engine.CELERY
@@ -56,6 +58,7 @@ def build_store_metrics(penstock: "Container") -> "StoreMetrics":
             stores=penstock.stores,
             budgets=penstock.budgets,
             demand=penstock.demand,
+            rows=rows,
             messages=[WAKE_UP] if sends_wake_ups else [],
         )
     )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.routing import Route, Router
@@ -99,6 +100,7 @@ def build_api(
     cache = ResponseCache(lanes=lanes, shared=shared, knows=served.reads.knows)
     records = ListRecords(penstock.settings.datasets, served.reads)
     metrics = Metrics()
+    row_counts = RowCounts(served.reads)
     versions = DatasetVersionPoller(served.reads, on_new=cache.warm)
     cache.track_positions = versions.track_positions
     shared_stores = [store for store in (shared, rates) if store is not None]
@@ -111,7 +113,7 @@ def build_api(
         response_cache=cache,
         dataset_versions=versions,
         feeds=ChangeFeedReader(served.reads, versions, lanes),
-        row_counts=RowCounts(served.reads),
+        row_counts=row_counts,
         dependency_health=DependencyHealth(
             {
                 "redis": [store.failure for store in shared_stores],
@@ -122,7 +124,12 @@ def build_api(
         rate_limiter=RateLimiter(penstock.settings.api.rate, rates),
         verifier=verifier_of(penstock.settings),
         metrics=metrics,
-        process_metrics=SingleProcessMetrics(metrics, build_store_metrics(penstock)),
+        process_metrics=SingleProcessMetrics(
+            metrics,
+            build_store_metrics(
+                penstock, rows=partial(row_counts.all, penstock.settings.datasets)
+            ),
+        ),
         background=BackgroundExecutor(penstock.emit),
         progress_tracker=ProgressTracker(penstock),
     )

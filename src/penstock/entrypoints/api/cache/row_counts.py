@@ -1,7 +1,7 @@
 """Cached row counts: exact for small datasets, estimated for large ones."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.domain.dataset import Dataset
@@ -39,6 +39,16 @@ class RowCounts:
         self._reads = reads
         self._clock = clock
         self._cached: dict[str, CachedCount] = {}
+
+    def all(self, datasets: Mapping[str, Dataset]) -> Mapping[str, int]:
+        """Return the numbers of rows of the datasets that have a table."""
+        versions = self._reads.dataset_versions()
+        counts = {
+            name: self.of(dataset, versions[name])
+            for name, dataset in datasets.items()
+            if name in versions
+        }
+        return {name: count.value for name, count in counts.items() if count}
 
     def of(self, dataset: Dataset, state: DatasetVersion) -> Count | None:
         """Return the number of rows at a version of the dataset.
