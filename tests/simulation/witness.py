@@ -202,7 +202,7 @@ class Witness:
     def ledger_postpone(self, _: None, lease: Lease, *__: Any, **___: Any) -> None:
         self._held(lease).holder = None
 
-    def ledger_release(self, _: None, lease: Lease) -> None:
+    def ledger_release(self, _: None, lease: Lease, **__: Any) -> None:
         self._held(lease).holder = None
 
     def ledger_fail(self, _: None, lease: Lease, *__: Any) -> None:
