@@ -115,6 +115,12 @@ def start_threads(sender: Any, **_: Any) -> None:
         process.start()
 
 
+@signals.worker_shutting_down.connect
+def end_slices(**_: Any) -> None:
+    """In the main process, when it is told to stop: its children are not."""
+    process.end_slices()
+
+
 @signals.worker_process_shutdown.connect
 def close_process(**_: Any) -> None:
     process.close()

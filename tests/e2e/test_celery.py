@@ -203,6 +203,23 @@ def test_celery_works_in_threads(slow: Workshop, redis_url: str):
     assert slow.ask("select * from penstock_outbox where sent_at is null") == []
 
 
+def test_a_worker_that_is_stopped_finishes_its_pages_and_releases_its_jobs(
+    open_workshop: OpenWorkshop, redis_url: str
+):
+    workshop = open_workshop(records=400, latency=timedelta(milliseconds=100))
+    planned(workshop, engine(redis_url, slice="1h"))
+    stopped = worker(workshop)
+    wait_until(lambda: workshop.pages() >= PAGES_BEFORE, within=60)
+
+    # the main process alone, as `KillMode=mixed` does
+    stopped.send_signal(signal.SIGTERM)
+
+    assert workshop.output_of(stopped).code == 0
+    assert workshop.ask("select * from penstock_import where status = 'done'") == []
+    assert workshop.ask("select * from penstock_job where status = 'leased'") == []
+    assert requests_after_commit(workshop) == []
+
+
 def test_beats_begin_imports_and_write_no_file(
     open_workshop: OpenWorkshop, redis_url: str
 ):

@@ -19,7 +19,7 @@ NO_REGION = ""
 
 
 class SliceEnd(StopSignal):
-    """Set at the end of the slice of this thread, or when the process stops."""
+    """Set at the end of the slice of this thread, or when its worker stops."""
 
     def __init__(self, stop: StopSignal, monotonic: Callable[[], float]) -> None:
         self._stop = stop

@@ -135,10 +135,18 @@ class SliceWorker:
 
 
 def build_slice_worker(
-    penstock: "Container", *, owner: WorkerId, stop: StopSignal
+    penstock: "Container",
+    *,
+    owner: WorkerId,
+    stop: StopSignal,
+    is_shutting_down: StopSignal,
 ) -> SliceWorker:
+    """Build what the threads of a process share.
+
+    A worker that is shutting down ends its slices; the process stops afterwards.
+    """
     runtime = build_runtime(stop)
-    end = SliceEnd(stop, runtime.monotonic)
+    end = SliceEnd(is_shutting_down, runtime.monotonic)
     return SliceWorker(
         penstock=penstock,
         # a job ends with its slice, but what is written at its end is not cut short

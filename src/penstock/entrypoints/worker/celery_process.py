@@ -9,9 +9,11 @@ from penstock.domain.events import SchedulerStarted, SchedulerStopped
 from penstock.entrypoints.worker.background import BackgroundProcess
 from penstock.entrypoints.worker.loop import WorkerLoop
 from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
+from penstock.entrypoints.worker.shared_flag import SharedFlag
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.flow.wake_ups import WakeUp
 from penstock.flow.work_slice import WorkSlice
+from penstock.ports import StopSignal
 from penstock.wiring import (
     Container,
     build_maintenance,
@@ -29,9 +31,9 @@ class CeleryProcess:
         *,
         report: Callable[[PenstockError], None],
     ) -> None:
-        self._background = BackgroundProcess(
-            open_penstock, OpenedProcess, report=report
-        )
+        # made before the fork, and set by the main process of the worker
+        self._shutting_down = SharedFlag()
+        self._background = BackgroundProcess(open_penstock, self._build, report=report)
         self._report = report
         self._slices = threading.local()
 
@@ -57,15 +59,33 @@ class CeleryProcess:
             # not only with the next maintenance: the slot would be idle until then
             opened.send()
 
+    def end_slices(self) -> None:
+        """Let the slices of all processes end with their current page."""
+        self._shutting_down.set()
+
     def close(self) -> None:
         self._background.close()
+
+    def _build(self, penstock: Container, stop: threading.Event) -> "OpenedProcess":
+        return OpenedProcess(penstock, stop, is_shutting_down=self._shutting_down)
 
 
 class OpenedProcess:
     """A process of a worker with its connections."""
 
-    def __init__(self, penstock: Container, stop: threading.Event) -> None:
-        self._worker = build_slice_worker(penstock, owner=new_worker_id(), stop=stop)
+    def __init__(
+        self,
+        penstock: Container,
+        stop: threading.Event,
+        *,
+        is_shutting_down: StopSignal,
+    ) -> None:
+        self._worker = build_slice_worker(
+            penstock,
+            owner=new_worker_id(),
+            stop=stop,
+            is_shutting_down=is_shutting_down,
+        )
         self._loop = WorkerLoop(
             penstock,
             list(penstock.settings.datasets),
