@@ -301,3 +301,41 @@ class TestRecords:
 )
 def test_a_value_stands_for_itself(given, meant):
     assert with_operator("town", given) == meant
+
+
+class TestBadRows:
+    @pytest.fixture
+    def rejected(self, running: Running):
+        body = b"uid,name,points\nx1,one,<b>many</b>\nx2,two,2\n"
+        sent = running.client.ask(
+            "POST",
+            f"{OF}/shops/imports",
+            body=form(body),
+            headers={"Content-Type": "multipart/form-data; boundary=edge"},
+        )
+        assert sent.status == 202, sent.body
+        running.work()
+
+    def test_bad_rows_are_shown_as_they_came(self, running: Running, rejected: None):
+        html = page(running, "/quarantine/shops")
+
+        assert "&lt;b&gt;many&lt;/b&gt;" in html
+        assert "line 2" in html
+        assert "Replay 1" in html
+        assert 'href="/quarantine/shops"' in page(running)
+
+    def test_they_can_be_tried_again(self, running: Running, rejected: None):
+        route = f"{OF}/shops/quarantine/replay"
+
+        result = running.client.ask("POST", route).json
+
+        assert result["accepted"] == 0
+        assert result["still_bad"] >= 1
+
+    def test_without_any_there_is_nothing_to_do(self, running: Running):
+        assert "There are no bad rows." in page(running, "/quarantine/news")
+
+
+def form(content: bytes) -> bytes:
+    head = b'--edge\r\nContent-Disposition: form-data; name="file"; filename="s.csv"'
+    return head + b"\r\n\r\n" + content + b"\r\n--edge--\r\n"

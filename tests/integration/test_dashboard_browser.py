@@ -18,7 +18,8 @@ from tests.support.api_server import Running, listening, running_api
 
 ANN = WorkerId("ann")
 PAGES = ("/", "/imports", "/imports/1", "/schedules", "/schedules/nightly",
-         "/budgets", "/workers", "/datasets/shops")  # fmt: skip
+         "/budgets", "/workers", "/datasets/shops",
+         "/quarantine/shops")  # fmt: skip
 # narrow phone, laptop, wide screen
 WIDTHS = (360, 1280, 1920)
 HOSTILE = (

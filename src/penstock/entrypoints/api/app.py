@@ -36,6 +36,7 @@ from penstock.entrypoints.api.resources import (
     import_events,
     imports,
     jobs,
+    quarantine,
     records,
     schedules,
     search,
@@ -47,6 +48,7 @@ from penstock.entrypoints.api.routing import EndpointHandler
 from penstock.entrypoints.dashboard import files as dashboard_files
 from penstock.entrypoints.dashboard.pages import explore, overview
 from penstock.entrypoints.dashboard.pages import imports as import_pages
+from penstock.entrypoints.dashboard.pages import quarantine as quarantine_pages
 from penstock.entrypoints.dashboard.pages import resources as resource_pages
 from penstock.entrypoints.dashboard.pages import schedules as schedule_pages
 from penstock.errors import PenstockError
@@ -70,6 +72,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *imports.endpoints(),
         *import_events.endpoints(),
         *jobs.endpoints(),
+        *quarantine.endpoints(),
         *budgets.endpoints(),
         *workers.endpoints(),
         *schedules.endpoints(),
@@ -84,6 +87,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *schedule_pages.endpoints(),
         *resource_pages.endpoints(),
         *explore.endpoints(),
+        *quarantine_pages.endpoints(),
         *dashboard_files.endpoints(),
     ]
 

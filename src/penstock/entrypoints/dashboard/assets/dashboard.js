@@ -119,6 +119,7 @@ schedule();
 const rows = () => [...content.querySelectorAll("tbody tr")];
 const rowAt = (row) => (row ? rows().indexOf(row) : null);
 const places = { o: "/", i: "/imports", s: "/schedules", b: "/budgets", w: "/workers" };
+places.q = document.querySelector('nav [data-place="quarantine"]').getAttribute("href");
 places.e = document.querySelector('nav [data-place="explore"]').getAttribute("href");
 let leader = 0;
 
