@@ -69,3 +69,19 @@ def test_rows_with_broken_bytes_go_to_quarantine_with_their_line(penstock):
     assert done["records"]["quarantined"] == 3
     assert lines == [8, 9, 10]
     assert any("characters are no UTF-8" in doubt for doubt in drafted["doubts"])
+
+
+def test_a_value_that_the_sample_did_not_have_is_not_retyped(penstock):
+    path = Path("shops.csv")
+    path.write_text("id,code,price\n1,10,1.5\n2,11,2.25\n", encoding="utf-8")
+    penstock("init", "--from", "shops.csv")
+    rows = "1,10,1.5\n2,00040,2.25\n3,12,1.50\n4,1,1.5\n5,0,2.0\n"
+    path.write_text(f"id,code,price\n{rows}", encoding="utf-8")
+    done = json.loads(penstock("run", "shops", "--json"))
+
+    penstock("quarantine", "shops", "--export", "bad.csv")
+
+    with Path("bad.csv").open(encoding="utf-8", newline="") as file:
+        bad = [(row["field"], row["value"]) for row in csv.DictReader(file)]
+    assert done["records"]["inserted"] == 3
+    assert bad == [("code", "00040"), ("price", "1.50")]

@@ -61,6 +61,8 @@ def rules(kind: FieldType) -> st.SearchStrategy[dict[str, object]]:
             "max": st.sampled_from([None, 5, 1e9]),
             "default": st.sampled_from([None, 0]),
         }
+    if kind is not FieldType.TEXT:
+        fitting["exact"] = st.booleans()
     return st.fixed_dictionaries(fitting)
 
 

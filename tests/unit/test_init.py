@@ -70,7 +70,7 @@ def test_a_plain_file_is_declared(tmp_path):
             "uid": {"column": "uid", "required": True},
             "name": {"column": "name"},
             "region": {"column": "region"},
-            "points": {"column": "points", "type": "int"},
+            "points": {"column": "points", "type": "int", "exact": True},
         },
     }
 
@@ -264,7 +264,13 @@ def test_numbers_with_a_decimal_comma_are_declared_as_such(tmp_path):
     table = declared(tmp_path, b"id;weight;lat;lon\n1;1,5;48,1;11,5\n2;3;48,2;11,25\n")
 
     fields = table["fields"]
-    assert fields["weight"] == {"column": "weight", "type": "float", "decimal": ","}
+    assert fields["weight"] == {
+        "column": "weight",
+        "type": "float",
+        "decimal": ",",
+        "exact": True,
+    }
+    assert "exact" not in fields["lat"]
     assert fields["lat"]["decimal"] == fields["lon"]["decimal"] == ","
     assert table["geo"] == ["lat", "lon"]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.dataset import Field, FieldType
-from penstock.domain.mapping.converters import JsonText
+from penstock.domain.mapping.converters import BadValue, JsonText, compile_cast
 from penstock.domain.mapping.mapper import Mapper, content_digest
 from penstock.domain.pages import RawRow, Reason, Record, Rejection
 from tests.support.builders import dataset, int_field, record, text_field, typed_field
@@ -460,3 +460,55 @@ def test_a_key_may_have_several_fields():
 
     assert isinstance(outcome, Record)
     assert outcome.key == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("declared", "as_it_stands", "rewritten"),
+    [
+        ({"type": FieldType.INT}, ["40", "-7", "0"], ["00040", "+7", "-0", " 07 "]),
+        (
+            {"type": FieldType.FLOAT},
+            ["1.5", "7", "7.0", "1e-05"],
+            ["1.10", "07.5", "+1.5", "1.", ".5", "-0.0", "1E5"],
+        ),
+        ({"type": FieldType.FLOAT, "decimal": ","}, ["1,5", "7"], ["1,50", "01,5"]),
+        ({"type": FieldType.BOOL}, ["true", "No", "Y"], ["1", "0"]),
+        ({"type": FieldType.DATE}, ["2026-01-31"], ["20260131", "2026-W05-6"]),
+        (
+            {"type": FieldType.DATE, "format": "%d.%m.%Y"},
+            ["31.01.2026", "1.2.2026"],
+            ["01.2.2026"],
+        ),
+        (
+            {"type": FieldType.TIMESTAMP},
+            ["2026-01-31T10:00:00Z", "2026-01-31 10:00", "2026-01-31T10:00:00.123Z"],
+            ["2026-01-31T10:00:00+02:00", "2026-01-31T10:00:00.1234567Z", "2026-01-31"],
+        ),
+        (
+            {"type": FieldType.TIMESTAMP, "format": "%s"},
+            ["1700000000"],
+            ["01700000000"],
+        ),
+    ],
+)
+def test_exact_fields_take_only_what_they_can_write_back(
+    declared, as_it_stands, rewritten
+):
+    cast = compile_cast(Field(name="it", exact=True, **declared))
+    lenient = compile_cast(Field(name="it", **declared))
+
+    for text in as_it_stands:
+        assert cast(f" {text} ") == lenient(text)
+    for text in rewritten:
+        assert lenient(text) is not None
+        with pytest.raises(BadValue, match="would be stored as"):
+            cast(text)
+
+
+def test_exact_documents_keep_their_text():
+    cast = compile_cast(Field(name="it", type=FieldType.JSON, exact=True))
+
+    assert cast(JsonText('{"a":1.1}')) == '{"a":1.1}'
+    assert cast("a text in JSON") == '"a text in JSON"'
+    with pytest.raises(BadValue, match="would be stored as"):
+        cast(JsonText('{"a":1.10}'))

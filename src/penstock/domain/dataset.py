@@ -61,6 +61,8 @@ class Field:
     trim: bool = True
     # decimal separator of numbers that are written as text
     decimal: str = "."
+    # a text that its type cannot write back as it stands is bad
+    exact: bool = False
     references: Reference | None = None
     # edited through the API only, never written by an import
     local: bool = False

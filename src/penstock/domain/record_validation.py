@@ -181,7 +181,13 @@ def compile_json_cast(field: Field) -> Cast:
     """
     has_no_pattern = field.pattern is None
     cast = compile_cast(
-        replace(field, format=None, decimal=".", trim=field.trim and has_no_pattern)
+        replace(
+            field,
+            format=None,
+            decimal=".",
+            exact=False,
+            trim=field.trim and has_no_pattern,
+        )
     )
     types, check_as_sent = JSON_TYPES[field.type], compile_check_as_sent(field)
 

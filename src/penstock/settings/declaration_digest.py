@@ -31,7 +31,9 @@ GUARDRAILS = {"pages": {"max"}, "axis": {"smallest"}}
 
 # keys that earlier versions did not have: left out at their defaults, so that
 # unfinished imports of those versions are still recognised
-LATER_ADDED_KEYS = frozenset({"error", "escape", "skip", "total", "unclosed_quote"})
+LATER_ADDED_KEYS = frozenset(
+    {"error", "escape", "exact", "skip", "total", "unclosed_quote"}
+)
 
 # the names that classes had when the first digests were stored
 FORMER_NAMES = {"Pagination": "Pages"}

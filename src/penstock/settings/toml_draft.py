@@ -121,6 +121,8 @@ def field_lines(draft: Draft) -> Iterator[Line]:
             settings.append(f"format = {quote(column.kind.format)}")
         if column.kind.decimal is not None:
             settings.append(f"decimal = {quote(column.kind.decimal)}")
+        if column.kind.type is not FieldType.TEXT and column.kind.exact:
+            settings.append("exact = true")
         if column.name in draft.key.value:
             settings.append("required = true")
         if column.name in degrees:

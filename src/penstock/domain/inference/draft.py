@@ -91,7 +91,11 @@ def as_degrees(column: Column) -> Column:
     if point is not None:
         doubt = f"{column.name} is stored as degrees, without zeros at their ends"
     kind = InferredType(
-        type=FieldType.FLOAT, reason="degrees", decimal=decimal, doubt=doubt
+        type=FieldType.FLOAT,
+        reason="degrees",
+        decimal=decimal,
+        doubt=doubt,
+        exact=False,
     )
     return replace(column, kind=kind)
 

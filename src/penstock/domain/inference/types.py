@@ -4,7 +4,6 @@ A type is guessed only if each value can be formatted back to the same text, by 
 format for the whole column; otherwise the column is text, which loses nothing.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,11 @@ from penstock.domain.mapping.converters import (
     JsonText,
     LostDigits,
     compile_cast,
+)
+from penstock.domain.mapping.exact_values import (
+    write_day,
+    write_spaced,
+    write_unpadded,
 )
 from penstock.domain.time_formats import EPOCH_UNITS, SECONDS, recognise_epoch_format
 
@@ -43,7 +47,6 @@ DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+(\.[0-9]{3})*,[0-9]+")
 # may be 1.234 or 1234
 THREE_DIGITS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})?")
 HAS_ZONE = re.compile(r"(Z|[+-][0-9]{2}(:?[0-9]{2})?)$", re.IGNORECASE)
-PADDED = re.compile(r"\b0(?=[0-9])")
 TRUTHS = (("true", "false"), ("yes", "no"), ("y", "n"), ("t", "f"))
 # with a larger share of one type, a value of another type is named in the reason
 MIN_TYPE_SHARE = 0.8
@@ -62,6 +65,8 @@ class InferredType:
     doubt: str | None = None
     # decimal separator of text that would be numbers but for trailing zeros
     point: str | None = None
+    # whether a value that is written in another way is bad
+    exact: bool = True
 
     @property
     def field(self) -> Field:
@@ -273,14 +278,6 @@ def guess_formatted_time(name: str, values: Sequence[str]) -> InferredType | Non
     return None
 
 
-def write_day(value: Any, *, form: str) -> str:
-    return str(value.strftime(form))
-
-
-def write_unpadded(value: Any, *, form: str) -> str:
-    return PADDED.sub("", write_day(value, form=form))
-
-
 def zone_note(values: Iterable[str]) -> str:
     return "" if all(map(HAS_ZONE.search, values)) else "; without a zone it is UTC"
 
@@ -298,10 +295,6 @@ def guess_json(name: str, values: Sequence[str]) -> InferredType | None:
         "JSON, but numbers, spaces or the order of names would change",
         remedy='to store documents, declare type = "json"',
     )
-
-
-def write_spaced(document: str) -> str:
-    return json.dumps(json.loads(document), ensure_ascii=False, sort_keys=True)
 
 
 def why_text(values: Sequence[str]) -> str:

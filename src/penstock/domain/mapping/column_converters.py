@@ -21,6 +21,7 @@ from penstock.domain.mapping.converters import (
     Cast,
     compile_cast,
 )
+from penstock.domain.mapping.exact_values import compile_exactness
 from penstock.domain.mapping.written_numbers import (
     WrittenNumber,
     any_loses_digits,
@@ -49,7 +50,24 @@ def compile_column(field: Field) -> ColumnCast:
     compile_bulk = BULK_CONVERTERS.get(field.type)
     if compile_bulk is None or field.format is not None:
         return lambda column: cast_each(column, cast)
-    return ColumnConverter(field, cast, compile_bulk(field))
+    convert = compile_bulk(field)
+    if field.exact:
+        convert = exact_bulk_converter(field, convert)
+    return ColumnConverter(field, cast, convert)
+
+
+def exact_bulk_converter(field: Field, convert: BulkConverter) -> BulkConverter:
+    """Refuse a column that has texts which cannot be written back."""
+    is_exact = compile_exactness(field)
+
+    def convert_exactly(column: Column) -> Column | None:
+        converted = convert(column)
+        if converted is None or not is_all(column, str):
+            return converted
+        exact = map(is_exact, map(str.strip, column), converted)
+        return converted if all(exact) else None
+
+    return convert_exactly
 
 
 def cast_each(column: Column, cast: Cast) -> tuple[Column, Sequence[int]]:

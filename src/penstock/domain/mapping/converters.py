@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Field, FieldType
 from penstock.domain.formats import in_utc, is_unicode, shorten
+from penstock.domain.mapping.exact_values import compile_exactness
 from penstock.domain.mapping.written_numbers import (
     WrittenNumber,
     loses_digits,
@@ -60,6 +61,8 @@ class LostDigits(BadValue):
 def compile_cast(field: Field) -> Cast:
     """Build the one function that checks and converts the values of a field."""
     convert = CONVERTERS[field.type](field)
+    if field.exact:
+        convert = exact_converter(field, convert)
     checks = tuple(compile_checks(field))
     required, default = field.required, field.default
 
@@ -80,6 +83,24 @@ def compile_cast(field: Field) -> Cast:
         return default
 
     return cast if checks or required else cast_unchecked
+
+
+def exact_converter(field: Field, convert: Cast) -> Cast:
+    """Refuse texts that cannot be written back from what would be stored."""
+    is_exact = compile_exactness(field)
+    # a text in JSON is a document, and no text of one
+    text_type = JsonText if field.type is FieldType.JSON else str
+
+    def convert_exactly(value: object) -> object:
+        stored = convert(value)
+        if stored is None or not isinstance(value, text_type):
+            return stored
+        if not is_exact(value.strip(), stored):
+            detail = f"{shorten(value)} would be stored as {stored}; exact = true"
+            raise BadValue(Reason.TYPE, f"{detail} allows no other form")
+        return stored
+
+    return convert_exactly
 
 
 def compile_checks(field: Field) -> Iterable[Check]:

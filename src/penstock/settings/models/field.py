@@ -38,6 +38,7 @@ ALLOWED_TYPES = {
     "trim": TEXTS,
     "format": TIMES,
     "decimal": frozenset({FieldType.FLOAT}),
+    "exact": frozenset(FieldType) - TEXTS,
 }
 
 
@@ -60,6 +61,7 @@ class FieldTable(TomlModel):
     format: Text | None = None
     trim: bool = True
     decimal: Literal[".", ","] = "."
+    exact: bool = False
     references: Text | None = None
     local: bool = False
 
@@ -145,6 +147,7 @@ class FieldTable(TomlModel):
             format=self.format,
             trim=self.trim,
             decimal=self.decimal,
+            exact=self.exact,
             references=self.reference(),
             local=self.local,
         )
