@@ -45,6 +45,28 @@ def test_a_redis_that_is_away_is_named_and_turns_nobody_away(
         wait_until(lambda: degraded(client) == (200, []), within=10)
 
 
+def test_a_broker_that_is_away_is_named_and_turns_nobody_away(
+    tmp_path: Path, postgres_url: str, own_redis: StartRedis
+):
+    broker = own_redis()
+    with own_schema(postgres_url) as place:
+        result = (
+            f'[penstock]\ndatabase = "{place.url}"\nschema = "{place.schema}"\n'
+            f'engine = "celery"\nbroker = "{broker.url}"\n'
+        )
+        folder = Folder(tmp_path, result + POI)
+        assert folder.penstock("migrate").returncode == 0
+        with folder.serve() as client:
+            assert degraded(client) == (200, [])
+
+            broker.kill()
+            wait_until(lambda: degraded(client) == (200, ["broker"]), within=60)
+            assert client.get(RECORDS).status == 200
+
+            broker.start()
+            wait_until(lambda: degraded(client) == (200, []), within=60)
+
+
 def test_a_replica_that_is_away_is_named_and_turns_nobody_away(
     tmp_path: Path, postgres_url: str
 ):

@@ -73,6 +73,9 @@ class Shop:
         database: str = "sqlite:///penstock.db",
         *,
         redis: str | None = None,
+        broker: str | None = None,
+        queue: str = "penstock",
+        queue_type: str = "classic",
         dataset: str = "",
         key: str = '"id"',
         points: str = "int",
@@ -80,9 +83,13 @@ class Shop:
         more: str = "",
     ) -> None:
         server = "" if redis is None else f'redis = "{redis}"\n'
+        celery = ""
+        if broker is not None:
+            server += f'engine = "celery"\nbroker = "{broker}"\n'
+            celery = f'[celery]\nqueue = "{queue}"\nqueue_type = "{queue_type}"\n'
         self._config.write_text(
             f'[penstock]\ndatabase = "{database}"\n{server}'
-            'lease = "9s"\nwait = "1s"\ncommit_timeout = "1s"\n\n'
+            f'lease = "9s"\nwait = "1s"\ncommit_timeout = "1s"\n\n{celery}\n'
             '[budgets.practice]\nrate = "1000/s"\nburst = 10\n\n'
             f"[datasets.poi]\nkey = {key}\n{dataset}\n\n"
             "[datasets.poi.fields]\n"
@@ -408,6 +415,35 @@ class TestConnect:
         assert found["redis"]["ok"]
         assert found["redis"]["detail"].startswith("Redis ")
         assert "redis is within 1 s" in found["clocks"]["detail"]
+
+    def test_what_is_wrong_with_a_broker_is_reported_with_its_remedy(
+        self, migrated, postgres_database, rabbit_url
+    ):
+        queue = f"penstock-{uuid.uuid4().hex[:8]}"
+        right = urlsplit(rabbit_url)
+        wrong = right._replace(netloc=f"me:{PASSWORD}@{right.hostname}:{right.port}")
+
+        def report(broker: str, queue_type: str = "classic") -> tuple[bool, str]:
+            migrated.declare(
+                postgres_database, broker=broker, queue=queue, queue_type=queue_type
+            )
+            found = migrated.checked()
+            assert found["datasets.poi"]["ok"]
+            return found["broker"]["ok"], found["broker"]["detail"]
+
+        assert report(rabbit_url) == (True, f"{queue}: 0 waiting")
+        is_ok, detail = report(rabbit_url, "quorum")
+        assert not is_ok
+        assert "set celery.queue_type to its type" in detail
+        is_ok, detail = report(wrong.geturl())
+        assert not is_ok
+        assert "put the right user and password into penstock.broker" in detail
+        is_ok, detail = report(right._replace(path="/nowhere").geturl())
+        assert not is_ok
+        assert "create its virtual host" in detail
+        is_ok, detail = report(f"redis://:{PASSWORD}@127.0.0.1:{free_port()}/0")
+        assert not is_ok
+        assert "check that it runs and that penstock.broker is its address" in detail
 
     def test_what_fails_keeps_nothing_else_from_being_tried(self, shop):
         nobody = free_port()

@@ -5,8 +5,10 @@ SQLite needs no drivers of servers.
 """
 
 from penstock.wiring.celery import (
+    broker_checks,
     build_slice_worker,
     celery_app,
+    check_broker,
     check_celery,
     refused_pool,
 )
@@ -30,6 +32,7 @@ from penstock.wiring.transforms import load_transform
 
 __all__ = [
     "Container",
+    "broker_checks",
     "build_emit",
     "build_event_metrics",
     "build_maintenance",
@@ -37,6 +40,7 @@ __all__ = [
     "build_slice_worker",
     "build_store_metrics",
     "celery_app",
+    "check_broker",
     "check_celery",
     "fan_out",
     "list_statements",

@@ -1,6 +1,6 @@
 """Celery as the engine: its application, and the work of its processes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -79,6 +79,38 @@ def longest_slice(settings: Settings) -> timedelta:
     requests = [dataset.source.timeout for dataset in settings.datasets.values()]
     page = max(requests, default=timedelta()) + settings.longest_wait
     return settings.celery.slice + page + 2 * settings.commit_timeout
+
+
+def check_broker(settings: Settings) -> str | None:
+    """Return what waits in the queues, if there is a broker; declares them.
+
+    Raises `TransportUnavailable` or `Misconfigured`.
+    """
+    if settings.engine is not Engine.CELERY:
+        return None
+    count = broker_counter(settings)
+    waiting = {name: count(name) for name in wake_up_queues(settings).names}
+    return ", ".join(f"{name}: {number} waiting" for name, number in waiting.items())
+
+
+def broker_checks(settings: Settings) -> Sequence[Callable[[], str | None]]:
+    """Return what raises `TransportUnavailable` while the broker is away."""
+    if settings.engine is not Engine.CELERY:
+        return ()
+    count, queue = broker_counter(settings), wake_up_queues(settings).name
+
+    def check() -> None:
+        count(queue)
+
+    return (check,)
+
+
+def broker_counter(settings: Settings) -> Callable[[str], int]:
+    options = celery_options(settings)
+    from penstock.adapters.celery.app import build_app
+    from penstock.adapters.celery.transport import CeleryTransport
+
+    return CeleryTransport(build_app(lambda: options)).count_waiting
 
 
 def build_send_wake_ups(penstock: "Container") -> SendWakeUps:

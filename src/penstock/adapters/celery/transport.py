@@ -1,6 +1,6 @@
 """Send messages of the outbox to Celery's broker."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,22 @@ from penstock.ports.outbox import Message
 CONFIRM_TIMEOUT = 10
 # a connection that was idle for long may be gone: it is opened once more
 RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
+
+# what brokers call it, and what to do
+REMEDIES: Mapping[tuple[str, ...], str] = {
+    (
+        "ACCESS_REFUSED",
+        "Authentication",
+        "WRONGPASS",
+        "invalid username-password",
+    ): "put the right user and password into penstock.broker",
+    (
+        "NOT_ALLOWED",
+    ): "create its virtual host, or correct the one that penstock.broker names",
+    (
+        "PRECONDITION_FAILED",
+    ): "delete the queue, which loses nothing, or set celery.queue_type to its type",
+}
 
 
 class CeleryTransport(Transport):
@@ -78,5 +94,14 @@ class CeleryTransport(Transport):
                 yield producer
             except away as error:
                 raise TransportUnavailable(
-                    f"the broker is unavailable: {error}"
+                    f"the broker {connection.as_uri()} is unavailable: {error}; "
+                    f"{find_remedy(str(error))}"
                 ) from error
+
+
+def find_remedy(error: str) -> str:
+    """Return what to do about an error of a broker."""
+    for words, remedy in REMEDIES.items():
+        if any(word in error for word in words):
+            return remedy
+    return "check that it runs and that penstock.broker is its address"

@@ -58,7 +58,7 @@ from penstock.flow.search_records import SearchRecords
 from penstock.ports.rate_limits import SharedRateLimiter
 from penstock.ports.record_access import ApiStores
 from penstock.ports.response_cache import SharedCache
-from penstock.wiring import Container, build_store_metrics
+from penstock.wiring import Container, broker_checks, build_store_metrics
 from penstock.wiring.auth import verifier_of
 
 
@@ -122,6 +122,7 @@ def build_api(
             {
                 "redis": [store.failure for store in shared_stores],
                 "replicas": [served.failure],
+                "broker": broker_checks(penstock.settings),
             }
         ),
         lanes=lanes,

@@ -19,14 +19,19 @@ from penstock.errors import PenstockError
 from penstock.flow.sample_page import SampleResult
 from penstock.ports import Diagnostic, ServerDiagnostics
 from penstock.settings import Settings
-from penstock.wiring import Container, open_container, server_diagnostics
+from penstock.wiring import (
+    Container,
+    check_broker,
+    open_container,
+    server_diagnostics,
+)
 
 # clocks that differ by more are reported, or fail the check
 MAX_UNREPORTED_SKEW, MAX_SKEW = timedelta(seconds=1), timedelta(seconds=30)
 # of several readings of a clock, the quickest is the most exact
 CLOCK_READINGS = 3
 # checks that do not tell whether a store can be used
-ADVISORY = frozenset({"clocks", "connections"})
+ADVISORY = frozenset({"broker", "clocks", "connections"})
 
 
 def run_checks(config: Path, *, threads: int) -> list[Diagnostic]:
@@ -69,6 +74,17 @@ def check_servers(
                 yield check_tables(settings)
         if reached:
             yield compare_clocks(reached)
+    yield from try_broker(settings)
+
+
+def try_broker(settings: Settings) -> Iterator[Diagnostic]:
+    try:
+        queues = check_broker(settings)
+    except PenstockError as error:
+        yield Diagnostic(what="broker", is_ok=False, message=str(error))
+        return
+    if queues is not None:
+        yield Diagnostic(what="broker", is_ok=True, message=queues)
 
 
 def check_file(config: Path, path: Path) -> Diagnostic:

@@ -74,16 +74,17 @@ async def explain(api: AppContext, request: Request, code: str) -> Response:
     return json_response({"code": code, "status": status, "title": title})
 
 
+DEGRADABLE = ("stopping", "database", "keys", "redis", "replicas", "broker")
 READY_SCHEMA = object_schema(
     {
         "status": {"enum": ["ready", "degraded"]},
         "degraded": {
             "type": "array",
-            "items": {"enum": ["stopping", "database", "keys", "redis", "replicas"]},
+            "items": {"enum": [*DEGRADABLE]},
             "description": (
                 "What does not work. With `stopping` or `database`, and with `keys` "
                 "if there is no key at all, the status is 503; without the others, "
-                "responses are correct but slower."
+                "responses are correct but slower, or jobs wait for local workers."
             ),
         },
         "at": {"type": "integer", "description": "Seconds since 1970."},
