@@ -175,7 +175,7 @@ def format_offset(offset: timedelta) -> str:
 
 
 def check_sample(penstock: Container, dataset: Dataset) -> Diagnostic:
-    """Request one page, and check it against the declaration."""
+    """Request one page, and compare it with the declaration and another shard."""
     what = f"datasets.{dataset.name}"
     try:
         sample = sample_of(penstock, dataset)
@@ -198,8 +198,11 @@ def check_sample(penstock: Container, dataset: Dataset) -> Diagnostic:
     warning = warn_about_key(dataset, rows=sample.valid, keys=sample.keys)
     if warning is not None:
         detail += f"; {warning}"
+    if sample.ignored is not None:
+        detail += f"; {sample.ignored}"
     worst = max(sample.outside, sample.rows - sample.valid)
-    return Diagnostic(what=what, is_ok=worst * 2 <= sample.rows, message=detail)
+    is_ok = worst * 2 <= sample.rows and sample.ignored is None
+    return Diagnostic(what=what, is_ok=is_ok, message=detail)
 
 
 def find_key_warnings(settings: Settings) -> Iterator[str]:
