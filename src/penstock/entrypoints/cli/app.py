@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -17,6 +18,7 @@ from penstock import __version__
 from penstock.errors import Misconfigured, PenstockError
 
 DONE, FAILED, WRONG = 0, 1, 2
+LAST_STANDARD_STREAM = 2
 
 # module:attribute of each command, in the order of the help text
 COMMANDS = {
@@ -132,8 +134,21 @@ def root(
     """Import rate-limited APIs completely, once, with many workers, and prove it."""
 
 
+def replace_closed_streams() -> None:
+    """Let a command whose output was closed write nowhere, as with /dev/null."""
+    # their numbers must not become those of files that are opened later
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= LAST_STANDARD_STREAM:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (until the process ends)
+            setattr(sys, name, nowhere)
+
+
 def main() -> None:
     """Run a command; print tracebacks only if PENSTOCK_TRACEBACK is set."""
+    replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # a character that the terminal cannot show must not fail the command
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
