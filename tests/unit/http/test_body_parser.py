@@ -174,3 +174,63 @@ def test_lenient_cutting_never_fails_otherwise(text):
 def test_a_next_path_needs_a_body_that_is_no_list():
     with pytest.raises(Misconfigured, match=r"source\.records"):
         BodyReader((), ("next",), rows=RecordDecoder(()), redactor=REDACTOR)
+
+
+REPEATED = [
+    ("data", b'{"data": [{"a": 1}], "data": []}'),
+    ("data", b'{"data": [], "x": 1, "d\\u0061ta" : [{"a": 1}]}'),
+    ("x.data", b'{"x": {"data": [], "n": 1, "n": 1}}'),
+    ("data", b'{"data": [{"a": 1}], "more": 1, "more": 2}'),
+    # not JSON to a strict parser
+    ("data", b'{"data": [{"a": NaN}], "data": []}'),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), REPEATED)
+def test_a_body_with_two_values_of_one_name_is_refused(path, body):
+    with pytest.raises(SourceUnavailable, match="twice in one object"):
+        read(body, path)
+
+
+def test_a_name_twice_beside_the_page_is_refused_where_it_would_prove_the_end():
+    reader = BodyReader(("data",), None, rows=RecordDecoder(()), redactor=REDACTOR)
+    with pytest.raises(SourceUnavailable, match="'more' twice"):
+        reader.read_end_claims(b'{"data": [], "meta": {"more": true, "more": false}}')
+
+
+names = st.sampled_from(["data", "a", "b", 'q"u', "é", "", "\\"])
+spaces = st.sampled_from(["", " ", "\n\t"])
+
+
+@given(st.lists(st.tuples(names, st.booleans(), spaces)), st.booleans())
+def test_names_are_compared_as_they_are_meant(members, strict):
+    """However they are spelt, and whatever is between them."""
+    value = '{"data":[1,{"a":",}"}]}' if strict else "[NaN]"
+    parts = [
+        f"{space}{json.dumps(name, ensure_ascii=escaped)}{space}:{space}{value}{space}"
+        for name, escaped, space in members
+    ]
+    body = f'{{"items":[]{"".join("," + part for part in parts)}}}'.encode()
+    if len({name for name, *_ in members}) == len(members):
+        assert raws(read(body, "items")) == []
+    else:
+        with pytest.raises(SourceUnavailable, match="twice"):
+            read(body, "items")
+
+
+@pytest.mark.parametrize("position", [0, 999, 500])
+def test_records_with_a_name_twice_are_bad(position):
+    """All of a page, where one that is sampled has one."""
+    records = [b'{"a": %d}' % number for number in range(1000)]
+    records[0] = records[position] = b'{"b": {"a": 1, "a": 2}}'
+    rows = list(read(b"[" + b",".join(records) + b"]").rows)
+    bad = {number for number, row in enumerate(rows) if row.unreadable}
+    assert bad == {0, position}
+    assert rows[0].unreadable == "the record has the name 'a' twice in one object"
+    assert rows[1].values == (1,)
+
+
+def test_a_bad_record_stays_bad_when_it_is_read_alone():
+    decoder = RecordDecoder((("a",),))
+    assert decoder.read_with_names(b'{"a": 1, "a": 1}', 0).unreadable
+    assert not decoder.read_with_names(b'{"a": {"a": 1}}', 0).unreadable

@@ -17,7 +17,13 @@ from penstock.adapters.http.end_claims import (
     EndClaims,
     read_end_claims,
 )
-from penstock.adapters.http.record_decoder import RecordDecoder, is_index, kind
+from penstock.adapters.http.record_decoder import (
+    RecordDecoder,
+    RepeatedName,
+    is_index,
+    kind,
+    sample_repeats_names,
+)
 from penstock.adapters.http.response_status import snippet
 from penstock.domain.pages import RawRow
 from penstock.domain.redaction import Redactor
@@ -27,6 +33,8 @@ from penstock.errors import Misconfigured, SourceUnavailable
 # possessive, and an unclosed string runs to the end: hostile input must cost one pass
 TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 MEMBER = re.compile(rb'\s*+("[^"\\]*+(?:\\.[^"\\]*+)*+")\s*+:', re.DOTALL)
+SPACE = re.compile(rb"\s*+")
+COMMA = re.compile(rb"\s*+,?\s*+")
 CLOSING = {b"[": b"]", b"{": b"}"}
 
 
@@ -43,13 +51,16 @@ def split_items(text: bytes) -> list[bytes]:
 
 
 def split_members(text: bytes) -> dict[str, bytes]:
-    """Return the members of an object; the last of two equal names counts."""
-    found = {}
+    """Return the members of an object, or raise `RepeatedName`."""
+    found: dict[str, bytes] = {}
     for part in split_parts(text.strip(), b"{"):
-        name = MEMBER.match(part)
-        if name is None:
+        match = MEMBER.match(part)
+        if match is None:
             raise ValueError("a member without a name")
-        found[json.loads(name[1])] = part[name.end() :].strip()
+        name = json.loads(match[1])
+        if name in found:
+            raise RepeatedName(name)
+        found[name] = part[match.end() :].strip()
     return found
 
 
@@ -123,9 +134,34 @@ def strict_items(text: bytes) -> list[bytes]:
 
 def strict_members(text: bytes) -> dict[str, msgspec.Raw]:
     try:
-        return _MEMBERS.decode(text)
+        members = _MEMBERS.decode(text)
     except msgspec.ValidationError:
         raise UnexpectedType from None
+    if not is_made_of(text, members):
+        # a name occurs twice, which this raises, or has two spellings
+        split_members(text)
+    return members
+
+
+def is_made_of(text: bytes, members: Mapping[str, msgspec.Raw]) -> bool:
+    """Return whether an object consists of these members alone, in this order."""
+    position = text.index(b"{") + 1
+    for name, value in members.items():
+        match = MEMBER.match(text, position)
+        if match is None or json.loads(match[1]) != name:
+            return False
+        begin = skip(SPACE, text, match.end())
+        written = bytes(value)
+        if not text.startswith(written, begin):
+            return False
+        position = skip(COMMA, text, begin + len(written))
+    return text.startswith(b"}", skip(SPACE, text, position))
+
+
+def skip(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
+    """Return where what may be missing ends."""
+    match = pattern.match(text, position)
+    return position if match is None else match.end()
 
 
 STRICT = RecordSplitter(strict_items, strict_members)
@@ -169,6 +205,10 @@ class BodyReader:
                 location = ".".join(self._records) or "the top level"
                 reason = f"the response has no list at {location} but {error}"
                 raise self._unusable(reason, body, content_type) from error
+            except RepeatedName as repeated:
+                raise self._unusable(
+                    say_repeated(repeated), body, content_type
+                ) from None
             except (ValueError, RecursionError) as error:
                 broken = error
         reason = "the response is not complete JSON"
@@ -177,7 +217,10 @@ class BodyReader:
     def read_end_claims(self, body: bytes) -> EndClaims:
         """Return what a body that was read says of errors and further pages."""
         text = body.removeprefix(BYTE_ORDER_MARK)
-        return read_end_claims(text, self._claim_paths, split_object)
+        try:
+            return read_end_claims(text, self._claim_paths, split_object)
+        except RepeatedName as repeated:
+            raise self.refuse_end(say_repeated(repeated), body) from None
 
     def refuse_end(self, reason: str, body: bytes) -> SourceUnavailable:
         """Return the error of a body that says that it is not the last page."""
@@ -201,14 +244,17 @@ class BodyReader:
         return Body(rows=rows, next=msgspec.json.decode(following))
 
     def _read_rows(self, text: bytes, splitter: RecordSplitter) -> Sequence[RawRow]:
+        raws = splitter.items(text)
+        if sample_repeats_names(raws):
+            return self._rows.read_all(raws, check_names=True)
+
         def details(positions: Sequence[int]) -> list[tuple[bytes, None]]:
+            # split anew: all records of a page would double its memory
             raws = splitter.items(text)
             return [(raws[position], None) for position in positions]
 
         columnar = self._rows.read_columns(text, details)
-        return (
-            self._rows.read_all(splitter.items(text)) if columnar is None else columnar
-        )
+        return self._rows.read_all(raws) if columnar is None else columnar
 
     def _unusable(
         self, reason: str, body: bytes, content_type: str | None
@@ -243,6 +289,8 @@ def split_object(text: bytes) -> Mapping[str, bytes | msgspec.Raw]:
             return splitter.members(text.strip())
         except UnexpectedType:
             return {}
+        except RepeatedName:
+            raise
         except (ValueError, RecursionError):
             continue
     return {}
@@ -259,6 +307,10 @@ def find_at_path(
             return None
         found = split_top_level(bytes(found), splitter).get(step)
     return None if found is None else bytes(found)
+
+
+def say_repeated(repeated: RepeatedName) -> str:
+    return f"the response has the name {repeated.name!r} twice in one object"
 
 
 def describe_kind(text: bytes) -> str:

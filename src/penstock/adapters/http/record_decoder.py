@@ -8,6 +8,7 @@ Numbers with a point or an exponent are floats, which have fewer digits than the
 may have. Where that matters they are decoded once more, with their text.
 """
 
+import json
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ Tree: TypeAlias = dict[str, "Tree"]
 # msgspec cannot compare names that JSON has to escape
 UNNAMEABLE = frozenset('"\\') | frozenset(map(chr, range(32)))
 MAX_INDEX_DIGITS = 9
+
+# Looking for repeated names costs more than all else that is done with a record, so it
+# is done with these of a page, and with the others where one of these has them.
+NAME_SAMPLES = 8
 
 # all that JSON has, but no float: that raises, and the page is decoded with its texts
 NO_FLOAT = str | int | bool | list[Any] | dict[str, Any] | None
@@ -60,6 +65,14 @@ class NumberPaths:
 
         exact = paths_of(FieldType.TEXT, FieldType.INT)
         return cls(exact, paths_of(FieldType.FLOAT) - exact)
+
+
+class RepeatedName(ValueError):
+    """An object has two values of one name: neither may be taken for the value."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(name)
 
 
 class RecordDecoder:
@@ -131,10 +144,20 @@ class RecordDecoder:
             rows = [*map(self._follow_remainders, rows)]
         return [*zip(*rows, strict=True)]
 
-    def read_all(self, raws: Iterable[bytes]) -> list[RawRow]:
+    def read_all(
+        self, raws: Iterable[bytes], *, check_names: bool = False
+    ) -> list[RawRow]:
         """Decode the records of a page, in order."""
-        read = self.read
+        read = self.read_with_names if check_names else self.read
         return [read(raw, position) for position, raw in enumerate(raws)]
+
+    def read_with_names(self, raw: bytes, position: int) -> RawRow:
+        """Decode one record, which is unreadable if it has a name twice."""
+        name = find_repeated_name(raw)
+        if name is None:
+            return self.read(raw, position)
+        reason = f"the record has the name {name!r} twice in one object"
+        return RawRow(self._no_values, raw, position, reason)
 
     def read(self, raw: bytes, position: int) -> RawRow:
         """Decode one record; whatever it is, a row is returned."""
@@ -231,6 +254,33 @@ def written_decoder(type_: Any) -> Callable[[bytes], Any]:
 
 
 decode_written = written_decoder(Any)
+
+
+def find_repeated_name(raw: bytes) -> str | None:
+    """Return a name that an object of a record has twice."""
+
+    def check(pairs: list[tuple[str, None]]) -> None:
+        if len(dict(pairs)) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise RepeatedName(next(name for name in names if names.count(name) > 1))
+
+    try:
+        json.loads(raw, object_pairs_hook=check, parse_int=str, parse_float=str)
+    except RepeatedName as repeated:
+        return repeated.name
+    except (ValueError, RecursionError):
+        # unreadable for another reason, which its reader reports
+        return None
+    return None
+
+
+def sample_repeats_names(raws: Sequence[bytes]) -> bool:
+    """Return whether one of some records, the first and the last included, does."""
+    last = len(raws) - 1
+    samples = {last * step // (NAME_SAMPLES - 1) for step in range(NAME_SAMPLES)}
+    return last >= 0 and any(
+        find_repeated_name(raws[position]) is not None for position in samples
+    )
 
 
 def decode_object(raw: bytes) -> dict[str, Any] | str:

@@ -148,7 +148,7 @@ class HttpSourceReader(Source):
 
     @override
     def read(self, raw: bytes) -> RawRow:
-        row = self._decoder.read(raw, 0)
+        row = self._decoder.read_with_names(raw, 0)
         if self._transform is None:
             return row
         changed = self._transform(row)
