@@ -34,7 +34,10 @@ from tests.support.builders import (
 
 POI = dataset(search=("title",))
 MARKED = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
-LEDGER = ("import", "job", "page", "quarantine", "change", "word", "vocabulary")
+LEDGER = (
+    *("import", "job", "claim", "page"),
+    *("quarantine", "change", "word", "vocabulary"),
+)
 
 
 def titled(kind: FieldType, **declared):
@@ -87,7 +90,7 @@ class DatasetsContract:
         assert [each.name for each in stores.schema.datasets.stored()] == ["other"]
         for table in LEDGER:
             left = ask(f"select count(*) from penstock_{table}")[0][0]
-            ours = 1 if table in {"import", "job", "page", "change"} else 0
+            ours = 1 if table in {"import", "job", "claim", "page", "change"} else 0
             assert (table, left) == (table, ours)
         assert rows(stores, dataset("other")) == [(1, "title 1")]
         with pytest.raises(NotFound):

@@ -9,6 +9,7 @@ from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
 from tests.contracts.budgets import BudgetsContract
+from tests.contracts.claims import ClaimsContract
 from tests.contracts.coverage import CoverageContract
 from tests.contracts.datasets import DatasetsContract
 from tests.contracts.file_rejections import FileRejectionsContract
@@ -77,6 +78,9 @@ class TestPostgresWorkers(WorkersContract): ...
 
 
 class TestPostgresMaintenance(MaintenanceContract): ...
+
+
+class TestPostgresClaims(ClaimsContract): ...
 
 
 class TestPostgresOutbox(OutboxContract): ...

@@ -19,6 +19,7 @@ from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavail
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
 from tests.contracts.budgets import BudgetsContract
+from tests.contracts.claims import ClaimsContract
 from tests.contracts.coverage import CoverageContract
 from tests.contracts.datasets import DatasetsContract
 from tests.contracts.file_rejections import FileRejectionsContract
@@ -117,6 +118,9 @@ class TestSqliteWorkers(WorkersContract): ...
 
 
 class TestSqliteMaintenance(MaintenanceContract): ...
+
+
+class TestSqliteClaims(ClaimsContract): ...
 
 
 class TestSqliteOutbox(OutboxContract): ...

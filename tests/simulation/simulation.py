@@ -154,6 +154,7 @@ class Simulation:
             fires=self.inner.fires,
             coverage=self.inner.coverage,
             outbox=self.inner.outbox,
+            claims=self.inner.claims,
         )
         self.finish = FinishImport(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from penstock.domain.dataset import DatasetName
 from penstock.domain.pages import Counts, Proof, fingerprint
@@ -120,6 +120,54 @@ class PageEntry:
     seen: int
     cursor_before: str | None
     cursor_after: str | None
+
+
+class ClaimOutcome(StrEnum):
+    """How a claim of a job ended."""
+
+    DONE = "done"
+    # the job is a dead letter
+    FAILED = "failed"
+    # replaced by jobs for smaller shards
+    SPLIT = "split"
+    # with its import
+    CANCELLED = "cancelled"
+    # given back by a worker that stops, or whose slice ended
+    RELEASED = "released"
+    # given back without blame, for a budget or until something is there
+    WAITING = "waiting"
+    # given back after an error that counts as an attempt
+    ERROR = "error"
+    # its lease expired
+    LOST = "lost"
+
+
+class ClaimPosition(NamedTuple):
+    """Where a claim is in the order of an import's claims."""
+
+    claimed_at: datetime
+    job: JobId
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The time in which one worker had a job."""
+
+    job: JobId
+    fence: Fence
+    shard_key: str
+    owner: WorkerId
+    claimed_at: datetime
+    # none of these three: it has not ended
+    ended_at: datetime | None
+    outcome: ClaimOutcome | None
+    # the code of the error with which it ended
+    code: str | None
+
+    @property
+    def position(self) -> ClaimPosition:
+        return ClaimPosition(self.claimed_at, self.job, self.fence)
 
 
 def cursor_fingerprint(cursor: str | None) -> str | None:

@@ -6,6 +6,7 @@
 from dataclasses import dataclass
 
 from penstock.ports.budgets import Budgets, BudgetSnapshot, DurableBudgets
+from penstock.ports.claims import ClaimLog
 from penstock.ports.coverage import ImportCoverage
 from penstock.ports.idempotency import IdempotencyStore
 from penstock.ports.ledger import (
@@ -32,6 +33,7 @@ from penstock.ports.workers import Workers
 __all__ = [
     "BudgetSnapshot",
     "Budgets",
+    "ClaimLog",
     "Declarations",
     "Diagnostic",
     "DueJob",
@@ -88,3 +90,4 @@ class Stores:
     fires: FireLog
     coverage: ImportCoverage
     outbox: Outbox
+    claims: ClaimLog

@@ -37,6 +37,8 @@ MAX_EXPIRED = 1_000
 TASK_RETENTION = timedelta(days=7)
 # how long a message that was sent is stored
 MESSAGE_RETENTION = timedelta(days=1)
+# how long an ended claim of a job is stored
+CLAIM_RETENTION = timedelta(days=30)
 
 
 def build_maintenance(
@@ -111,10 +113,15 @@ def maintain(penstock: "Container", dataset: Dataset) -> None:
 
 
 def forget(penstock: "Container") -> None:
-    """Remove expired requests, tasks that nobody runs any more, and old messages."""
+    """Remove what is too old: requests, unused tasks, sent messages, ended claims."""
     penstock.stores.requests.forget(most=MAX_EXPIRED)
     penstock.stores.maintenance.forget(unused=TASK_RETENTION)
     penstock.stores.outbox.forget(sent=MESSAGE_RETENTION, most=MAX_EXPIRED)
+    while (
+        penstock.stores.claims.forget(ended=CLAIM_RETENTION, most=MAX_EXPIRED)
+        == MAX_EXPIRED
+    ):
+        pass
 
 
 def short_digest(value: object) -> str:

@@ -55,6 +55,7 @@ ADDED_TO_IMPORT = """pages = total.pages + excluded.pages,
 CLAIMED_JOB = """status = 'leased',
     fence = fence + 1,
     lease_owner = %(owner)s,
+    claimed_at = {now},
     lease_until = {now} + %(lease)s * interval '1 microsecond',
     rescues = rescues + (status = 'leased')::integer,
     errors = case when status = 'pending' then errors else {recent_errors}

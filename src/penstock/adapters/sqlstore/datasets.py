@@ -144,9 +144,8 @@ class SqlDatasets(Datasets):
         return sum(counted or ()), until, imports
 
     def _drop_import(self, import_id: int) -> Iterator[int]:
-        yield from self._batches(
-            "drop_rejections", import_id=import_id, limit=DELETE_BATCH
-        )
+        for name in ("drop_rejections", "drop_claims"):
+            yield from self._batches(name, import_id=import_id, limit=DELETE_BATCH)
         while removed := self._database.write(
             lambda transaction: drop_jobs(transaction, import_id)
         ):

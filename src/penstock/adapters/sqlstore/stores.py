@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from penstock.adapters.sqlstore.budgets import SqlBudgets
+from penstock.adapters.sqlstore.claims import SqlClaimLog
 from penstock.adapters.sqlstore.coverage import SqlImportCoverage
 from penstock.adapters.sqlstore.database import Database
 from penstock.adapters.sqlstore.idempotency import SqlIdempotencyStore
@@ -68,4 +69,5 @@ def build_stores(
         fires=SqlFireLog(database),
         coverage=SqlImportCoverage(database),
         outbox=SqlOutbox(database),
+        claims=SqlClaimLog(database),
     )

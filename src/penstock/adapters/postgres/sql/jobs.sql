@@ -304,6 +304,7 @@ where job_id = %(job)s and page_seq = %(page_seq)s + 1 and fence = %(fence)s;
 update penstock_job
 set status = 'pending',
     run_at = {now} + %(delay)s * interval '1 microsecond',
+    released_at = {now},
     lease_owner = null,
     lease_until = null,
     rescues = 0,
@@ -319,6 +320,7 @@ returning page_seq;
 update penstock_job
 set status = 'pending',
     run_at = {now},
+    released_at = {now},
     lease_owner = null,
     lease_until = null,
     rescues = 0

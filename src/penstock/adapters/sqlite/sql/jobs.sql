@@ -96,6 +96,7 @@ update penstock_job
 set status = 'leased',
     fence = fence + 1,
     lease_owner = :owner,
+    claimed_at = :now,
     lease_until = :now + :lease,
     rescues = rescues + (status = 'leased'),
     errors = case when status = 'pending' then errors else json_insert(
@@ -144,6 +145,7 @@ update penstock_job
 set status = 'leased',
     fence = fence + 1,
     lease_owner = :owner,
+    claimed_at = :now,
     lease_until = :now + :lease,
     rescues = rescues + (status = 'leased'),
     errors = case when status = 'pending' then errors else json_insert(
@@ -255,6 +257,7 @@ limit 1;
 update penstock_job
 set status = 'pending',
     run_at = :now + :delay,
+    released_at = :now,
     lease_owner = null,
     lease_until = null,
     rescues = 0,
@@ -276,6 +279,7 @@ returning page_seq;
 update penstock_job
 set status = 'pending',
     run_at = :now,
+    released_at = :now,
     lease_owner = null,
     lease_until = null,
     rescues = 0

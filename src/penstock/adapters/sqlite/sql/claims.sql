@@ -1,0 +1,35 @@
+-- The claims of jobs, which a trigger adds when they end.
+
+-- name: find_claims
+-- Each half reads an index; there are as many leased jobs as threads of workers.
+select claim.*, penstock_job.shard_key
+from (
+    select * from (
+        select job_id, fence, owner, claimed_at, ended_at, outcome, code
+        from penstock_claim
+        where import_id = :import_id and (claimed_at, job_id, fence) > (coalesce(:at, 0), :job, :fence)
+        order by claimed_at, job_id, fence
+        limit :limit
+    ) as ended
+    union all
+    select id, fence, lease_owner, claimed_at, null, null, null
+    from penstock_job
+    where import_id = :import_id and status = 'leased'
+        and (claimed_at, id, fence) > (coalesce(:at, 0), :job, :fence)
+) as claim
+join penstock_job on penstock_job.id = claim.job_id
+order by claim.claimed_at, claim.job_id, claim.fence
+limit :limit;
+
+-- name: forget_claims
+-- The oldest were added first, so this reads no more rows than it may delete.
+delete from penstock_claim
+where id in (
+    select id from penstock_claim order by id limit :most
+) and ended_at < :now - :ended;
+
+-- name: drop_claims
+delete from penstock_claim
+where id in (
+    select id from penstock_claim where import_id = :import_id limit :limit
+);

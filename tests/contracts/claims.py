@@ -1,0 +1,228 @@
+"""What every store promises of the claim log."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import pytest
+
+from penstock.domain.jobs import (
+    Claim,
+    ClaimOutcome,
+    ImportId,
+    JobError,
+    Lease,
+)
+from penstock.domain.pages import Proof
+from penstock.ports import Stores
+from tests.support.builders import (
+    A_MOMENT,
+    ANN,
+    BEN,
+    HOUR,
+    LEASE,
+    MINUTE,
+    SECOND,
+    TIMEOUT,
+    batch,
+    claim,
+    dataset,
+    idle,
+    known_page,
+    last,
+    plan,
+    record,
+    repeated,
+    run,
+)
+
+POI = dataset()
+
+# every way in which a claim ends, with the outcome and the code that are stored
+ENDS: dict[
+    str, tuple[Callable[[Stores, Lease], object], ClaimOutcome, JobError | None]
+] = {
+    "done": (
+        lambda stores, lease: stores.ledger.commit_page(POI, lease, last()),
+        ClaimOutcome.DONE,
+        None,
+    ),
+    "done_with_new_rows": (
+        lambda stores, lease: stores.ledger.commit_page(POI, lease, last(record(1))),
+        ClaimOutcome.DONE,
+        None,
+    ),
+    "failed": (
+        lambda stores, lease: stores.ledger.fail(lease, TIMEOUT),
+        ClaimOutcome.FAILED,
+        TIMEOUT,
+    ),
+    "split": (
+        lambda stores, lease: stores.ledger.split(lease, ["x", "y"]),
+        ClaimOutcome.SPLIT,
+        None,
+    ),
+    "released": (
+        lambda stores, lease: stores.ledger.release(lease),
+        ClaimOutcome.RELEASED,
+        None,
+    ),
+    "waiting": (
+        lambda stores, lease: stores.ledger.postpone(
+            lease, None, delay=MINUTE, blame=False
+        ),
+        ClaimOutcome.WAITING,
+        None,
+    ),
+    "waiting_with_a_reason": (
+        lambda stores, lease: stores.ledger.postpone(
+            lease, TIMEOUT, delay=MINUTE, blame=False
+        ),
+        ClaimOutcome.WAITING,
+        TIMEOUT,
+    ),
+    "error": (
+        lambda stores, lease: stores.ledger.postpone(
+            lease, TIMEOUT, delay=MINUTE, blame=True
+        ),
+        ClaimOutcome.ERROR,
+        TIMEOUT,
+    ),
+    "cancelled": (
+        lambda stores, lease: stores.imports.cancel(lease.import_id, reason="no"),
+        ClaimOutcome.CANCELLED,
+        None,
+    ),
+    "closed": (
+        lambda stores, lease: stores.imports.close(
+            POI, lease.import_id, failed="too many bad rows"
+        ),
+        ClaimOutcome.CANCELLED,
+        None,
+    ),
+}
+every_end = pytest.mark.parametrize(
+    ("end", "outcome", "fault"), ENDS.values(), ids=ENDS.keys()
+)
+
+
+def claims_of(stores: Stores, import_id: ImportId) -> Sequence[Claim]:
+    return stores.claims.find(import_id, after=None, limit=100)
+
+
+class ClaimsContract:
+    """Subclasses bring `stores` and `pass_time`."""
+
+    def test_a_claim_is_listed_as_soon_as_it_begins(self, stores: Stores):
+        import_id = plan(stores, POI, "a", "b")
+        assert claims_of(stores, import_id) == []
+
+        lease = claim(stores, POI)
+
+        (found,) = claims_of(stores, import_id)
+        assert (found.job, found.fence, found.owner) == (lease.job, 1, ANN)
+        assert (found.shard_key, found.claimed_at) == ("a", stores.jobs.now())
+        assert (found.ended_at, found.outcome, found.code) == (None, None, None)
+
+    @every_end
+    def test_a_claim_is_stored_with_how_it_ended(
+        self, stores: Stores, pass_time, end, outcome, fault
+    ):
+        import_id = plan(stores, POI, "a")
+        began_at = stores.jobs.now()
+        lease = claim(stores, POI)
+        pass_time(SECOND)
+
+        end(stores, lease)
+
+        (found,) = claims_of(stores, import_id)
+        assert (found.claimed_at, found.ended_at) == (began_at, began_at + SECOND)
+        assert found.outcome is outcome
+        assert found.code == (None if fault is None else fault.code)
+        assert (found.owner, found.fence) == (ANN, lease.fence)
+
+    def test_a_claim_that_ends_with_a_known_page_is_stored(self, stores: Stores):
+        run(stores, POI, known_page(record(1), proof=Proof.EMPTY_PAGE))
+        import_id = plan(stores, POI, "a")
+
+        assert repeated(stores, claim(stores, POI)) is not None
+
+        (found,) = claims_of(stores, import_id)
+        assert found.outcome is ClaimOutcome.DONE
+
+    def test_pages_do_not_end_a_claim(self, stores: Stores, pass_time):
+        import_id = plan(stores, POI, "a")
+        lease = claim(stores, POI)
+        for number in range(3):
+            pass_time(SECOND)
+            lease, _ = stores.ledger.commit_page(POI, lease, batch(record(number)))
+            stores.ledger.renew(lease)
+
+        (found,) = claims_of(stores, import_id)
+        assert found.outcome is None
+
+    def test_a_lost_claim_ends_when_its_lease_expired(self, stores: Stores, pass_time):
+        import_id = plan(stores, POI, "a")
+        began_at = stores.jobs.now()
+        claim(stores, POI)
+        pass_time(LEASE + MINUTE)
+
+        claim(stores, POI, owner=BEN)
+
+        (first, second) = claims_of(stores, import_id)
+        assert (first.owner, first.outcome) == (ANN, ClaimOutcome.LOST)
+        assert first.ended_at == began_at + LEASE
+        assert (second.owner, second.outcome, second.fence) == (BEN, None, 2)
+
+    def test_the_third_lost_claim_of_a_job_is_lost_too(self, stores: Stores, pass_time):
+        import_id = plan(stores, POI, "a")
+        for _ in range(3):
+            claim(stores, POI)
+            pass_time(LEASE + A_MOMENT)
+
+        stores.jobs.sweep()
+
+        found = claims_of(stores, import_id)
+        assert [entry.outcome for entry in found] == [ClaimOutcome.LOST] * 3
+        assert idle(stores, POI)
+
+    def test_claims_are_found_page_by_page(self, stores: Stores, pass_time):
+        import_id = plan(stores, POI, "a", "b")
+        for _ in range(3):
+            stores.ledger.release(claim(stores, POI))
+            pass_time(SECOND)
+        claim(stores, POI)
+        claim(stores, POI)
+        everything = claims_of(stores, import_id)
+
+        found: list[Claim] = []
+        while page := stores.claims.find(
+            import_id, after=found[-1].position if found else None, limit=2
+        ):
+            found += page
+
+        assert found == everything
+        assert len(found) == 5
+        assert found == sorted(found, key=lambda entry: entry.position)
+
+    def test_claims_of_other_imports_are_not_found(self, stores: Stores):
+        claimed = plan(stores, POI, "a")
+        other = plan(stores, dataset("shops"), "a")
+
+        claim(stores, POI)
+
+        assert len(claims_of(stores, claimed)) == 1
+        assert claims_of(stores, other) == []
+
+    def test_old_claims_are_forgotten_in_batches(self, stores: Stores, pass_time):
+        import_id = plan(stores, POI, "a")
+        for _ in range(3):
+            stores.ledger.release(claim(stores, POI))
+        pass_time(HOUR + SECOND)
+        stores.ledger.release(claim(stores, POI))
+
+        forgotten = [
+            stores.claims.forget(ended=timedelta(hours=1), most=2) for _ in range(3)
+        ]
+
+        assert forgotten == [2, 1, 0]
+        assert len(claims_of(stores, import_id)) == 1
