@@ -45,7 +45,7 @@ LIST = dataset("list", source=CsvSource(files=("list.csv",)), axes=(FileAxis(),)
 MARKED_ALL = dataset(missing=Missing(do=WhenMissing.MARK, max_drop=1))
 
 
-FILES = replace(LIST, missing=MARKED_ALL.missing)
+FILES = replace(LIST, missing=MARKED_ALL.missing, max_duplicates=1)
 
 
 def import_files(
@@ -565,6 +565,47 @@ class ImportsContract:
         run(stores, marked, last(record(1)), mode=Mode.BACKFILL)
 
         assert ids(stores, marked) == [1, 2]
+
+    @pytest.mark.parametrize("of", [POI, MARKED, LIST], ids=["api", "marked", "file"])
+    def test_too_many_rows_that_overwrite_each_other_fail_it(
+        self, stores: Stores, of: Dataset
+    ):
+        pages = [
+            replace(batch(*(record(key, title) for key in range(5))), rank=rank)
+            for rank, title in enumerate("abc", start=1)
+        ]
+        pages.append(replace(last(record(8), record(9)), rank=4))
+
+        ended = run(stores, of, *pages)
+
+        assert (ended.status, ended.proven) == (ImportStatus.FAILED, False)
+        assert (
+            "10 of 17 rows (58.8%) lost to another row of their key, more than "
+            "max_duplicates = 0.1: the key (id) is not unique, as in '0', '1', '2'; "
+        ) in str(ended.note)
+
+    @pytest.mark.parametrize("mode", [Mode.DELTA, Mode.BACKFILL])
+    def test_changes_may_overwrite_each_other(self, stores: Stores, mode: Mode):
+        ended = run(stores, POI, batch(record(1, "a")), last(record(1)), mode=mode)
+
+        assert ended.proven
+        assert ended.counts.duplicates == 1
+
+    def test_as_many_rows_as_declared_may_overwrite_each_other(self, stores: Stores):
+        a_log = replace(POI, max_duplicates=0.5)
+
+        ended = run(stores, a_log, batch(record(1, "a")), last(record(1, "b")))
+
+        assert ended.proven
+
+    @pytest.mark.parametrize("of", [POI, LIST], ids=["api", "file"])
+    def test_keys_that_one_page_repeats_are_named(self, stores: Stores, of: Dataset):
+        page = replace(last(record(1, "b")), seen=9, repeated_keys=[(1,)], rank=1)
+
+        ended = run(stores, of, page)
+
+        assert not ended.proven
+        assert "not unique, as in '1'; " in str(ended.note)
 
     def test_rows_whose_file_was_not_read_are_not_marked(self, stores: Stores):
         """By a model that knows of each row in which file it was seen last."""

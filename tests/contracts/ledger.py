@@ -597,8 +597,8 @@ class LedgerContract:
             POI, claim(stores, POI), batch(record(1, "a"), record(2, "b"))
         )
 
-        # one new, one changed, one the same, a duplicate in the page, one bad, two
-        # that the transform dropped
+        # one new, one that replaces another of its import, one the same, a duplicate in
+        # the page, one bad, two that the transform dropped
         lease, counts = stores.ledger.commit_page(
             POI,
             replace(lease, sent=3),
@@ -615,20 +615,20 @@ class LedgerContract:
             requests=3,
             seen=7,
             inserted=1,
-            updated=1,
-            unchanged=2,
+            unchanged=1,
             quarantined=1,
             dropped=2,
+            duplicates=2,
         )
         total = Counts(
             pages=2,
             requests=3,
             seen=9,
             inserted=3,
-            updated=1,
-            unchanged=2,
+            unchanged=1,
             quarantined=1,
             dropped=2,
+            duplicates=2,
         )
         assert job_of(stores, lease).counts == total
         assert stores.imports.get(lease.import_id)[0].counts == total
@@ -712,13 +712,11 @@ class LedgerContract:
 
     def test_an_older_version_counts_as_unchanged(self, stores: Stores):
         versioned = dataset(fields=(int_field("id"), int_field("v")), version="v")
+        run(stores, versioned, last(record(1, 2, of=versioned)))
         plan(stores, versioned)
-        lease, _ = stores.ledger.commit_page(
-            versioned, claim(stores, versioned), batch(record(1, 2, of=versioned))
-        )
 
         _, counts = stores.ledger.commit_page(
-            versioned, lease, batch(record(1, 1, of=versioned))
+            versioned, claim(stores, versioned), batch(record(1, 1, of=versioned))
         )
 
         assert counts == Counts(pages=1, seen=1, unchanged=1)
@@ -801,6 +799,42 @@ class LedgerContract:
         _, counts = stores.ledger.commit_page(LIST, claim(stores, LIST), page)
 
         assert counts == Counts(pages=1, seen=5, inserted=2, dropped=1, duplicates=2)
+
+    @pytest.mark.parametrize("keeps", [True, False], ids=["keeps", "marks"])
+    def test_rows_that_an_import_overwrites_are_counted(self, stores: Stores, keeps):
+        of = POI if keeps else replace(POI, missing=Missing(do=WhenMissing.MARK))
+        run(stores, of, last(record(7, "of another import"), record(8, "b")))
+        plan(stores, of, "a", "b")
+        first, second = claim(stores, of), claim(stores, of)
+        _, changed = stores.ledger.commit_page(
+            of, first, batch(record(7, "a"), record(8, "b"), record(9, "c"))
+        )
+
+        # the last two have been read twice, as where shards share an edge
+        _, counts = stores.ledger.commit_page(
+            of, second, batch(record(7, "A"), record(8, "b"), record(9, "c"))
+        )
+
+        assert changed == Counts(pages=1, seen=3, inserted=1, updated=1, unchanged=1)
+        assert counts == Counts(pages=1, seen=3, unchanged=2, duplicates=1)
+        assert rows(stores, of) == [(7, "A"), (8, "b"), (9, "c")]
+
+    def test_an_older_row_that_loses_to_one_of_its_import_is_counted(
+        self, stores: Stores
+    ):
+        fields = (int_field("id"), int_field("v"))
+        versioned = replace(POI, fields=fields, version="v")
+        plan(stores, versioned)
+        lease, _ = stores.ledger.commit_page(
+            versioned, claim(stores, versioned), batch(record(7, 2, of=versioned))
+        )
+
+        _, counts = stores.ledger.commit_page(
+            versioned, lease, batch(record(7, 1, of=versioned))
+        )
+
+        assert counts == Counts(pages=1, seen=1, duplicates=1)
+        assert rows(stores, versioned) == [(7, 2)]
 
     def test_a_later_import_wins_over_any_rank_of_an_earlier(self, stores: Stores):
         plan(stores, LIST)

@@ -87,7 +87,8 @@ def test_bad_rows_stay_open_and_are_replayed_by_where_they_stand(file_workshop):
     ]
     write(file_workshop.folder / "a.csv", *(line(*row) for row in come[:9_000]))
     write(file_workshop.folder / "b.csv", *(line(*row) for row in come[9_000:]))
-    lenient = shops(dataset="bad = { max_ratio = 1.0 }", source=SMALL_SHARDS)
+    declared = "bad = { max_ratio = 1.0 }\nmax_duplicates = 1"
+    lenient = shops(dataset=declared, source=SMALL_SHARDS)
     file_workshop.declare(lenient)
     assert file_workshop.penstock("plan", "shops").code == 0
     work_backwards(file_workshop)

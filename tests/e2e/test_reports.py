@@ -16,6 +16,7 @@ FATES = ("inserted", "updated", "unchanged", "quarantined", "dropped", "duplicat
 DATASET = """\
 [datasets.shops]
 key = "id"
+max_duplicates = 1
 {dataset}
 
 [datasets.shops.fields]

@@ -2,10 +2,12 @@
 
 import json
 import sys
+from random import Random
 
 import pytest
 
 from penstock.entrypoints.cli.app import main
+from tests.support.scripted_server import json_reply, scripted_server
 
 CONFIG = """\
 [penstock]
@@ -30,23 +32,28 @@ def penstock(tmp_path, monkeypatch, capsys):
     rows = [f"{number},town {number % 7}\n" for number in range(700)]
     (tmp_path / "shops.csv").write_text("id,town\n" + "".join(rows))
 
-    def run(*arguments, key="town"):
-        (tmp_path / "penstock.toml").write_text(CONFIG.format(key=key))
+    def run(*arguments, key="town", declared="", code=0):
+        config = CONFIG.format(key=key).replace(f'"{key}"\n', f'"{key}"\n{declared}\n')
+        (tmp_path / "penstock.toml").write_text(config)
         monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
         with pytest.raises(SystemExit) as end:
             main()
-        assert not end.value.code
+        assert (end.value.code or 0) == code
         return capsys.readouterr().out
 
     return run
 
 
 DOUBT = "the key (town) is not unique: 700 rows have only 7 different keys"
+REFUSAL = (
+    "693 of 700 rows (99.0%) lost to another row of their key, more than "
+    "max_duplicates = 0.1: the key (town) is not unique, as in 'town 0', 'town 1', "
+    "'town 2'; "
+)
 
 
 def test_a_key_that_many_rows_share_is_doubted_on_screen(penstock):
     results = [penstock(*each) for each in (["check"], ["check", "--connect"])]
-    results.append(penstock("run", "shops"))
 
     assert all(DOUBT in " ".join(each.split()) for each in results)
 
@@ -59,10 +66,26 @@ def test_a_key_of_its_own_in_each_row_is_not_doubted(penstock):
 
 def test_a_program_is_reported_too(penstock):
     checked = json.loads(penstock("check", "--json"))
-    done = json.loads(penstock("run", "shops", "--json"))
 
     assert DOUBT in checked["notes"][0]
-    assert DOUBT in done["doubt"]
+
+
+def test_an_import_of_rows_that_overwrite_each_other_fails(penstock):
+    ended = json.loads(penstock("run", "shops", "--json", code=1))
+
+    assert (ended["status"], ended["proven"]) == ("failed", False)
+    assert REFUSAL in ended["note"]
+    # the unchanged file is read again, and no better
+    again = penstock("run", "shops", code=1)
+    assert REFUSAL in " ".join(again.split())
+
+
+def test_rows_of_a_log_may_overwrite_each_other(penstock):
+    declared = "max_duplicates = 1"
+    ended = json.loads(penstock("run", "shops", "--json", declared=declared))
+
+    assert ended["proven"]
+    assert ended["records"]["duplicates"] == 693
 
 
 PAGED = """\
@@ -110,3 +133,43 @@ def test_a_filter_without_a_check_is_doubted(
     assert not end.value.code
     shown = capsys.readouterr().out
     assert ("shards.town: sends t and has no check" in shown) is is_doubted
+
+
+TWICE = Random(7).sample([*range(1500)] * 2, 3000)
+
+
+@pytest.mark.parametrize(
+    ("keys", "by", "lost"),
+    [
+        ([0, 1, 2] * 1000, 'by = "single"', 2997),
+        (TWICE, 'by = "offset", send = "at", size = { value = 100 }', 1500),
+        ([*range(3000)], 'by = "offset", send = "at", size = { value = 100 }', 0),
+    ],
+    ids=["on one page", "across pages", "unique"],
+)
+def test_records_of_an_api_that_overwrite_each_other_fail_the_import(
+    tmp_path, monkeypatch, capsys, keys, by, lost
+):
+    records = [{"ID": key, "town": str(each)} for each, key in enumerate(keys)]
+
+    def answer(request):
+        start = int(request.query.get("at", 0))
+        return json_reply(records[start : start + 100] if "at" in by else records)
+
+    with scripted_server() as server:
+        server.answers = answer
+        config = PAGED.format(field="ID").splitlines()
+        config[-2:] = [f'url = "{server.url}/shops"', f"pages = {{ {by} }}"]
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "penstock.toml").write_text("\n".join(config))
+        monkeypatch.setattr(sys, "argv", ["penstock", "run", "shops", "--json"])
+        with pytest.raises(SystemExit) as end:
+            main()
+
+    ended = json.loads(capsys.readouterr().out)
+    counts = ended["records"]
+    assert counts["seen"] == 3000
+    assert (counts["inserted"], counts["duplicates"]) == (3000 - lost, lost)
+    assert (end.value.code or 0, ended["proven"]) == (int(lost > 0), not lost)
+    refusal = f"{lost:,} of 3,000 rows ({lost / 3000:.1%}) lost to another row"
+    assert (refusal in (ended["note"] or "")) is bool(lost)

@@ -52,7 +52,7 @@ def by_row(*rows) -> Page:
 def test_rows_that_refer_to_nothing_are_bad(page_of):
     page = page_of((1, "north"), ("x", "south"), (3, "west"), (4, None), (5, "west"))
 
-    records, rejections = map_page(
+    records, rejections, _ = map_page(
         Mapper(SHOPS), page, never_outside, known, shard="all"
     )
 
@@ -67,7 +67,7 @@ def test_rows_that_refer_to_nothing_are_bad(page_of):
 
 
 def test_a_page_of_strangers_alone_has_no_record():
-    records, rejections = map_page(
+    records, rejections, _ = map_page(
         Mapper(SHOPS), by_column((1, "west")), never_outside, known, shard="all"
     )
 
@@ -80,7 +80,7 @@ def test_flawed_rows_are_bad_beside_the_others():
     flawed = RawRow((), b"1,2,3", 7, *text)
     page = Page(rows=by_column((1, "north")).rows, bad_rows=[flawed])
 
-    records, rejections = map_page(
+    records, rejections, _ = map_page(
         Mapper(SHOPS), page, never_outside, known, shard="all"
     )
 
@@ -105,7 +105,7 @@ def test_a_bad_row_of_a_file_is_outdone_by_a_good_one_behind_it(
         *((2, "north"), (2, "south"), ("x", "north"), (3, "west")),
     )
 
-    _, rejections = map_page(
+    _, rejections, _ = map_page(
         Mapper(replace(SHOPS, version=version)),
         replace(page, rank=rank),
         *(never_outside, known),

@@ -1,13 +1,16 @@
 """Decide how an import ends: proven or failed, and which rows are missing."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from penstock.domain.dataset import Dataset, WhenMissing
+from penstock.domain.formats import shorten
 from penstock.domain.import_scope import time_axis
 from penstock.domain.jobs import Import, ImportStatus, Mode, Shards
 from penstock.domain.lost_files import FilesNotRead
+from penstock.domain.pages import Counts
 from penstock.domain.source import HttpSource, Paging
 
 # how far a provider's clock may be ahead of the database's
@@ -39,6 +42,10 @@ class CompletionFacts(Protocol):
 
     def watermark(self) -> datetime | None: ...
 
+    def repeated_keys(self) -> Sequence[str]:
+        """Return some of the keys that several rows had."""
+        ...
+
     def missed(self) -> "MissingRows": ...
 
     def lost(self) -> FilesNotRead:
@@ -67,9 +74,12 @@ def decide_completion(
         failed=failed or exceeded_tolerance,
         again=again,
     )
+    is_full = current.mode is Mode.FULL
+    if verdict.proven and is_full:
+        refusal = judge_duplicates(current.counts, dataset, facts)
+        verdict = verdict if refusal is None else fail(refusal)
     if not verdict.proven:
         return verdict
-    is_full = current.mode is Mode.FULL
     verdict = replace(
         verdict,
         watermark=next_watermark(current, dataset, current=facts.watermark()),
@@ -107,23 +117,43 @@ def judge_shards(
     `again` is the command that starts another import.
     """
     if failed is not None:
-        return CompletionVerdict(status=ImportStatus.FAILED, proven=False, note=failed)
+        return fail(failed)
     if shards.failed or shards.cancelled:
         lost = shards.failed + shards.cancelled
-        return CompletionVerdict(
-            status=ImportStatus.FAILED,
-            proven=False,
-            note=f"{lost} of {shards.total} shards did not finish; see why with: "
+        return fail(
+            f"{lost} of {shards.total} shards did not finish; see why with: "
             "penstock jobs --status failed; if the provider was at fault: penstock "
-            f"jobs retry --failed; if you fix the declaration: {again}",
+            f"jobs retry --failed; if you fix the declaration: {again}"
         )
     if unproven:
-        return CompletionVerdict(
-            status=ImportStatus.FAILED,
-            proven=False,
-            note=f"{unproven} of {shards.total} shards ended without proof",
-        )
+        return fail(f"{unproven} of {shards.total} shards ended without proof")
     return CompletionVerdict(status=ImportStatus.DONE, proven=True)
+
+
+def fail(note: str) -> CompletionVerdict:
+    return CompletionVerdict(status=ImportStatus.FAILED, proven=False, note=note)
+
+
+def judge_duplicates(
+    counts: Counts, dataset: Dataset, facts: CompletionFacts
+) -> str | None:
+    """Return why so many rows that lost to another of their key are an error, or None.
+
+    Each shard may be complete: with a wrong key the rows overwrite each other.
+    """
+    rows = counts.seen - counts.quarantined - counts.dropped
+    if counts.duplicates <= dataset.max_duplicates * rows:
+        return None
+    examples = ", ".join(map(shorten, facts.repeated_keys()))
+    return (
+        f"{counts.duplicates:,} of {rows:,} rows ({counts.duplicates / rows:.1%}) lost "
+        "to another row of their key, more than "
+        f"max_duplicates = {dataset.max_duplicates:g}: the key "
+        f"({', '.join(dataset.key)}) is not unique"
+        + (f", as in {examples}" if examples else "")
+        + "; declare fields that together are different in each row, or, if the last "
+        "row of a key is the one to store, max_duplicates = 1"
+    )
 
 
 def next_watermark(

@@ -139,6 +139,9 @@ class Dataset:
     filter: tuple[str, ...] = ()
     missing: Missing = field(default_factory=Missing)
     bad: Tolerance = field(default_factory=Tolerance)
+    # the largest share of the rows of a full import that may lose to another row of
+    # their key
+    max_duplicates: float = 0.1
     version: str | None = None
     # the field that PostgreSQL partitions the table by; no effect on SQLite
     partition: str | None = None

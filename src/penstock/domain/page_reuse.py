@@ -21,7 +21,7 @@ FINGERPRINT_BYTES = 16
 
 # Raised by every change of how input is read, converted or proven to be complete: what
 # was wrongly read must be read again, even if neither it nor the version has changed.
-READER_EDITION = 6
+READER_EDITION = 7
 
 
 def reader_edition() -> str:
@@ -49,9 +49,10 @@ def page_fingerprint(lease: Lease, content: bytes) -> bytes:
 def summarize_page(page: Page, batch: Batch) -> PageSummary | None:
     """Return the summary of a page, or None if it cannot be reused.
 
-    Reusable pages have no rejections, and a next position that depends on them alone.
+    Reusable pages have no rejections, no duplicates, and a next position that depends
+    on them alone.
     """
-    if batch.rejections or not batch.records:
+    if batch.rejections or batch.repeated_keys or not batch.records:
         return None
     if page.proof is None and not page.rises:
         # its cursor contains the loop detector, which depends on earlier pages

@@ -280,6 +280,10 @@ def split_fingerprints(text: str) -> frozenset[str]:
     return frozenset(text[at : at + width] for at in range(0, len(text), width))
 
 
+# how many keys are shown that several rows have
+MAX_KEY_EXAMPLES = 3
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """Everything one page changes, committed in one transaction."""
@@ -293,6 +297,8 @@ class Batch:
     proof: Proof | None = None
     provider_time: datetime | None = None
     rank: int = 0
+    # some of the keys that several of its good rows had
+    repeated_keys: Sequence[Key] = ()
     # by which the page is recognised when it comes again, and its outcome
     imprint: bytes | None = None
     memo: PageSummary | None = None
@@ -311,7 +317,7 @@ class Counts:
     deleted: int = 0
     quarantined: int = 0
     dropped: int = 0
-    # rows of files whose key had occurred before
+    # rows that lost to another row of their key
     duplicates: int = 0
 
 
@@ -321,11 +327,13 @@ def count_page(
     """Count the rows of one page by outcome.
 
     `again` are the rows whose key another page of the import already contained: each is
-    a duplicate, whether it was ignored or replaced the other.
+    a duplicate, whether it was ignored or replaced the other. Without ranks, these are
+    only rows with other values: pages and shards may overlap.
     """
     good = batch.seen - batch.dropped - len(batch.rejections)
-    # `records` has only the last row of each key
-    duplicates = again + good - len(batch.records) if batch.rank else 0
+    # one row of each key; those of a page that was recognised are only in its summary
+    stored = len(batch.records) if batch.memo is None else batch.memo.records
+    duplicates = again + good - stored
     written = inserted + updated
     return Counts(
         pages=1,
@@ -333,7 +341,6 @@ def count_page(
         seen=batch.seen,
         inserted=inserted,
         updated=updated,
-        # without ranks, a duplicate within the page counts as unchanged
         unchanged=good - written - duplicates,
         quarantined=len(batch.rejections),
         dropped=batch.dropped,

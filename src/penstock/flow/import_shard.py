@@ -457,10 +457,10 @@ def rows_in(page: Page) -> int:
 
 
 def build_batch(page: Page, cursor: Cursor | None, mapped: Mapped) -> Batch:
-    records, rejections = mapped
     return Batch(
-        records=records,
-        rejections=rejections,
+        records=mapped.records,
+        rejections=mapped.rejections,
+        repeated_keys=mapped.repeated_keys,
         seen=rows_in(page),
         dropped=page.dropped,
         cursor=None if cursor is None else cursor.encode(),

@@ -90,6 +90,7 @@ def build_dataset(
             lost_files=table.missing.lost_files,
         ),
         bad=Tolerance(max=table.bad.max, max_ratio=table.bad.max_ratio),
+        max_duplicates=table.max_duplicates,
         version=table.version,
         partition=table.partition,
         transform=table.transform,

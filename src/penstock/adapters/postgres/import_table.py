@@ -150,6 +150,9 @@ class PostgresImportTable(sql.Table):
             ],
             again=found["again"],
             rewritten=found["rewritten"],
+            repeated_keys=[
+                columnar.keys[position - 1] for position in found["repeated"] or []
+            ],
         )
 
     def _lock_rows(self, keys: Sequence[Key]) -> None:

@@ -51,7 +51,9 @@ class PostgresLedger(SqlLedger[PostgresDatabase]):
             dataset,
             state,
             rows=len(batch.records),
-            is_insert_only=not batch.rejections and not lease.tracked,
+            is_insert_only=not batch.rejections
+            and not batch.repeated_keys
+            and not lease.tracked,
         )
         if way is not PageWrite.SINGLE_STATEMENT:
             return None

@@ -29,6 +29,7 @@ from penstock.adapters.sqlstore.page_summaries import (
 )
 from penstock.adapters.sqlstore.row_origins import FILE_NUMBER
 from penstock.domain.dataset import Dataset, Field, FieldType, Reference
+from penstock.domain.pages import MAX_KEY_EXAMPLES
 
 COLUMN_TYPES: Mapping[FieldType, str] = {
     FieldType.TEXT: "text",
@@ -441,6 +442,8 @@ select
         filter (where _is_changed and not _is_revived) as updated,
     count(*) filter (where _is_changed and _is_repeat and not _is_revived) as rewritten,
     count(*) filter (where _is_repeat) as again,
+    (array_agg(_position order by _position) filter (where _is_repeat))
+        [1:{MAX_KEY_EXAMPLES}] as repeated,
     count(*) filter (where _is_changed or _is_seen) - (select count(*) from _updated)
         as missed
 from _compared"""
@@ -578,10 +581,14 @@ from _compared"""
     def _repeats(self) -> str:
         """Return the condition by which this import has stored the row before.
 
-        A row that was only seen, with a bad value, has rank 0.
+        In a file, a row that was only seen, with a bad value, has rank 0. From an API,
+        an equal row may have been read twice, where pages or shards overlap.
         """
         if not self.dataset.is_ranked:
-            return "false"
+            return (
+                "stored._import = %(import_id)s and stored._deleted_at is null "
+                "and stored._digest <> incoming._digest"
+            )
         return "stored._import = %(import_id)s and stored._rank > 0"
 
     def _same(self, one: str, other: str) -> str:

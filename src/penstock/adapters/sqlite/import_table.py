@@ -19,7 +19,7 @@ from penstock.adapters.sqlstore.page_summaries import decode_summary
 from penstock.domain.formats import EPOCH, MICROSECOND
 from penstock.domain.lost_files import RowOrigin
 from penstock.domain.page_reuse import combine_digests
-from penstock.domain.pages import Key, PageSummary, Record
+from penstock.domain.pages import MAX_KEY_EXAMPLES, Key, PageSummary, Record
 
 # the rank of a row that stays because its version is newer; among equal versions the
 # last row still wins
@@ -65,6 +65,7 @@ class SqliteImportTable(sql.Table):
             updated=groups.updated,
             again=groups.again,
             rewritten=groups.rewritten,
+            repeated_keys=groups.repeated_keys,
         )
 
     def _classify(
@@ -86,7 +87,7 @@ class SqliteImportTable(sql.Table):
                 return
             # a row that was only seen, with a bad value, has no rank
             is_again = stored.import_id == import_id and stored.rank > 0
-            groups.again += is_again
+            groups.repeat(record.key, is_again=is_again)
             if (
                 is_again
                 and stored.rank > rank
@@ -94,7 +95,13 @@ class SqliteImportTable(sql.Table):
             ):
                 return
         else:
-            is_again = False
+            # an equal row may have been read twice, where pages or shards overlap
+            is_again = (
+                stored.import_id == import_id
+                and not stored.is_deleted
+                and stored.digest != record.digest
+            )
+            groups.repeat(record.key, is_again=is_again)
         if stored.is_deleted or (
             stored.digest != record.digest and not is_older(record, stored, version)
         ):
@@ -242,6 +249,13 @@ class SortedRows:
     updated: list[Key] = field(default_factory=list)
     again: int = 0
     rewritten: int = 0
+    # some of the keys that this import had before
+    repeated_keys: list[Key] = field(default_factory=list)
+
+    def repeat(self, key: Key, *, is_again: bool) -> None:
+        self.again += is_again
+        if is_again and len(self.repeated_keys) < MAX_KEY_EXAMPLES:
+            self.repeated_keys.append(key)
 
 
 def is_older(record: Record, stored: ExistingRows, version: int | None) -> bool:

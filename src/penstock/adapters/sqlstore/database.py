@@ -38,6 +38,8 @@ class MergeResult:
     # rows whose key this import had before, and how many of them were updated
     again: int = 0
     rewritten: int = 0
+    # the keys of some of these rows
+    repeated_keys: Sequence[Key] = ()
 
 
 class RowVersion(NamedTuple):

@@ -26,11 +26,12 @@ from penstock.domain.completion import (
     is_tracked,
 )
 from penstock.domain.dataset import Dataset, LostFiles
+from penstock.domain.formats import format_key
 from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode, Shards
 from penstock.domain.lost_files import FilesNotRead, find_lost_rows, stable_file_name
 from penstock.domain.page_reuse import reader_edition
-from penstock.domain.pages import Proof
+from penstock.domain.pages import MAX_KEY_EXAMPLES, Proof
 from penstock.domain.sharding.parts import Slice
 from penstock.errors import NotFound, StoreUnavailable
 from penstock.ports import Imports
@@ -383,6 +384,13 @@ class SqlCompletionFacts(CompletionFacts):
     def watermark(self) -> datetime | None:
         row = self._transaction.one("get_dataset", dataset=self._dataset.name)
         return None if row is None else self._rows.instant_or_none(row["watermark"])
+
+    @override
+    def repeated_keys(self) -> Sequence[str]:
+        found = self._transaction.all("repeated_keys", import_id=self._import.id)
+        keys = [key for row in found for key in json.loads(row["repeated_keys"])]
+        # a key of several jobs is one example
+        return [*dict.fromkeys(map(format_key, keys))][:MAX_KEY_EXAMPLES]
 
     @override
     def missed(self) -> MissingRows:

@@ -28,7 +28,14 @@ from penstock.domain.jobs import (
     WorkerId,
     cursor_fingerprint,
 )
-from penstock.domain.pages import Batch, Counts, Record, Rejection, count_page
+from penstock.domain.pages import (
+    MAX_KEY_EXAMPLES,
+    Batch,
+    Counts,
+    Record,
+    Rejection,
+    count_page,
+)
 from penstock.errors import LeaseLost
 from penstock.ports import Declarations, Ledger
 from penstock.ports.outbox import NewMessage
@@ -219,6 +226,13 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
             )
             provider_time = self._database.to_stored_time(batch.provider_time)
             with transaction.pipeline():
+                repeated = [*batch.repeated_keys, *merged.repeated_keys]
+                if repeated:
+                    transaction.execute(
+                        "note_repeated_keys",
+                        job=lease.job,
+                        keys=encode_key_text(repeated[:MAX_KEY_EXAMPLES]),
+                    )
                 if job["has_open_rejections"]:
                     supersede_rejections(transaction, dataset, lease, batch)
                 add_rejections(transaction, lease, batch)

@@ -1,21 +1,40 @@
 """Map a page: good rows become records, bad ones rejections."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from penstock.domain.dataset import Reference
 from penstock.domain.formats import shorten
 from penstock.domain.mapping.columnar import ColumnarRecords, ColumnarRows
 from penstock.domain.mapping.mapper import Mapper
-from penstock.domain.pages import Page, RawRow, Reason, Record, Rejection
+from penstock.domain.pages import (
+    MAX_KEY_EXAMPLES,
+    Key,
+    Page,
+    RawRow,
+    Reason,
+    Record,
+    Rejection,
+)
 from penstock.domain.sharding.shard import OutsideCheck, never_outside
 from penstock.errors import FilterIgnored, Refused
 
-Mapped: TypeAlias = tuple[Sequence[Record], Sequence[Rejection]]
 # returns those of the values that the referenced dataset does not have
 FindUnknown: TypeAlias = Callable[[Reference, Collection[Any]], Collection[Any]]
+
+
+class Mapped(NamedTuple):
+    """The rows of a page: one record of each key, and the bad ones."""
+
+    records: Sequence[Record]
+    rejections: Sequence[Rejection]
+    # some of the keys that several good rows had
+    repeated_keys: Sequence[Key] = ()
+
 
 NONE_REFUSED: Mapping[bytes, Refused] = MappingProxyType({})
 
@@ -55,7 +74,16 @@ def map_page(
         rejections.extend(bad)
     if page.rank and not mapper.has_version:
         rejections = mark_superseded(good, rejections)
-    return mapper.resolve(good.records), rejections
+    records = mapper.resolve(good.records)
+    has_repeats = len(records) < len(good.records)
+    repeated = find_repeated(good.records.keys) if has_repeats else ()
+    return Mapped(records, rejections, repeated)
+
+
+def find_repeated(keys: Sequence[Key]) -> Sequence[Key]:
+    """Return some of the keys that occur more than once."""
+    repeated = (key for key, count in Counter(keys).items() if count > 1)
+    return [*islice(repeated, MAX_KEY_EXAMPLES)]
 
 
 def separate_rows(

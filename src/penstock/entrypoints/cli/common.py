@@ -74,10 +74,6 @@ def default_help(summary: str, name: str) -> str:
     return f"{summary} The default command is list; see penstock {name} list --help."
 
 
-# a larger share of rows that repeat a key suggests that the key is wrong
-MAX_DUPLICATE_SHARE = 0.1
-
-
 def read_settings(config: Path) -> Settings:
     return load(config, os.environ)
 
@@ -169,7 +165,7 @@ def prepare(penstock: Container, *, with_datasets: bool = True) -> None:
 
 def warn_about_key(dataset: Dataset, *, rows: int, keys: int) -> str | None:
     """Return a warning if many rows share a key, and so overwrite each other."""
-    if rows - keys <= MAX_DUPLICATE_SHARE * rows:
+    if rows - keys <= dataset.max_duplicates * rows:
         return None
     fields = ", ".join(dataset.key)
     return (

@@ -74,6 +74,7 @@ class AnyDatasetTable(TomlModel):
     filter: Texts = Field(default_factory=list)
     missing: MissingTable = MissingTable()
     bad: BadTable = BadTable()
+    max_duplicates: Ratio = 0.1
     version: Text | None = None
     partition: Text | None = None
     transform: Text | None = None

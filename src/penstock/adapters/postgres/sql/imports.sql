@@ -78,6 +78,12 @@ group by import_id, status;
 select count(*) as counted from penstock_job
 where import_id = %(import_id)s and status = 'done' and proof is null;
 
+-- name: repeated_keys
+select repeated_keys from penstock_job
+where import_id = %(import_id)s and repeated_keys is not null
+order by id
+limit 3;
+
 -- name: count_import
 insert into penstock_import_count as total
     (import_id, slot, pages, requests, seen, inserted, updated, unchanged, quarantined,

@@ -339,6 +339,12 @@ where id = %(job)s and fence = %(fence)s and status = 'leased'
     and page_seq = %(page_seq)s
 returning page_seq;
 
+-- name: note_repeated_keys
+-- The first examples are enough.
+update penstock_job
+set repeated_keys = %(keys)s
+where id = %(job)s and repeated_keys is null;
+
 -- name: note_first_keys
 update penstock_job
 set first_keys = %(digest)s

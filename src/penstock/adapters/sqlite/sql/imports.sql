@@ -71,6 +71,12 @@ group by import_id, status;
 select count(*) as counted from penstock_job
 where import_id = :import_id and status = 'done' and proof is null;
 
+-- name: repeated_keys
+select repeated_keys from penstock_job
+where import_id = :import_id and repeated_keys is not null
+order by id
+limit 3;
+
 -- name: count_import
 update penstock_import
 set pages = pages + :pages,

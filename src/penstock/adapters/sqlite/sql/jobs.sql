@@ -305,6 +305,12 @@ set status = 'failed',
 where id = :job and fence = :fence and status = 'leased' and page_seq = :page_seq
 returning page_seq;
 
+-- name: note_repeated_keys
+-- The first examples are enough.
+update penstock_job
+set repeated_keys = :keys
+where id = :job and repeated_keys is null;
+
 -- name: note_first_keys
 update penstock_job
 set first_keys = :digest

@@ -46,11 +46,14 @@ def summarize(
         read=FileProgress(stores.jobs, import_id).read() if has_files else None,
         error=last_error(penstock, import_),
         stopped=stopped,
-        key_warning=warn_about_import_key(dataset, import_) if has_files else None,
+        key_warning=warn_about_import_key(dataset, import_),
     )
 
 
 def warn_about_import_key(dataset: Dataset, import_: Import) -> str | None:
+    if import_.status is ImportStatus.FAILED:
+        # its note says why
+        return None
     counts = import_.counts
     rows = counts.seen - counts.quarantined - counts.dropped
     return warn_about_key(dataset, rows=rows, keys=rows - counts.duplicates)
