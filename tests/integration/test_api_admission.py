@@ -11,6 +11,7 @@ from penstock.entrypoints.api.app import all_endpoints, build_api
 from penstock.entrypoints.api.concurrency.lanes import Lanes
 from penstock.entrypoints.api.endpoints import ignore_params
 from penstock.entrypoints.api.resources.swagger_ui import parse_page
+from penstock.entrypoints.dashboard.pages.explore import parse_explore
 from penstock.errors import BadRequest
 from penstock.ports.rate_limits import RequestBatch, SharedRateLimiter
 from penstock.ports.response_cache import SharedCache
@@ -120,7 +121,8 @@ def test_what_is_malformed_takes_no_thread_and_no_trip(searchable: Running):
 def test_every_endpoint_parses_before_it_runs(searchable: Running):
     with exhausted(searchable) as (client, redis):
         for endpoint in all_endpoints():
-            if endpoint.parse in {ignore_params, parse_page}:
+            # the last one shows beside its form what is wrong with it
+            if endpoint.parse in {ignore_params, parse_page, parse_explore}:
                 continue
             target = endpoint.path
             for name, value in PARTS.items():

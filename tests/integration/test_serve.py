@@ -240,6 +240,54 @@ class TestStopping:
         process.stdout.close()
         assert {line["level"] for line in folder.log} == {"info"}
 
+    @pytest.mark.parametrize("workers", ["1", "2"])
+    def test_no_connection_that_was_made_is_reset(self, folder: Folder, workers: str):
+        results: list[bytes] = []
+
+        def knock() -> None:
+            while True:
+                try:
+                    connection = client.open()
+                except OSError:
+                    # closed for good: nobody promised anything
+                    return
+                with connection:
+                    connection.sendall(
+                        b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                    )
+                    results.append(connection.recv(12))
+
+        with folder.serve("--workers", workers) as client:
+            with ThreadPoolExecutor(8) as many:
+                knocking = [many.submit(knock) for _ in range(8)]
+                wait_until(lambda: len(results) > 200)
+                client.process.terminate()
+                for thread in knocking:
+                    thread.result()
+            assert client.process.wait(20) == 0
+        assert {*results} == {b"HTTP/1.1 200"}
+
+    def test_a_client_that_is_sending_can_read_an_early_response(self, folder: Folder):
+        target = "/api/v1/datasets/none/records"
+        size = 2_000_000
+        with folder.serve("--grace", "10") as client, client.open() as line:
+            client.process.terminate()
+            wait_until(lambda: client.get("/api/ready").status == 503)
+            head = (
+                f"POST {target} HTTP/1.1\r\nHost: localhost\r\n"
+                f"Content-Length: {size}\r\n\r\n"
+            )
+            line.sendall(head.encode())
+            for _ in range(100):
+                line.sendall(b" " * (size // 100))
+                time.sleep(0.005)
+            response = received(line)
+            client.process.terminate()
+            assert client.process.wait(20) == 0
+        assert response.startswith(b"HTTP/1.1 404 ")
+        assert b"connection: close\r\n" in response
+        assert response.endswith(b"}")
+
     def test_those_who_wait_for_news_are_sent_away(self, folder: Folder):
         target = "/api/v1/datasets/poi/changes?after=0&wait=30"
         with ThreadPoolExecutor(5) as many:

@@ -9,12 +9,13 @@ that process until its count changes.
 
 import asyncio
 import mmap
-import select
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
 from uvicorn.server import ServerState
+
+from penstock.entrypoints.api.server.draining import is_readable
 
 # the count of a process that does not accept: not started yet, or stopped
 CLOSED = 2**32 - 1
@@ -174,9 +175,3 @@ class Acceptor:
         finally:
             self._connecting.discard(asyncio.current_task())
             self.count()
-
-
-def is_readable(listening: socket.socket) -> bool:
-    poll = select.poll()
-    poll.register(listening, select.POLLIN)
-    return bool(poll.poll(0))

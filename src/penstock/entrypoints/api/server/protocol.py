@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -31,6 +31,8 @@ from penstock.errors import Misconfigured
 
 # seconds in which the head of a request must be complete
 HEAD_TIMEOUT = 10.0
+# seconds in which a client may go on sending a body after an early response
+LINGER_TIMEOUT = 5.0
 # bytes of a head; the lower limits of `RequestContext` give better messages
 MAX_HEAD_BYTES = 64 * 1024
 MAX_CONNECTIONS = 10_000
@@ -64,6 +66,26 @@ class ConnectionLimits:
     files: int | None = None
 
 
+class LingeringTransport:
+    """The transport of a response that may be complete before its request is.
+
+    If the connection is closed while the client is sending, the client gets an error of
+    its socket, often before it has read the response.
+    """
+
+    def __init__(self, protocol: "LimitedHttpProtocol") -> None:
+        self._protocol = protocol
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._protocol.transport, name)
+
+    def close(self) -> None:
+        if self._protocol.has_body:
+            self._protocol.transport.close()
+        else:
+            self._protocol.linger()
+
+
 class LimitedHttpProtocol(HttpToolsProtocol):
     """uvicorn's protocol with limits."""
 
@@ -77,10 +99,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     on_lost: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
     # whether the limit was reached when it was opened
     is_for_health = False
+    had_request = False
     # whether no request is in progress, and received data is the head of the next
     awaits_head = True
     # whether the body of the last request is complete; it may be after its response
     has_body = True
+    # done when the connection is closed whose last response is sent; what still comes
+    # of the body is ignored until then
+    lingers: asyncio.Future[None] | None = None
     # when the first byte of the head was received
     head_since: float | None = None
     head_bytes = 0
@@ -94,13 +120,21 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if others >= self.limits.connections + self.limits.for_health:
             self.refuse(TOO_MANY)
 
+    @property
+    def awaits_first_request(self) -> bool:
+        return not self.had_request and not self.transport.is_closing()
+
     @override
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        if self.lingers is not None and not self.lingers.done():
+            self.lingers.set_result(None)
         LimitedHttpProtocol.on_lost()
 
     @override
     def data_received(self, data: bytes) -> None:
+        if self.lingers is not None:
+            return
         if self.awaits_head:
             if self.head_since is None:
                 self.head_since = self.loop.time()
@@ -114,12 +148,15 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     @override
     def on_headers_complete(self) -> None:
         self.awaits_head, self.head_since, self.head_bytes = False, None, 0
+        self.had_request = True
         self.has_body = False
         if len(self.url) > MAX_URL_BYTES:
             raise ValueError("too long to be parsed")
         if self.is_for_health and self.url not in HEALTH_PATHS:
             self.app = refuse_connection
         super().on_headers_complete()
+        if self.scope["method"] not in ("GET", "HEAD"):
+            self.cycle.transport = cast("asyncio.Transport", LingeringTransport(self))
 
     @override
     def on_message_complete(self) -> None:
@@ -132,6 +169,22 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         # after an early response, the rest of the body may still be received
         self.awaits_head = self.has_body
         super().on_response_complete()
+
+    def linger(self) -> None:
+        """End the response, and ignore what still comes of its request for a while."""
+        self.lingers = self.loop.create_future()
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_TIMEOUT, self.transport.close)
+
+    async def lingering(self) -> None:
+        """Wait until the connection is closed, if it lingers."""
+        if self.lingers is not None:
+            await self.lingers
+
+    @override
+    def shutdown(self) -> None:
+        if self.lingers is None:
+            super().shutdown()
 
     @override
     def send_400_response(self, msg: str) -> None:

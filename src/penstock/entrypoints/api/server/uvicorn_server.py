@@ -1,8 +1,8 @@
 """The API server with graceful shutdown.
 
 First the process reports that it is not ready, and continues to serve: a load balancer
-needs a moment to notice. Then it stops accepting, ends long polls and streams, finishes
-the requests in progress, and exits.
+needs a moment to notice. Then it stops accepting, which fails no connection that was
+made, ends long polls and streams, finishes the requests in progress, and exits.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from penstock.domain.events import ConnectionsLimited
 from penstock.entrypoints.api.app import build_app
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.server.accept_balancing import Acceptor, ConnectionCounts
+from penstock.entrypoints.api.server.draining import drain
 from penstock.entrypoints.api.server.protocol import (
     LimitedHttpProtocol,
     close_slow_clients,
@@ -75,23 +76,21 @@ def serve_api(
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT,
     )
     server = GracefulServer(
-        config, api, grace=grace, on_ready=on_ready, on_stop=on_stop
+        config, api, listening, grace=grace, on_ready=on_ready, on_stop=on_stop
     )
-    if share is None:
-        server.run(sockets=[listening])
-    else:
-        server.shared = (listening, share)
-        server.run(sockets=[])
+    server.share = share
+    server.run(sockets=[listening] if share is None else [])
 
 
 class GracefulServer(uvicorn.Server):
-    # a socket from which other processes accept as well
-    shared: tuple[socket.socket, ProcessShare] | None = None
+    # if other processes accept from the socket as well
+    share: ProcessShare | None = None
 
     def __init__(
         self,
         config: uvicorn.Config,
         api: AppContext,
+        listening: socket.socket,
         *,
         grace: float,
         on_ready: Callable[[], None],
@@ -99,6 +98,7 @@ class GracefulServer(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._api = api
+        self._listening = listening
         self._grace = grace
         self._on_ready = on_ready
         self._on_stop = on_stop
@@ -110,16 +110,16 @@ class GracefulServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         if self.started:
-            if self.shared is not None:
-                self._accept_shared(*self.shared)
+            if self.share is not None:
+                self._accept_shared(self.share)
             self._slow_client_task = asyncio.create_task(
                 close_slow_clients(self.server_state)
             )
             self._on_ready()
 
-    def _accept_shared(self, listening: socket.socket, share: ProcessShare) -> None:
+    def _accept_shared(self, share: ProcessShare) -> None:
         acceptor = Acceptor(
-            listening,
+            self._listening,
             *share,
             state=self.server_state,
             protocol=lambda: LimitedHttpProtocol(
@@ -132,6 +132,17 @@ class GracefulServer(uvicorn.Server):
         acceptor.open()
         # uvicorn closes it when the process stops
         self.servers.append(cast("asyncio.Server", acceptor))
+
+    @override
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await drain([self._listening], self._connections)
+        await super().shutdown(sockets)
+        # clients of early responses may still be sending
+        await asyncio.gather(*(line.lingering() for line in self._connections()))
+
+    def _connections(self) -> list[LimitedHttpProtocol]:
+        # uvicorn's types name its own protocols
+        return cast("list[LimitedHttpProtocol]", [*self.server_state.connections])
 
     @override
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

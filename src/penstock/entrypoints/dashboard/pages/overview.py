@@ -20,7 +20,6 @@ from penstock.entrypoints.api.endpoints import (
     Lane,
     ignore_params,
 )
-from penstock.entrypoints.api.params.request_head import RequestHead
 from penstock.entrypoints.api.resources.budgets import describe_budgets
 from penstock.entrypoints.dashboard.rendering import View, send_page
 from penstock.errors import StoreUnavailable
@@ -44,10 +43,6 @@ class Alert(NamedTuple):
 
     state: str
     text: str
-
-
-def parse_page(api: AppContext, head: RequestHead) -> None:
-    ignore_params(api, head)
 
 
 async def show(api: AppContext, request: Request, query: None) -> Response:
@@ -228,7 +223,7 @@ def endpoints() -> Sequence[AnyEndpoint]:
             scope=AccessScope.READ,
             lane=Lane.READS,
             summary="The dashboard",
-            parse=parse_page,
+            parse=ignore_params,
             handle=show,
         )
     ]
