@@ -6,7 +6,13 @@ from typing import TypeAlias
 
 import pytest
 
-from penstock.domain.dataset import FieldType, Missing, WhenMissing
+from penstock.domain.dataset import (
+    ROW_KEY,
+    ROW_KEY_FIELD,
+    FieldType,
+    Missing,
+    WhenMissing,
+)
 from penstock.errors import Misconfigured
 from penstock.ports import Stores
 from tests.support.builders import (
@@ -109,6 +115,33 @@ class SchemaContract:
 
         with pytest.raises(Misconfigured, match=r"datasets\.poi\.key"):
             stores.schema.ensure_table(replace(POI, key=("id", "title")))
+
+    def test_other_fields_are_refused_where_they_make_the_key_of_each_row(
+        self, stores: Stores
+    ):
+        declared = dataset(
+            fields=(ROW_KEY_FIELD, int_field("id"), text_field("title")), key=(ROW_KEY,)
+        )
+        run(stores, declared, last(record("0" * 32, 1, "one", of=declared)))
+        _, number, title = declared.fields
+
+        for fields in (
+            (number,),
+            (number, title, text_field("town")),
+            (number, typed_field("title", FieldType.INT)),
+        ):
+            changed = replace(declared, fields=(ROW_KEY_FIELD, *fields))
+            with pytest.raises(
+                Misconfigured, match=r"poi\.fields: (title|town) changed"
+            ):
+                stores.schema.ensure_table(changed)
+            with pytest.raises(Misconfigured, match="depends on all fields"):
+                stores.schema.datasets.retype(changed)
+        stores.schema.ensure_table(
+            replace(declared, fields=(ROW_KEY_FIELD, title, number))
+        )
+        with pytest.raises(Misconfigured, match=r"datasets\.poi\.key"):
+            stores.schema.ensure_table(POI)
 
     def test_a_refused_declaration_changes_nothing(self, stores: Stores):
         run(stores, POI, last(record(1, "one")))

@@ -685,8 +685,36 @@ BAD_USES = {
             "give it required = true or a default"
         ),
     ),
+    "row and field": ("key = 'id'", "key = ['*', 'id']", "key: '*' is the whole row"),
+    "local beside the row": ("key = 'id'", "key = '*'", 'note.local: with key = "*",'),
+    "version of the row": (
+        "key = 'id'",
+        "key = '*'\nversion = 'id'",
+        "version: with ke",
+    ),
     "key default": ('type = "int"', 'type = "int", default = 1', "id.default: is nev"),
 }
+
+
+def test_a_field_with_the_name_of_the_key_of_a_row_is_refused(read, refuse):
+    text = MINIMAL.replace("note = { local = true }", "row_key = 'Note'")
+
+    assert len(read(text).dataset("poi").fields) == 6
+    [problem] = refuse(text.replace('key = "id"', "key = '*'"))
+    assert problem.startswith("datasets.poi.fields.row_key: ")
+    assert problem.endswith("; call the field row_key_value")
+
+
+def test_equal_rows_are_no_loss_where_the_whole_row_is_the_key(read):
+    text = MINIMAL.replace("note = { local = true }", "")
+    whole = text.replace('key = "id"', "key = '*'")
+    declared = whole.replace("key = '*'", "key = '*'\nmax_duplicates = 0.5")
+
+    limits = [
+        read(each).dataset("poi").max_duplicates for each in (text, whole, declared)
+    ]
+
+    assert limits == [0.1, 1, 0.5]
 
 
 @pytest.mark.parametrize(

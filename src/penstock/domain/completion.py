@@ -144,11 +144,13 @@ def judge_duplicates(
     rows = counts.seen - counts.quarantined - counts.dropped
     if counts.duplicates <= dataset.max_duplicates * rows:
         return None
+    lost = f"{counts.duplicates:,} of {rows:,} rows ({counts.duplicates / rows:.1%})"
+    limit = f"more than max_duplicates = {dataset.max_duplicates:g}"
+    if dataset.has_row_key:
+        return f"{lost} are equal to another row, {limit}"
     examples = ", ".join(map(shorten, facts.repeated_keys()))
     return (
-        f"{counts.duplicates:,} of {rows:,} rows ({counts.duplicates / rows:.1%}) lost "
-        "to another row of their key, more than "
-        f"max_duplicates = {dataset.max_duplicates:g}: the key "
+        f"{lost} lost to another row of their key, {limit}: the key "
         f"({', '.join(dataset.key)}) is not unique"
         + (f", as in {examples}" if examples else "")
         + "; declare fields that together are different in each row, or, if the last "

@@ -16,6 +16,12 @@ DatasetName = NewType("DatasetName", str)
 LIVE_VIEW_SUFFIX = "_live"
 # columns that every PostgreSQL table already has
 SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
+# the default share of the rows of a full import that may lose to another of their key
+MAX_DUPLICATES = 0.1
+# declared as the key, it makes all values of a row its identity
+WHOLE_ROW = "*"
+# the name of the field that then is the key
+ROW_KEY = "row_key"
 # a PostgreSQL b-tree entry holds 2,704 bytes, a character takes up to four, and a
 # filtered field shares its index with the key
 MAX_INDEXED_LENGTH = 300
@@ -66,6 +72,12 @@ class Field:
     references: Reference | None = None
     # edited through the API only, never written by an import
     local: bool = False
+    # the content hash of the other columns, read from no record
+    is_row_key: bool = False
+
+
+# the content hash of a row as hex
+ROW_KEY_FIELD = Field(name=ROW_KEY, required=True, max_length=32, is_row_key=True)
 
 
 class WhenMissing(StrEnum):
@@ -141,7 +153,7 @@ class Dataset:
     bad: Tolerance = field(default_factory=Tolerance)
     # the largest share of the rows of a full import that may lose to another row of
     # their key
-    max_duplicates: float = 0.1
+    max_duplicates: float = MAX_DUPLICATES
     version: str | None = None
     # the field that PostgreSQL partitions the table by; no effect on SQLite
     partition: str | None = None
@@ -157,9 +169,32 @@ class Dataset:
         return tuple(field for field in self.fields if not field.local)
 
     @cached_property
+    def read_columns(self) -> tuple[Field, ...]:
+        """The columns whose values are read from a raw record."""
+        return tuple(column for column in self.columns if not column.is_row_key)
+
+    @cached_property
+    def hashed_columns(self) -> tuple[int, ...]:
+        """The positions of the columns that the content hash covers, in its order.
+
+        Where the hash is the key, it must not depend on the order of the declaration.
+        """
+        positions = range(len(self.columns))
+        if not self.has_row_key:
+            return tuple(positions)
+        names = [column.name for column in self.columns]
+        hashed = (at for at in positions if not self.columns[at].is_row_key)
+        return tuple(sorted(hashed, key=names.__getitem__))
+
+    @cached_property
+    def has_row_key(self) -> bool:
+        """Whether a row is identified by all of its values."""
+        return any(field.is_row_key for field in self.fields)
+
+    @cached_property
     def paths(self) -> tuple[Path, ...]:
         """The distinct paths that are read from a raw record, in a stable order."""
-        paths = [column.path for column in self.columns]
+        paths = [column.path for column in self.read_columns]
         for axis in self.axes:
             paths.extend(axis.checked)
         if self.delta is not None:

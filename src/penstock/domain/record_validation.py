@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
-from penstock.domain.dataset import Dataset, Field, FieldType, Reference
+from penstock.domain.dataset import ROW_KEY, Dataset, Field, FieldType, Reference
 from penstock.domain.formats import shorten
 from penstock.domain.mapping.converters import BadValue, Cast, compile_cast
-from penstock.domain.mapping.mapper import content_digest
+from penstock.domain.mapping.mapper import row_digest
 from penstock.domain.pages import Key, Reason, Record
 from penstock.domain.search import value_syntax
 from penstock.domain.search.filter_params import MAX_KEY_PART_LENGTH, read_value
@@ -69,7 +69,9 @@ class RecordValidator:
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
-        self._casts = {field.name: compile_json_cast(field) for field in dataset.fields}
+        self._casts = {
+            field.name: compile_json_cast(as_written(field)) for field in dataset.fields
+        }
         self._key = [field_named(dataset, name) for name in dataset.key]
         self._key_casts = {field.name: compile_key_cast(field) for field in self._key}
         self.references: Mapping[str, Reference] = {
@@ -154,7 +156,7 @@ class RecordValidator:
                 )
         if errors:
             raise BadRequest(*errors)
-        return self._build_draft(values)
+        return self._build_draft(values, at)
 
     def _check_unchanged_key(
         self, name: str, stored: Mapping[str, object], value: object
@@ -162,15 +164,41 @@ class RecordValidator:
         if name in self.dataset.key and stored.get(name, value) != value:
             raise BadValue(Reason.TYPE, "is the key, and cannot be changed")
 
-    def _build_draft(self, values: Mapping[str, object]) -> RecordDraft:
-        stored = tuple(values[column.name] for column in self.dataset.columns)
+    def _build_draft(self, given: Mapping[str, object], at: str) -> RecordDraft:
+        columns, hashed = self.dataset.columns, self.dataset.hashed_columns
+        digest = row_digest([given[column.name] for column in columns], hashed)
+        values = {**given, **self._row_key(given, digest, at)}
+        stored = tuple(values[column.name] for column in columns)
         key = tuple(values[name] for name in self.dataset.key)
         local = {
             field.name: values.get(field.name)
             for field in self.dataset.fields
             if field.local
         }
-        return RecordDraft(Record(key, stored, content_digest(stored)), local)
+        return RecordDraft(Record(key, stored, digest), local)
+
+    def _row_key(
+        self, values: Mapping[str, object], digest: bytes, at: str
+    ) -> Mapping[str, object]:
+        """Return the key if it is the hash of the row, which must be the given one."""
+        if not self.dataset.has_row_key:
+            return {}
+        key = digest.hex()
+        if values[ROW_KEY] not in {None, key}:
+            raise BadRequest(
+                FieldError(
+                    pointer=f"{at}/{ROW_KEY}",
+                    code=Reason.TYPE,
+                    detail=f"these values have the key {key}: they are another "
+                    "record; delete the one, and create the other",
+                )
+            )
+        return {ROW_KEY: key}
+
+
+def as_written(field: Field) -> Field:
+    """Return a field as clients write it: they need not know the hash of a row."""
+    return replace(field, required=False) if field.is_row_key else field
 
 
 def compile_json_cast(field: Field) -> Cast:

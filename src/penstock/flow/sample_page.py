@@ -150,7 +150,7 @@ def read_sample(
 def empty_fields(dataset: Dataset, rows: Iterable[RawRow]) -> Iterator[str]:
     """Yield the name and path of each field without a value in any row."""
     values = [row.values for row in rows if row.unreadable is None]
-    for field in dataset.columns if values else ():
+    for field in dataset.read_columns if values else ():
         index = dataset.path_index[field.path]
         if all(row_values[index] is None for row_values in values):
             yield f"{field.name} ({'.'.join(field.path)})"

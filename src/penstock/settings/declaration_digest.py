@@ -32,7 +32,7 @@ GUARDRAILS = {"pages": {"max"}, "axis": {"smallest"}}
 # keys that earlier versions did not have: left out at their defaults, so that
 # unfinished imports of those versions are still recognised
 LATER_ADDED_KEYS = frozenset(
-    {"error", "escape", "exact", "skip", "total", "unclosed_quote"}
+    {"error", "escape", "exact", "is_row_key", "skip", "total", "unclosed_quote"}
 )
 
 # the names that classes had when the first digests were stored
@@ -49,7 +49,7 @@ def declaration_digest(dataset: Dataset, *, redact: Redact = str) -> str:
     content = {
         "name": dataset.name,
         "key": dataset.key,
-        "fields": sorted((to_json_value(part) for part in dataset.columns), key=str),
+        "fields": sorted(map(to_json_value, dataset.read_columns), key=str),
         "axes": [
             to_json_value(part, without=GUARDRAILS["axis"]) for part in dataset.axes
         ],

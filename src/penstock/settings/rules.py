@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from penstock.domain.dataset import LIVE_VIEW_SUFFIX, SYSTEM_COLUMNS, FieldType
+from penstock.domain.dataset import (
+    LIVE_VIEW_SUFFIX,
+    ROW_KEY,
+    SYSTEM_COLUMNS,
+    WHOLE_ROW,
+    FieldType,
+)
 from penstock.domain.source import Paging
 from penstock.settings.models.axes import (
     BboxTable,
@@ -58,6 +64,7 @@ def dataset_rules(
 ) -> Iterator[Problem]:
     """Yield the violations of a dataset; paths are relative to it."""
     yield from column_rules(table, context)
+    yield from row_key_rules(table)
     yield from field_rules(table)
     yield from parent_rules(table, context)
     if context.penstock is not None:
@@ -74,7 +81,7 @@ def column_rules(
 ) -> Iterator[Problem]:
     """Refuse fields that the database cannot have as columns."""
     max_fields = MAX_FIELDS_POSTGRES if context.is_postgres else MAX_FIELDS
-    if len(table.fields) > max_fields:
+    if len(table.fields) + table.has_row_key > max_fields:
         message = (
             f"{len(table.fields):,} fields are more than the {max_fields:,} of a table"
         )
@@ -101,12 +108,32 @@ def name_rules(
                 yield ("datasets", name), f"{message}; rename one of the two"
 
 
+def row_key_rules(table: AnyDatasetTable) -> Iterator[Problem]:
+    """Refuse what makes no sense where a row with another value is another row."""
+    if not table.has_row_key:
+        return
+    declared = f'key = "{WHOLE_ROW}"'
+    if len(table.key) > 1:
+        yield ("key",), f"{WHOLE_ROW!r} is the whole row; name no field beside it"
+    if ROW_KEY in table.fields:
+        message = f"with {declared}, this is the name of the key of each row"
+        yield ("fields", ROW_KEY), f"{message}; call the field {ROW_KEY}_value"
+    why = f"with {declared}, a row with another value is another row"
+    for name, field in table.fields.items():
+        if field.local:
+            message = f"{why}, which would lack what was edited"
+            yield ("fields", name, "local"), f"{message}; name fields as the key"
+    if table.version is not None:
+        message = f"{why}, and replaces none"
+        yield ("version",), f"{message}; remove it, or name fields as the key"
+
+
 def field_rules(table: AnyDatasetTable) -> Iterator[Problem]:
     """Check the fields that other keys of the dataset name."""
     any_type = frozenset(FieldType)
     # key, field names, allowed types, whether local fields are allowed
     uses: list[tuple[str, Iterable[str], frozenset[FieldType], bool]] = [
-        ("key", table.key, KEY_TYPES, False),
+        ("key", () if table.has_row_key else table.key, KEY_TYPES, False),
         ("search", table.search, frozenset({FieldType.TEXT}), True),
         ("geo", table.geo or (), frozenset({FieldType.FLOAT}), True),
         ("filter", table.filter, any_type - {FieldType.JSON}, True),

@@ -7,6 +7,9 @@ from typing import assert_never
 
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import (
+    MAX_DUPLICATES,
+    ROW_KEY,
+    ROW_KEY_FIELD,
     Dataset,
     DatasetName,
     Delta,
@@ -70,14 +73,8 @@ def build_dataset(
 ) -> Dataset:
     return Dataset(
         name=DatasetName(name),
-        fields=tuple(
-            limit_length(
-                build_field(field_name, field, is_key=field_name in table.key),
-                table.max_text_length(field_name),
-            )
-            for field_name, field in table.fields.items()
-        ),
-        key=tuple(table.key),
+        fields=build_fields(table),
+        key=(ROW_KEY,) if table.has_row_key else tuple(table.key),
         source=build_source(table.source, folder, spool),
         axes=build_axes(table),
         delta=None if table.delta is None else build_delta(table.delta),
@@ -90,7 +87,7 @@ def build_dataset(
             lost_files=table.missing.lost_files,
         ),
         bad=Tolerance(max=table.bad.max, max_ratio=table.bad.max_ratio),
-        max_duplicates=table.max_duplicates,
+        max_duplicates=build_max_duplicates(table),
         version=table.version,
         partition=table.partition,
         transform=table.transform,
@@ -98,6 +95,24 @@ def build_dataset(
         region=table.region,
         cache=table.cache,
     )
+
+
+def build_fields(table: AnyDatasetTable) -> tuple[Field, ...]:
+    declared = (
+        limit_length(
+            build_field(name, field, is_key=name in table.key),
+            table.max_text_length(name),
+        )
+        for name, field in table.fields.items()
+    )
+    return (ROW_KEY_FIELD, *declared) if table.has_row_key else tuple(declared)
+
+
+def build_max_duplicates(table: AnyDatasetTable) -> float:
+    if table.max_duplicates is not None:
+        return table.max_duplicates
+    # equal rows are one, as it was declared: nothing is lost
+    return 1 if table.has_row_key else MAX_DUPLICATES
 
 
 def limit_length(field: Field, max_length: int | None) -> Field:

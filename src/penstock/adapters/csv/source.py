@@ -54,7 +54,7 @@ class CsvSourceReader(Source):
         # the positions of cells that are JSON documents
         self._documents = frozenset(
             dataset.path_index[column.path]
-            for column in dataset.columns
+            for column in dataset.read_columns
             if column.type is FieldType.JSON
         )
         self._null = frozenset(self._source.null)

@@ -60,7 +60,7 @@ class NumberPaths:
     def of(cls, dataset: Dataset) -> "NumberPaths":
         def paths_of(*types: FieldType) -> frozenset[Path]:
             return frozenset(
-                column.path for column in dataset.columns if column.type in types
+                column.path for column in dataset.read_columns if column.type in types
             )
 
         exact = paths_of(FieldType.TEXT, FieldType.INT)

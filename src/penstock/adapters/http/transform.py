@@ -23,7 +23,7 @@ class RowTransform:
         self._transform = transform
         self._positions = tuple(
             (dataset.path_index[path], path)
-            for path in dict.fromkeys(column.path for column in dataset.columns)
+            for path in dict.fromkeys(column.path for column in dataset.read_columns)
         )
 
     def __call__(self, row: RawRow) -> RawRow | None:

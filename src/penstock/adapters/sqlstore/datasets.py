@@ -9,7 +9,11 @@ from typing_extensions import override
 
 from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
 from penstock.adapters.sqlstore.row_mappers import RowMappers, decode_json
-from penstock.adapters.sqlstore.schema import declared_types, refuse_unfinished
+from penstock.adapters.sqlstore.schema import (
+    declared_types,
+    refuse_other_rows,
+    refuse_unfinished,
+)
 from penstock.domain.dataset import Dataset
 from penstock.domain.retyping import Conversion, TypeChange, changed_types, with_types
 from penstock.errors import Misconfigured, NotFound, StoreRefused
@@ -191,6 +195,8 @@ class SqlDatasets(Datasets):
         if not types:
             raise NotFound(f"nothing is stored of dataset {name!r}", among="datasets")
         changes = changed_types(dataset, types)
+        if dataset.has_row_key:
+            refuse_other_rows(dataset, types)
         stored = with_types(dataset, types)
         self._tables.refuse(transaction, stored)
         if not changes:

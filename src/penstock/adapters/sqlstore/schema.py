@@ -1,14 +1,15 @@
 """Migrations and schema checks that all databases share."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import resources
 from typing import NamedTuple
 
 from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
 from penstock.adapters.sqlstore.row_mappers import decode_json
-from penstock.domain.dataset import Dataset, Field
+from penstock.domain.dataset import WHOLE_ROW, Dataset, Field
+from penstock.domain.formats import summarize_names
 from penstock.domain.retyping import changed_types
 from penstock.errors import (
     ClientError,
@@ -107,7 +108,7 @@ def refuse_changes(
     *,
     key: Sequence[str],
     stored: Collection[str],
-    known: dict[str, str],
+    known: Mapping[str, str],
 ) -> None:
     """Raise `Misconfigured` if the meaning of stored rows would change."""
     if list(key) != list(dataset.key):
@@ -115,6 +116,8 @@ def refuse_changes(
             f"datasets.{dataset.name}.key: the stored table has the key "
             f"{', '.join(key)}; rename the dataset, {REMEDY}"
         )
+    if dataset.has_row_key:
+        refuse_other_rows(dataset, known)
     for field in dataset.fields:
         stored_type = known.get(field.name, field.type)
         if field.name in stored and stored_type != field.type:
@@ -124,6 +127,18 @@ def refuse_changes(
                 f"rename the field, or convert it: penstock datasets retype "
                 f"{dataset.name}"
             )
+
+
+def refuse_other_rows(dataset: Dataset, known: Mapping[str, str]) -> None:
+    """Raise `Misconfigured` if another key belongs to the values of stored rows."""
+    declared = {field.name: str(field.type) for field in dataset.fields}
+    changed = sorted({name for name, _ in declared.items() ^ known.items()})
+    if changed:
+        raise Misconfigured(
+            f"datasets.{dataset.name}.fields: {summarize_names(changed)} changed, and "
+            f'with key = "{WHOLE_ROW}" a key depends on all fields; '
+            f"rename the dataset, {REMEDY}"
+        )
 
 
 def refuse_unfinished(transaction: Transaction, name: str) -> None:

@@ -28,14 +28,20 @@ class Mapper:
         columns = dataset.columns
         self._casts = tuple(
             (column.name, dataset.path_index[column.path], compile_cast(column))
-            for column in columns
+            for column in dataset.read_columns
         )
         self._column_casts = tuple(
             (dataset.path_index[column.path], compile_column(column))
-            for column in columns
+            for column in dataset.read_columns
         )
         self._key = tuple(dataset.column(name) for name in dataset.key)
-        self._key_casts = tuple(self._casts[index] for index in self._key)
+        self._hashed = dataset.hashed_columns
+        self._has_row_key = dataset.has_row_key
+        self._key_casts = (
+            self._casts
+            if self._has_row_key
+            else tuple(self._casts[index] for index in self._key)
+        )
         self._time_columns = tuple(
             index
             for index, column in enumerate(columns)
@@ -70,6 +76,8 @@ class Mapper:
         except BadValue as bad:
             return self.reject(row, bad.reason, bad.detail, field=name)
         values = tuple(mapped)
+        if self._has_row_key:
+            return self._identify(values)
         key = tuple([values[index] for index in self._key])
         return Record(
             key, values, digest_of(with_times_as_numbers(values, self._time_columns))
@@ -84,12 +92,17 @@ class Mapper:
             dropped = set(bad)
             is_good = [position not in dropped for position in range(len(columns[0]))]
             columns = [[*compress(column, is_good)] for column in columns]
-        keys = [*zip(*(columns[index] for index in self._key), strict=True)]
+        if self._has_row_key:
+            # its place, until the others are hashed
+            columns = [(), *columns]
         counted = {
             index: times_to_numbers(columns[index]) for index in self._time_columns
         }
-        hashed = [counted.get(index, column) for index, column in enumerate(columns)]
+        hashed = [counted.get(index, columns[index]) for index in self._hashed]
         digests = digests_of(zip(*hashed, strict=True))
+        if self._has_row_key:
+            columns = [[digest.hex() for digest in digests], *columns[1:]]
+        keys = [*zip(*(columns[index] for index in self._key), strict=True)]
         return ColumnarRecords(keys, columns, digests, counted), bad
 
     @property
@@ -120,9 +133,16 @@ class Mapper:
         if row.unreadable is not None:
             return None
         try:
-            return tuple(cast(row.values[index]) for _, index, cast in self._key_casts)
+            key = tuple(cast(row.values[index]) for _, index, cast in self._key_casts)
         except BadValue:
             return None
+        return self._identify(key).key if self._has_row_key else key
+
+    def _identify(self, read: Sequence[object]) -> Record:
+        """Build the record of a row whose key is the hash of its values."""
+        digest = row_digest((None, *read), self._hashed)
+        key = digest.hex()
+        return Record((key,), (key, *read), digest)
 
     def resolve(self, records: Iterable[Record]) -> ColumnarRecords:
         """Return one record of each key: the newest version, else the last."""
@@ -149,6 +169,11 @@ class Mapper:
 def content_digest(values: Sequence[object]) -> bytes:
     """Hash the declared fields only, the same in every process."""
     return digest_of(with_times_as_numbers(values, range(len(values))))
+
+
+def row_digest(values: Sequence[object], hashed: Sequence[int]) -> bytes:
+    """Hash some of the columns of a record, in this order."""
+    return content_digest([values[index] for index in hashed])
 
 
 def with_times_as_numbers(

@@ -101,7 +101,7 @@ def rejected_value(
 ) -> str | None:
     """Return the value of the rejected field; all of a row that could not be read."""
     indexes = {
-        column.name: dataset.path_index[column.path] for column in dataset.columns
+        column.name: dataset.path_index[column.path] for column in dataset.read_columns
     }
     row = source.read(rejection.raw)
     if rejection.field is None or row.unreadable is not None:

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from penstock.domain.dataset import (
     MAX_INDEXED_LENGTH,
+    WHOLE_ROW,
     FieldType,
     LostFiles,
     WhenMissing,
@@ -74,7 +75,8 @@ class AnyDatasetTable(TomlModel):
     filter: Texts = Field(default_factory=list)
     missing: MissingTable = MissingTable()
     bad: BadTable = BadTable()
-    max_duplicates: Ratio = 0.1
+    # by default a tenth, and all where equal rows are one
+    max_duplicates: Ratio | None = None
     version: Text | None = None
     partition: Text | None = None
     transform: Text | None = None
@@ -84,6 +86,11 @@ class AnyDatasetTable(TomlModel):
     # the short form of a schedule of the same name
     every: Interval | None = None
     cron: Cron | None = None
+
+    @property
+    def has_row_key(self) -> bool:
+        """Whether the whole row is the key."""
+        return WHOLE_ROW in self.key
 
     def max_text_length(self, name: str) -> int | None:
         """Return the maximum length of an indexed text; None if it is not indexed.

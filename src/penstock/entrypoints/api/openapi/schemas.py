@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Dataset, Field, FieldType
 from penstock.domain.formats import format_instant
+from penstock.domain.record_validation import as_written
 from penstock.domain.search import value_syntax
 from penstock.domain.search.filter_params import (
     MAX_CONDITION_LENGTH,
@@ -74,10 +75,12 @@ def pascal_case(name: str) -> str:
 def record_schemas(dataset: Dataset, name: str) -> Iterator[tuple[str, Schema]]:
     """Yield the names and schemas of the components for a dataset's records."""
     fields = {field.name: field_schema(field) for field in dataset.fields}
-    required = [field.name for field in dataset.fields if field.required]
+    yield name, record_object(f"A record of {dataset.name}.", fields)
+    written = [as_written(field) for field in dataset.fields]
+    fields = {field.name: field_schema(field) for field in written}
+    required = [field.name for field in written if field.required]
     keys = {key: {**fields[key], "readOnly": True} for key in dataset.key}
     others = [field for field in required if field not in dataset.key]
-    yield name, record_object(f"A record of {dataset.name}.", fields)
     yield (
         f"{name}Body",
         record_object(
@@ -220,6 +223,8 @@ def clamp(field: Field, value: float) -> float:
 def field_notes(field: Field) -> Iterator[str]:
     if field.local:
         yield "Edited only here, never changed by an import"
+    if field.is_row_key:
+        yield "The hash of the other fields: other values are another record"
     if field.references is not None:
         yield f"Must be a value of {field.references}"
     if field.pattern is not None and not is_ecma(field.pattern):
