@@ -30,6 +30,7 @@ def test_a_dataset_is_drafted_from_a_file(bench):
     assert declared["fields"]["uid"] == {
         "column": "uid",
         "type": "int",
+        "exact": True,
         "required": True,
     }
 

@@ -295,7 +295,7 @@ def test_rows_of_another_width_are_counted():
     assert read_table(["a,b\n1,2\n3\n4,5,6\n"], layout, is_whole=True).odd == 2
 
 
-NOT_UNIQUE = "not unique: rows would overwrite each other"
+NOT_UNIQUE = "no column, and no two together, tell the rows apart"
 
 
 @pytest.mark.parametrize(
@@ -305,14 +305,14 @@ NOT_UNIQUE = "not unique: rows would overwrite each other"
         ("x,y\na,1\nb,1\n", ("x",), "never twice"),
         ("x,y\na,1\na,2\n", ("y",), "never twice"),
         ("x,y\na,1\na,2\nb,1\n", ("x", "y"), "both together"),
-        ("x,y\na,1\na,1\n", ("x",), NOT_UNIQUE),
+        ("x,y\na,1\na,1\n", ("*",), NOT_UNIQUE),
         ("id,y\n,1\n2,2\n", ("y",), "never twice"),
         ("day,nr\n2026-01-01,5\n2026-01-02,6\n", ("nr",), "its name says so"),
         ("a,b,id\n", ("id",), "no rows"),
         ("a,b\n", ("a",), "the first column"),
-        ("share\n0.5\n", ("share",), NOT_UNIQUE),
+        ("share\n0.5\n", ("*",), NOT_UNIQUE),
         # zeros at their ends make texts of degrees, until they are known as such
-        ("id,lat,lon\n1,48.0010,8.5\n1,48.0020,8.5\n", ("id",), NOT_UNIQUE),
+        ("id,lat,lon\n1,48.0010,8.5\n1,48.0020,8.5\n", ("*",), NOT_UNIQUE),
     ],
 )
 def test_the_key_is_what_tells_rows_apart(text, key, why):
@@ -320,6 +320,55 @@ def test_the_key_is_what_tells_rows_apart(text, key, why):
 
     assert guess.value == key
     assert why in guess.reason
+
+
+def numbered(empty: int = 0, repeated: int = 0, rows: int = 1000) -> list[str]:
+    """Return a value for each row, some of them empty or the same."""
+    values = [f"R-{number}" for number in range(rows)]
+    values[:empty] = [""] * empty
+    values[empty : empty + repeated] = values[-1:] * repeated
+    return values
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "key"),
+    [
+        ("retailer_no", numbered(empty=5), ("retailer_no",)),
+        ("retailer", numbered(repeated=5), ("*",)),
+        ("retailer_no", numbered(empty=11), ("*",)),
+        ("retailer_id", numbered(empty=5, repeated=5), ("retailer_id",)),
+        ("retailer_id", numbered(empty=6, repeated=5), ("*",)),
+        ("row_key", numbered(empty=500), ("*",)),
+    ],
+)
+def test_a_column_that_is_not_nearly_unique_is_no_key(name, values, key):
+    """Not even one that is filled, and the only one that is."""
+    rows = [(value, f"town {at // 100}") for at, value in enumerate(values)]
+
+    draft = guess_dataset(table([name, "town"], *rows))
+
+    assert draft.key.value == key
+    [doubt, *_] = draft.doubts
+    for count, fact in (
+        (values.count(""), f"empty in {values.count('')}"),
+        (values.count("R-999") - 1, "of rows with the same value only the last"),
+        (key == ("*",), "equal rows are one"),
+    ):
+        assert (fact in doubt) is (bool(count) and (key == ("*",)) is ("equal" in fact))
+    assert "row_key" not in {column.name for column in draft.columns}
+
+
+def test_a_nearly_unique_column_comes_before_pairs():
+    rows = [
+        (value, f"street {at // 40}", f"{at % 40}")
+        for at, value in enumerate(numbered(empty=5))
+    ]
+
+    with_number = guess_dataset(table(["number", "street", "house"], *rows))
+    without = guess_dataset(table(["street", "house"], *(row[1:] for row in rows)))
+
+    assert with_number.key.value == ("number",)
+    assert without.key.value == ("house", "street")
 
 
 def test_columns_are_given_their_use():
@@ -551,7 +600,7 @@ def test_texts_that_no_index_holds_become_neither_key_nor_filter():
     assert "code_id" not in used
     assert draft.key.value == ("padded_id",)
     long = [(f"{number % 4:0160}", f"{number // 4:0160}") for number in range(16)]
-    assert len(guess_dataset(table(["a", "b"], *long)).key.value) == 1
+    assert guess_dataset(table(["a", "b"], *long)).key.value == ("*",)
 
 
 def test_every_doubt_is_a_sentence():
@@ -566,7 +615,7 @@ def test_every_doubt_is_a_sentence():
     assert 'declare type = "float"' in version
     assert 'declare type = "bool"' in country
     assert "spaces around values are removed in word" in padded
-    assert "6 rows have 2 different values" in next(iter(draft.doubts))
+    assert "no column tells the rows apart" in next(iter(draft.doubts))
 
 
 def test_places_with_zeros_at_their_ends_stay_places_and_say_so():

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from penstock.domain.dataset import FieldType
+from penstock.domain.dataset import ROW_KEY, WHOLE_ROW, FieldType
 from penstock.domain.formats import summarize_names
 from penstock.domain.inference.columns import Column, guess_columns, guess_null
 from penstock.domain.inference.dialect import NotTabular, SampleTable
@@ -62,6 +62,8 @@ def guess_dataset(table: SampleTable) -> Draft:
     # they become numbers, and no number with decimals is a key
     others = [column for column in columns if column.name not in degrees]
     key = guess_key(others or columns)
+    if WHOLE_ROW in key.value:
+        columns = tuple(map(as_value, columns))
     # key and coordinates have indexes of their own
     search = guess_search(columns, (*key.value, *degrees))
     searched = [guess.value for guess in search]
@@ -81,6 +83,12 @@ def guess_dataset(table: SampleTable) -> Draft:
         search=search,
         filter=guess_filter(columns, (*key.value, *degrees, *searched)),
     )
+
+
+def as_value(column: Column) -> Column:
+    """Rename a column that has the name of the key that the whole row gets."""
+    # no name of a column ends in an underscore
+    return replace(column, name=f"{ROW_KEY}_") if column.name == ROW_KEY else column
 
 
 def as_degrees(column: Column) -> Column:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
-from penstock.domain.dataset import MAX_INDEXED_LENGTH, FieldType
+from penstock.domain.dataset import MAX_INDEXED_LENGTH, WHOLE_ROW, FieldType
 from penstock.domain.inference.columns import Column
 from penstock.domain.inference.guess import Guess
 
-ID = re.compile(r"(^|_)(id|ids|uid|uuid|guid|key|code|sku|ean|gtin|isbn|nr|number)$")
+ID = re.compile(r"(^|_)(id|ids|uid|uuid|guid|key|code|sku|ean|gtin|isbn|nr|no|number)$")
 LATITUDE = re.compile(r"(^|_)(lat|latitude)$")
 LONGITUDE = re.compile(r"(^|_)(lon|lng|long|longitude)$")
 LOOKED_UP = re.compile(
@@ -24,6 +24,8 @@ KEY_TYPES = frozenset(
     {FieldType.TEXT, FieldType.INT, FieldType.DATE, FieldType.TIMESTAMP}
 )
 TIMES = frozenset({FieldType.DATE, FieldType.TIMESTAMP})
+# the share of rows of a key that may lack a value, or repeat one
+MAX_KEY_FLAWS = 0.01
 # columns that are tried in pairs
 MAX_PAIRED = 20
 MAX_SEARCHED = 4
@@ -34,37 +36,68 @@ MIN_REPEATS = 5
 
 
 def guess_key(columns: Sequence[Column]) -> Guess[tuple[str, ...]]:
-    """Find the columns that identify a row; with a warning if there are none."""
+    """Find the columns that identify a row; with a warning if they may not.
+
+    A column that rows share is never taken: they would overwrite each other.
+    """
     rows = columns[0].rows
-    ranked = sorted(filter(can_be_key, columns), key=unlikeliness)
+    candidates = sorted(filter(can_be_key, columns), key=unlikeliness)
     if not rows:
-        first = (ranked or columns)[0]
+        first = (candidates or columns)[0]
         reason = "its name says so" if ID.search(first.name) else "the first column"
         return Guess((first.name,), f"{reason}; there are no rows to judge by")
     seen = f"in all {rows:,} rows looked at"
-    for column in ranked:
+    for column in candidates:
         if column.is_unique:
             reason = f"never empty and never twice {seen}"
             named = "; its name says so" if ID.search(column.name) else ""
             return Guess((column.name,), reason + named)
-    for one, other in combinations(ranked[:MAX_PAIRED], 2):
+    for column in candidates:
+        if is_nearly_unique(column):
+            return describe_nearly_unique(column)
+    filled = [column for column in candidates if column.is_filled]
+    for one, other in combinations(filled[:MAX_PAIRED], 2):
         if not fit_one_index(one, other):
             continue
         if len(set(zip(one.values, other.values, strict=True))) == rows:
             reason = f"no column alone, but both together are never twice {seen}"
             return Guess((one.name, other.name), reason)
-    indexable = [column for column in columns if column.longest <= MAX_INDEXED_LENGTH]
-    doubtful = (ranked or indexable or columns)[0]
-    reason = (
-        f"not unique: rows would overwrite each other; {doubtful.distinct:,} different "
-        f"values {seen}, and nothing better was found"
+    return Guess(
+        (WHOLE_ROW,),
+        f"no column, and no two together, tell the rows apart {seen}",
+        "no column tells the rows apart, so the whole row is the key: equal rows are "
+        "one record, and a row with another value is another; if some fields together "
+        "identify a row, name them as the key",
     )
-    doubt = (
-        f"no column tells the rows apart: {rows:,} rows have {doubtful.distinct:,} "
-        f"different values of {doubtful.name}, and rows with the same key replace each "
-        "other; choose another key before you run an import"
+
+
+def is_nearly_unique(column: Column) -> bool:
+    """Return whether so few rows lack an own value that those may be mistakes.
+
+    Only a column that is named as a key may have a value twice: people share names.
+    """
+    is_repeated = column.distinct < len(column.values)
+    if is_repeated and not ID.search(column.name):
+        return False
+    return column.rows - column.distinct <= MAX_KEY_FLAWS * column.rows
+
+
+def describe_nearly_unique(column: Column) -> Guess[tuple[str, ...]]:
+    blank = column.rows - len(column.values)
+    repeated = len(column.values) - column.distinct
+    flaws, outcomes = [], []
+    if blank:
+        flaws.append(f"empty in {blank:,}")
+        outcomes.append("rows without a value will be bad")
+    if repeated:
+        flaws.append(f"a repetition in {repeated:,}")
+        outcomes.append("of rows with the same value only the last is stored")
+    found = f"{' and '.join(flaws)} of {column.rows:,} rows looked at"
+    return Guess(
+        (column.name,),
+        f"nearly unique: {found}",
+        f"the key {column.name} is {found}: {', and '.join(outcomes)}",
     )
-    return Guess((doubtful.name,), reason, doubt)
 
 
 def fit_one_index(*columns: Column) -> bool:
@@ -74,11 +107,7 @@ def fit_one_index(*columns: Column) -> bool:
 
 
 def can_be_key(column: Column) -> bool:
-    return (
-        column.is_filled
-        and column.kind.type in KEY_TYPES
-        and column.longest <= MAX_INDEXED_LENGTH
-    )
+    return column.kind.type in KEY_TYPES and column.longest <= MAX_INDEXED_LENGTH
 
 
 def unlikeliness(column: Column) -> tuple[bool, bool, bool]:
