@@ -347,6 +347,12 @@ def test_a_cursor_of_another_installation_is_refused():
         SEAL.read(query, CursorSigner(b"another secret").write(query, (7,)))
 
 
+def test_a_list_may_be_repeated_or_have_commas():
+    repeated = parse(("fields", "town"), ("fields", "id,share"))
+
+    assert repeated.fields == parse(("fields", "town,id,share")).fields
+
+
 def test_the_choice_of_fields_and_the_length_of_pages_do_not_bind_a_cursor():
     query = parse()
     other = parse(("fields", "town"), ("limit", "3"))

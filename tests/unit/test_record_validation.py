@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from penstock.domain.dataset import Field, FieldType
@@ -18,7 +18,6 @@ from penstock.domain.record_validation import (
     RecordValidator,
 )
 from penstock.entrypoints.api.openapi.schemas import (
-    JSON,
     field_schema,
     is_ecma,
     record_schemas,
@@ -67,8 +66,12 @@ def value_of(drafted: RecordDraft, name: str) -> object:
 
 
 def validator(schema: Any) -> Any:
-    document = {**schema, "components": {"schemas": {"Json": JSON}}}
-    return jsonschema_rs.Draft202012Validator(document, validate_formats=True)
+    return jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
+
+
+def has_nul(value: object) -> bool:
+    """Whether a text within JSON has what no schema excludes without recursion."""
+    return r"\u0000" in json.dumps(value)
 
 
 def test_a_record_is_read_by_json_s_types():
@@ -273,6 +276,7 @@ VALIDATORS = {each.name: validator(field_schema(each)) for each in SHOPS.fields}
 @pytest.mark.parametrize("name", NAMES)
 def test_the_schema_of_a_field_allows_what_is_accepted_and_nothing_else(name, data):
     value = data.draw(ANY_NUMBER | ANY_TEXT | ANY_JSON)
+    assume(name != "extra" or not has_nul(value))
     try:
         EDITOR.validate_full(
             {"region": "north", "code": "a", "name": "x", name: value}, key=None
@@ -289,6 +293,7 @@ def test_the_schema_of_a_field_allows_what_is_accepted_and_nothing_else(name, da
 
 @given(document=st.dictionaries(st.sampled_from([*NAMES, "other"]), ANY_JSON))
 def test_the_schema_of_a_record_demands_what_is_demanded(document):
+    assume(not has_nul(document.get("extra")))
     try:
         EDITOR.validate_full(document, key=None)
     except BadRequest:

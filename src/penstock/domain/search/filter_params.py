@@ -33,6 +33,8 @@ MAX_PARAM_ERRORS, MAX_NAMES_SUGGESTED = 20, 3
 # before the name of a field that has the name of a reserved parameter
 FIELD_PREFIX = "field."
 RESERVED_PARAMS = frozenset({"sort", "limit", "cursor", "fields"})
+# lists: given several times, or with commas
+LIST_PARAMS = frozenset({"fields", "by"})
 
 parse_int = value_syntax.parse_int
 
@@ -88,10 +90,18 @@ def read_own_params(
         if name not in allowed:
             detail = f"is no parameter here; use {', '.join(sorted(allowed))}"
             reader.flaw(name, "unknown-parameter", detail)
-        elif name in own:
-            reader.flaw(name, "repeated", "is given twice; give it once")
-        own[name] = value
+        else:
+            add_own(reader, own, name, value)
     return own
+
+
+def add_own(reader: ParamReader, own: dict[str, str], name: str, value: str) -> None:
+    if name in own and name in LIST_PARAMS:
+        own[name] = f"{own[name]},{value}"
+        return
+    if name in own:
+        reader.flaw(name, "repeated", "is given twice; give it once")
+    own[name] = value
 
 
 def refuse_all_params(given: Iterable[tuple[str, str]]) -> None:
@@ -117,9 +127,7 @@ def split_params(
     allowed = filterable_fields(reader.dataset)
     for name, value in given:
         if name in reserved:
-            if name in own:
-                reader.flaw(name, "repeated", "is given twice; give it once")
-            own[name] = value
+            add_own(reader, own, name, value)
             continue
         field_name = name.removeprefix(FIELD_PREFIX)
         if field_name in allowed:

@@ -7,7 +7,13 @@ from penstock.domain.history import MAX_CHANGE_SEQ, POSITION_PATTERN
 from penstock.domain.search.filter_params import DEFAULT_LIMIT
 from penstock.domain.search.query import field_named
 from penstock.entrypoints.api.endpoints import OperationDoc
-from penstock.entrypoints.api.openapi.schemas import TYPES, Schema, ref
+from penstock.entrypoints.api.openapi.schemas import (
+    TYPES,
+    NamedSchema,
+    Schema,
+    ref,
+    schema_name,
+)
 from penstock.entrypoints.api.openapi.shapes import (
     IF_NONE_MATCH,
     NOT_MODIFIED,
@@ -103,34 +109,41 @@ def describe_changes(dataset: Dataset) -> OperationDoc:
         "minItems": len(dataset.key),
         "maxItems": len(dataset.key),
     }
-    change = object_schema(
-        {
-            "seq": {"type": "integer", "minimum": 1},
-            "kind": {"enum": ["created", "updated", "deleted"]},
-            "key": key,
-            "import_id": {
-                "type": ["integer", "null"],
-                "description": "The import that made the change; null if a client did.",
-            },
-            "at": {"type": "string", "format": "date-time"},
-        }
+    name = schema_name(dataset.name)
+    change = NamedSchema(
+        f"{name}Change",
+        object_schema(
+            {
+                "seq": {"type": "integer", "minimum": 1},
+                "kind": {"enum": ["created", "updated", "deleted"]},
+                "key": key,
+                "import_id": {
+                    "type": ["integer", "null"],
+                    "description": "The import that made it; null if a client did.",
+                },
+                "at": {"type": "string", "format": "date-time"},
+            }
+        ),
     )
-    page = object_schema(
-        {
-            "items": {"type": "array", "items": change, "maxItems": MAX_CHANGES},
-            "after": {
-                "type": "integer",
-                "minimum": 0,
-                "description": "The number of the last change in this response.",
-            },
-            "next": {
-                "type": "string",
-                "pattern": f"^{POSITION_PATTERN}$",
-                "description": "Send it as `after` in the next request: the number of "
-                "the last change, and a tag that detects a restored database.",
-            },
-            "has_more": {"type": "boolean"},
-        }
+    page = NamedSchema(
+        f"{name}ChangeList",
+        object_schema(
+            {
+                "items": {"type": "array", "items": change, "maxItems": MAX_CHANGES},
+                "after": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "description": "The number of the last change in this response.",
+                },
+                "next": {
+                    "type": "string",
+                    "pattern": f"^{POSITION_PATTERN}$",
+                    "description": "Send it as `after` in the next request: the number "
+                    "of the last change, and a tag that detects a restored database.",
+                },
+                "has_more": {"type": "boolean"},
+            }
+        ),
     )
     return OperationDoc(
         parameters=[

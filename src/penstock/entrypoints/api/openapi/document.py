@@ -29,7 +29,7 @@ from penstock.entrypoints.api.openapi import (
     shapes,
 )
 from penstock.entrypoints.api.openapi.schemas import (
-    JSON,
+    NamedSchema,
     Schema,
     filter_schemas,
     record_schemas,
@@ -49,6 +49,18 @@ The records of the declared datasets, and the imports that load them.
 Errors are `application/problem+json`: `type` is stable, `errors` lists every invalid
 value with its location, and `trace_id` identifies the request in the log.
 """
+TAGS = {
+    "budgets": "How many requests providers allow, and what is left of them.",
+    "datasets": "The declared datasets.",
+    "health": "Whether the process is alive.",
+    "imports": "Imports: progress, bad rows, cancelling.",
+    "jobs": "The parts of imports, and retrying them.",
+    "problems": "The types of problems.",
+    "ready": "Whether the process is ready for requests.",
+    "scaling": "How many workers there is work for.",
+    "schedules": "When imports begin.",
+    "workers": "The live workers.",
+}
 # keys that a Response Object has and a schema does not
 RESPONSE_KEYS = {"content", "headers", "links"}
 
@@ -99,17 +111,87 @@ def build_document(endpoints: Iterable[AnyEndpoint], settings: Settings) -> Sche
             path[endpoint.method.lower()] = build_operation(
                 endpoint, dataset, doc, is_guarded=is_guarded
             )
+    schemas: dict[str, Any] = {**all_schemas(settings)}
+    paths = extract_schemas(paths, schemas)
+    used = used_components(paths, components(settings, schemas))
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Penstock", "version": __version__, "description": ABOUT},
+        "info": {
+            "title": "Penstock",
+            "version": __version__,
+            "description": ABOUT,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
         "servers": [{"url": "/"}],
-        "tags": [
-            {"name": name, "description": f"The records of {name}."}
-            for name in settings.datasets
-        ],
+        # each operation names its scope
+        "security": [{"bearer": []}] if is_guarded else [],
+        "tags": [*describe_tags(paths, settings)],
         "paths": paths,
-        "components": components(settings),
+        "components": used,
     }
+
+
+def describe_tags(
+    paths: Mapping[str, Mapping[str, Any]], settings: Settings
+) -> Iterator[Schema]:
+    used = {
+        tag
+        for path in paths.values()
+        for operation in path.values()
+        for tag in operation["tags"]
+    }
+    for tag in sorted(used - settings.datasets.keys()):
+        yield {"name": tag, "description": TAGS[tag]}
+    for name in settings.datasets:
+        yield {"name": name, "description": f"The records of {name}."}
+
+
+def extract_schemas(value: Any, schemas: dict[str, Any]) -> Any:
+    """Return a part of the document that refers to its named schemas, and add them."""
+    match value:
+        case NamedSchema():
+            schemas[value.name] = {
+                key: extract_schemas(part, schemas) for key, part in value.items()
+            }
+            return ref(value.name)
+        case Mapping():
+            return {key: extract_schemas(part, schemas) for key, part in value.items()}
+        case list() | tuple():
+            return [extract_schemas(part, schemas) for part in value]
+        case _:
+            return value
+
+
+def used_components(
+    paths: Schema, available: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Schema]:
+    """Return the components that the paths refer to, and those that these refer to."""
+    used = set()
+    waiting = [*references(paths)]
+    while waiting:
+        kind, name = component = waiting.pop()
+        if component not in used:
+            used.add(component)
+            waiting += references(available[kind][name])
+    # operations name their scheme without a reference
+    used |= {("securitySchemes", name) for name in available.get("securitySchemes", ())}
+    return {
+        kind: {name: schemas[name] for name in schemas if (kind, name) in used}
+        for kind, schemas in available.items()
+    }
+
+
+def references(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the kinds and names of the components that a part refers to."""
+    if isinstance(value, Mapping):
+        if isinstance(target := value.get("$ref"), str):
+            _, _, kind, name = target.split("/")
+            yield kind, name
+        for part in value.values():
+            yield from references(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from references(part)
 
 
 def expand_endpoints(
@@ -251,21 +333,24 @@ def to_response(response: Schema) -> Schema:
     }
 
 
-def components(settings: Settings) -> Schema:
+def all_schemas(settings: Settings) -> Schema:
     dataset_schemas = chain.from_iterable(
         record_schemas(dataset, schema_name(dataset.name))
         for dataset in settings.datasets.values()
     )
+    return {
+        **dict(dataset_schemas),
+        **record_shapes.SCHEMAS,
+        **dataset_shapes.SCHEMAS,
+        **schedule_shapes.SCHEMAS,
+        **dict(filter_schemas()),
+        "Problem": PROBLEM,
+    }
+
+
+def components(settings: Settings, schemas: Schema) -> Mapping[str, Mapping[str, Any]]:
     built: dict[str, Any] = {
-        "schemas": {
-            **dict(dataset_schemas),
-            **record_shapes.SCHEMAS,
-            **dataset_shapes.SCHEMAS,
-            **schedule_shapes.SCHEMAS,
-            **dict(filter_schemas()),
-            "Json": JSON,
-            "Problem": PROBLEM,
-        },
+        "schemas": schemas,
         "headers": shapes.HEADERS,
         "responses": {
             response_name(status): problem_response(status)

@@ -9,7 +9,7 @@ from penstock.domain.search.value_syntax import WHOLE_INSTANT
 from penstock.domain.source import CsvSource
 from penstock.domain.waiting import WaitReason
 from penstock.entrypoints.api.endpoints import OperationDoc
-from penstock.entrypoints.api.openapi.schemas import Schema
+from penstock.entrypoints.api.openapi.schemas import NamedSchema, Schema
 from penstock.entrypoints.api.openapi.shapes import object_schema, response_object
 from penstock.entrypoints.api.openapi.work_shapes import (
     COUNT,
@@ -39,21 +39,28 @@ def import_links(*operations: str) -> Mapping[str, Any]:
     }
 
 
-SHARDS: Schema = object_schema(
-    dict.fromkeys(
-        ("total", "done", "failed", "split", "pending", "leased", "cancelled"), COUNT
-    )
+SHARDS: Schema = NamedSchema(
+    "ShardCounts",
+    object_schema(
+        dict.fromkeys(
+            ("total", "done", "failed", "split", "pending", "leased", "cancelled"),
+            COUNT,
+        )
+    ),
 )
 WAITING: Schema = {
     "description": "What it waits for; null while it runs and when it has finished.",
     "anyOf": [
-        object_schema(
-            {
-                "reason": {"enum": [*WaitReason]},
-                "since": INSTANT_OR_NONE,
-                "until": INSTANT_OR_NONE,
-                "detail": {"type": "string"},
-            }
+        NamedSchema(
+            "Waiting",
+            object_schema(
+                {
+                    "reason": {"enum": [*WaitReason]},
+                    "since": INSTANT_OR_NONE,
+                    "until": INSTANT_OR_NONE,
+                    "detail": {"type": "string"},
+                }
+            ),
         ),
         {"type": "null"},
     ],
@@ -83,26 +90,30 @@ IMPORT_PROPERTIES: Mapping[str, Schema] = {
     "created_at": INSTANT,
     "finished_at": INSTANT_OR_NONE,
 }
-PROGRESS: Schema = object_schema(
-    {
-        "unit": {
-            "enum": ["shards", "bytes"],
-            "description": "Imports of files are measured in bytes.",
-        },
-        "done": COUNT,
-        "total": COUNT,
-        "share": {"type": "number", "minimum": 0, "maximum": 1},
-        "rows_per_second": {"type": "number", "minimum": 0},
-        "requests_per_second": NUMBER_OR_NONE,
-        "bytes_per_second": NUMBER_OR_NONE,
-        "seconds_left": {
-            **NUMBER_OR_NONE,
-            "description": "Null if it cannot be estimated.",
-        },
-    }
+PROGRESS: Schema = NamedSchema(
+    "Progress",
+    object_schema(
+        {
+            "unit": {
+                "enum": ["shards", "bytes"],
+                "description": "Imports of files are measured in bytes.",
+            },
+            "done": COUNT,
+            "total": COUNT,
+            "share": {"type": "number", "minimum": 0, "maximum": 1},
+            "rows_per_second": {"type": "number", "minimum": 0},
+            "requests_per_second": NUMBER_OR_NONE,
+            "bytes_per_second": NUMBER_OR_NONE,
+            "seconds_left": {
+                **NUMBER_OR_NONE,
+                "description": "Null if it cannot be estimated.",
+            },
+        }
+    ),
 )
-IMPORT_WITH_PROGRESS: Schema = object_schema(
-    {**IMPORT_PROPERTIES, "progress": PROGRESS}
+IMPORT: Schema = NamedSchema("Import", object_schema(IMPORT_PROPERTIES))
+IMPORT_DETAILS: Schema = NamedSchema(
+    "ImportDetails", object_schema({**IMPORT_PROPERTIES, "progress": PROGRESS})
 )
 
 LIST_PARAMETERS: Sequence[Schema] = [
@@ -127,19 +138,15 @@ LIST_PARAMETERS: Sequence[Schema] = [
 LIST_RESPONSES: Mapping[int, Schema] = {
     200: response_object(
         "A page of imports.",
-        list_schema(
-            object_schema(IMPORT_PROPERTIES),
-            max_items=MAX_IMPORTS,
-            next_description="Send it as `before`.",
-        ),
+        list_schema("ImportList", IMPORT, max_items=MAX_IMPORTS),
     )
 }
 IMPORT_ID: Schema = id_parameter("import")
 GET_RESPONSES: Mapping[int, Schema] = {
-    200: response_object("The import.", IMPORT_WITH_PROGRESS)
+    200: response_object("The import.", IMPORT_DETAILS)
 }
 CANCEL_RESPONSES: Mapping[int, Schema] = {
-    200: response_object("The cancelled import.", object_schema(IMPORT_PROPERTIES)),
+    200: response_object("The cancelled import.", IMPORT),
     409: error_response("It has already finished."),
 }
 RAW_PARAMETER: Schema = query_parameter(
@@ -229,19 +236,22 @@ UPLOAD_FORM: Schema = {
     "required": ["file"],
     "additionalProperties": False,
 }
-START_RESPONSE: Schema = object_schema(
-    {
-        "import_id": ID,
-        "dataset": {"type": "string"},
-        "mode": {"enum": [*Mode]},
-        "resumed": {
-            "type": "boolean",
-            "description": "Whether it continues an unfinished import.",
-        },
-        "since": INSTANT_OR_NONE,
-        "until": INSTANT,
-        "created_at": INSTANT,
-    }
+START_RESPONSE: Schema = NamedSchema(
+    "StartedImport",
+    object_schema(
+        {
+            "import_id": ID,
+            "dataset": {"type": "string"},
+            "mode": {"enum": [*Mode]},
+            "resumed": {
+                "type": "boolean",
+                "description": "Whether it continues an unfinished import.",
+            },
+            "since": INSTANT_OR_NONE,
+            "until": INSTANT,
+            "created_at": INSTANT,
+        }
+    ),
 )
 START_RESPONSES: Mapping[int, Schema] = {
     202: {

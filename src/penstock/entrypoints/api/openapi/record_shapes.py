@@ -15,6 +15,7 @@ from penstock.entrypoints.api.endpoints import OperationDoc
 from penstock.entrypoints.api.openapi.schemas import (
     FILTER_DESCRIPTIONS,
     TYPES,
+    NamedSchema,
     Schema,
     filter_name,
     key_parameters,
@@ -215,9 +216,7 @@ def fields_parameter(dataset: Dataset) -> Schema:
     return {
         "name": "fields",
         "in": "query",
-        "description": "The fields to return; all by default.",
-        "style": "form",
-        "explode": False,
+        "description": "The fields to return, repeated or with commas; all by default.",
         "schema": {
             "type": "array",
             "items": {
@@ -231,23 +230,29 @@ def fields_parameter(dataset: Dataset) -> Schema:
 
 def upsert_schema(dataset: Dataset) -> Schema:
     key = {name: TYPES[field_named(dataset, name).type] for name in dataset.key}
-    written = object_schema({"key": object_schema(key), "etag": {"type": "string"}})
+    written = NamedSchema(
+        f"{schema_name(dataset.name)}Written",
+        object_schema({"key": object_schema(key), "etag": {"type": "string"}}),
+    )
     count = {"type": "integer", "minimum": 0, "maximum": MAX_RECORDS_PER_REQUEST}
     items = {"type": "array", "items": written, "maxItems": MAX_RECORDS_PER_REQUEST}
     return object_schema({"created": count, "updated": count, "items": items})
 
 
 def page_schema(name: str) -> Schema:
-    return {
-        "type": "object",
-        "properties": {
-            "items": {"type": "array", "items": ref(name), "maxItems": MAX_ROWS},
-            "page": ref("Page"),
-            "count": ref("Count"),
+    return NamedSchema(
+        f"{name}List",
+        {
+            "type": "object",
+            "properties": {
+                "items": {"type": "array", "items": ref(name), "maxItems": MAX_ROWS},
+                "page": ref("Page"),
+                "count": ref("Count"),
+            },
+            "required": ["items", "page"],
+            "additionalProperties": False,
         },
-        "required": ["items", "page"],
-        "additionalProperties": False,
-    }
+    )
 
 
 LIMIT: Schema = {

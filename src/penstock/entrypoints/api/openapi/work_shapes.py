@@ -1,6 +1,6 @@
 """Building blocks of the OpenAPI document for imports, jobs and budgets."""
 
-from penstock.entrypoints.api.openapi.schemas import Schema
+from penstock.entrypoints.api.openapi.schemas import NamedSchema, Schema
 from penstock.entrypoints.api.openapi.shapes import object_schema
 from penstock.entrypoints.api.params.query_params import MAX_ID
 
@@ -21,14 +21,18 @@ def id_parameter(name: str) -> Schema:
     return {"name": name, "in": "path", "required": True, "schema": ID}
 
 
-def list_schema(items: Schema, *, max_items: int, next_description: str) -> Schema:
+def list_schema(name: str, items: Schema, *, max_items: int) -> Schema:
     page: dict[str, Schema] = {
-        "next": {"type": ["integer", "null"], "description": next_description},
+        "next": {
+            "type": ["integer", "null"],
+            "description": "Send it as `after`, or as `before` for imports.",
+        },
         "has_more": {"type": "boolean"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": max_items},
+        "limit": {"type": "integer", "minimum": 1},
     }
     array = {"type": "array", "items": items, "maxItems": max_items}
-    return object_schema({"items": array, "page": object_schema(page)})
+    shape = NamedSchema("PageOfIds", object_schema(page))
+    return NamedSchema(name, object_schema({"items": array, "page": shape}))
 
 
 ID: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_ID}
@@ -40,18 +44,21 @@ NUMBER_OR_NONE: Schema = {"type": ["number", "null"], "minimum": 0}
 DATASET: Schema = query_parameter(
     "dataset", "Only of this dataset.", {"type": "string"}
 )
-RECORDS: Schema = object_schema(
-    dict.fromkeys(
-        (
-            "seen",
-            "inserted",
-            "updated",
-            "unchanged",
-            "deleted",
-            "quarantined",
-            "dropped",
-            "duplicates",
-        ),
-        COUNT,
-    )
+RECORDS: Schema = NamedSchema(
+    "RecordCounts",
+    object_schema(
+        dict.fromkeys(
+            (
+                "seen",
+                "inserted",
+                "updated",
+                "unchanged",
+                "deleted",
+                "quarantined",
+                "dropped",
+                "duplicates",
+            ),
+            COUNT,
+        )
+    ),
 )

@@ -11,7 +11,7 @@ from penstock.domain.auth_claims import AccessScope
 from penstock.domain.budget import Budget
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
-from penstock.entrypoints.api.openapi.schemas import Schema
+from penstock.entrypoints.api.openapi.schemas import NamedSchema, Schema
 from penstock.entrypoints.api.openapi.shapes import object_schema, response_object
 from penstock.entrypoints.api.openapi.work_shapes import (
     COUNT,
@@ -24,23 +24,32 @@ from penstock.entrypoints.api.params.request_head import RequestHead
 from penstock.entrypoints.api.responses import NO_STORE, json_response
 from penstock.errors import NotFound
 
-BUDGET_SCHEMA: Schema = object_schema(
-    {
-        "name": {"type": "string"},
-        "state": {"enum": ["open", "closed", "stopped"]},
-        "limits": {
-            "type": "array",
-            "items": object_schema({"rate": {"type": "string"}, "remaining": COUNT}),
-        },
-        "taken": COUNT,
-        "closed_seconds": NUMBER_OR_NONE,
-        "reason": TEXT_OR_NONE,
-    }
+BUDGET_SCHEMA: Schema = NamedSchema(
+    "Budget",
+    object_schema(
+        {
+            "name": {"type": "string"},
+            "state": {"enum": ["open", "closed", "stopped"]},
+            "limits": {
+                "type": "array",
+                "items": NamedSchema(
+                    "BudgetLimit",
+                    object_schema({"rate": {"type": "string"}, "remaining": COUNT}),
+                ),
+            },
+            "taken": COUNT,
+            "closed_seconds": NUMBER_OR_NONE,
+            "reason": TEXT_OR_NONE,
+        }
+    ),
 )
 LIST_RESPONSES: Mapping[int, Schema] = {
     200: response_object(
         "All budgets.",
-        object_schema({"items": {"type": "array", "items": BUDGET_SCHEMA}}),
+        NamedSchema(
+            "BudgetList",
+            object_schema({"items": {"type": "array", "items": BUDGET_SCHEMA}}),
+        ),
     )
 }
 OPEN_RESPONSES: Mapping[int, Schema] = {

@@ -13,7 +13,7 @@ from penstock.domain.jobs import ImportId, Job, JobErrorEntry, JobId, JobStatus
 from penstock.domain.pages import Proof
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
-from penstock.entrypoints.api.openapi.schemas import Schema
+from penstock.entrypoints.api.openapi.schemas import NamedSchema, Schema
 from penstock.entrypoints.api.openapi.shapes import object_schema, response_object
 from penstock.entrypoints.api.openapi.work_shapes import (
     COUNT,
@@ -40,15 +40,18 @@ from penstock.ports import JobFilter
 DEFAULT_JOBS = 50
 MAX_JOBS = 200
 
-ERROR_SCHEMA: Schema = object_schema(
-    {
-        "at": INSTANT,
-        "owner": TEXT_OR_NONE,
-        "fence": COUNT,
-        "code": {"type": "string"},
-        "message": {"type": "string"},
-        "cursor": TEXT_OR_NONE,
-    }
+ERROR_SCHEMA: Schema = NamedSchema(
+    "JobError",
+    object_schema(
+        {
+            "at": INSTANT,
+            "owner": TEXT_OR_NONE,
+            "fence": COUNT,
+            "code": {"type": "string"},
+            "message": {"type": "string"},
+            "cursor": TEXT_OR_NONE,
+        }
+    ),
 )
 SUMMARY_PROPERTIES: Mapping[str, Schema] = {
     "job_id": ID,
@@ -97,9 +100,9 @@ LIST_RESPONSES: Mapping[int, Schema] = {
     200: response_object(
         "A page of jobs.",
         list_schema(
-            object_schema(SUMMARY_PROPERTIES),
+            "JobList",
+            NamedSchema("Job", object_schema(SUMMARY_PROPERTIES)),
             max_items=MAX_JOBS,
-            next_description="Send it as `after`.",
         ),
     )
 }
@@ -107,14 +110,17 @@ JOB_ID: Schema = id_parameter("job")
 GET_RESPONSES: Mapping[int, Schema] = {
     200: response_object(
         "The job.",
-        object_schema(
-            {
-                **SUMMARY_PROPERTIES,
-                "parent": {"type": ["integer", "null"]},
-                "region": TEXT_OR_NONE,
-                "cursor": TEXT_OR_NONE,
-                "errors": {"type": "array", "items": ERROR_SCHEMA},
-            }
+        NamedSchema(
+            "JobDetails",
+            object_schema(
+                {
+                    **SUMMARY_PROPERTIES,
+                    "parent": {"type": ["integer", "null"]},
+                    "region": TEXT_OR_NONE,
+                    "cursor": TEXT_OR_NONE,
+                    "errors": {"type": "array", "items": ERROR_SCHEMA},
+                }
+            ),
         ),
     )
 }
@@ -126,8 +132,11 @@ RETRY_ALL_REQUEST: Schema = object_schema({"import_id": ID})
 RETRY_ALL_RESPONSES: Mapping[int, Schema] = {
     200: response_object(
         "How many jobs are pending again.",
-        object_schema(
-            {"import_id": ID, "retried": COUNT, "has_more": {"type": "boolean"}}
+        NamedSchema(
+            "RetriedJobs",
+            object_schema(
+                {"import_id": ID, "retried": COUNT, "has_more": {"type": "boolean"}}
+            ),
         ),
     ),
     404: error_response("There is no such import."),

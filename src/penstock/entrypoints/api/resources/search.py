@@ -145,9 +145,8 @@ def describe_facets(dataset: Dataset) -> OperationDoc | None:
     by = {
         "name": "by",
         "in": "query",
-        "description": "The fields to count by; all by default.",
-        "style": "form",
-        "explode": False,
+        "description": "The fields to count by, repeated or with commas; all by "
+        "default.",
         "schema": {
             "type": "array",
             "items": {"type": "string", "enum": counted},

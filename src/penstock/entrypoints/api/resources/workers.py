@@ -12,7 +12,7 @@ from penstock.domain.auth_claims import AccessScope
 from penstock.domain.formats import format_instant
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
-from penstock.entrypoints.api.openapi.schemas import Schema
+from penstock.entrypoints.api.openapi.schemas import NamedSchema, Schema
 from penstock.entrypoints.api.openapi.shapes import object_schema, response_object
 from penstock.entrypoints.api.openapi.work_shapes import (
     COUNT,
@@ -34,25 +34,31 @@ MAX_THREADS = 64
 COUNT_OR_NONE: Schema = {"type": ["integer", "null"], "minimum": 0}
 SECONDS: Schema = {"type": "number", "minimum": 0}
 TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
-WORKER_SCHEMA: Schema = object_schema(
-    {
-        "id": {"type": "string"},
-        "region": TEXT_OR_NONE,
-        "host": TEXT_OR_NONE,
-        "pid": COUNT_OR_NONE,
-        "version": TEXT_OR_NONE,
-        "threads": COUNT_OR_NONE,
-        "jobs": COUNT,
-        "started_at": INSTANT,
-        "last_seen_at": INSTANT_OR_NONE,
-        "last_claim_at": INSTANT_OR_NONE,
-        "datasets": TEXTS,
-    }
+WORKER_SCHEMA: Schema = NamedSchema(
+    "Worker",
+    object_schema(
+        {
+            "id": {"type": "string"},
+            "region": TEXT_OR_NONE,
+            "host": TEXT_OR_NONE,
+            "pid": COUNT_OR_NONE,
+            "version": TEXT_OR_NONE,
+            "threads": COUNT_OR_NONE,
+            "jobs": COUNT,
+            "started_at": INSTANT,
+            "last_seen_at": INSTANT_OR_NONE,
+            "last_claim_at": INSTANT_OR_NONE,
+            "datasets": TEXTS,
+        }
+    ),
 )
 WORKERS_RESPONSES: Mapping[int, Schema] = {
     200: response_object(
         "The live workers.",
-        object_schema({"items": {"type": "array", "items": WORKER_SCHEMA}}),
+        NamedSchema(
+            "WorkerList",
+            object_schema({"items": {"type": "array", "items": WORKER_SCHEMA}}),
+        ),
     )
 }
 DEMAND: Mapping[str, Schema] = {
@@ -62,13 +68,21 @@ DEMAND: Mapping[str, Schema] = {
     "useful_jobs": COUNT,
     "useful_workers": COUNT,
 }
-REGION_SCHEMA: Schema = object_schema(
-    {"region": TEXT_OR_NONE, **DEMAND, "limited_by": TEXTS, "closed": TEXTS}
+REGION_SCHEMA: Schema = NamedSchema(
+    "RegionDemand",
+    object_schema(
+        {"region": TEXT_OR_NONE, **DEMAND, "limited_by": TEXTS, "closed": TEXTS}
+    ),
 )
 SCALING_RESPONSES: Mapping[int, Schema] = {
     200: response_object(
         "The demand for workers.",
-        object_schema({**DEMAND, "regions": {"type": "array", "items": REGION_SCHEMA}}),
+        NamedSchema(
+            "Scaling",
+            object_schema(
+                {**DEMAND, "regions": {"type": "array", "items": REGION_SCHEMA}}
+            ),
+        ),
     )
 }
 SCALING_PARAMETERS: Sequence[Schema] = (
