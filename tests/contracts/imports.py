@@ -598,6 +598,34 @@ class ImportsContract:
 
         assert ended.proven
 
+    @pytest.mark.parametrize("at_its_start", [True, False])
+    def test_who_begins_or_resumes_it_may_accept_them(
+        self, stores: Stores, *, at_its_start: bool
+    ):
+        stores.schema.ensure_table(POI)
+        first, resumed = (
+            stores.imports.begin(
+                POI,
+                Mode.FULL,
+                declaration="d1",
+                since=None,
+                until=None,
+                accept_duplicates=accepts,
+            )[0]
+            for accepts in (at_its_start, not at_its_start)
+        )
+        assert first.accepts_duplicates is at_its_start
+        assert (resumed.id, resumed.accepts_duplicates) == (first.id, True)
+
+        ended = run(stores, POI, batch(record(1, "a")), last(record(1, "b")))
+
+        assert (ended.id, ended.proven, ended.accepts_duplicates) == (
+            first.id,
+            True,
+            True,
+        )
+        assert ended.counts.duplicates == 1
+
     @pytest.mark.parametrize("of", [POI, LIST], ids=["api", "file"])
     def test_keys_that_one_page_repeats_are_named(self, stores: Stores, of: Dataset):
         page = replace(last(record(1, "b")), seen=9, repeated_keys=[(1,)], rank=1)

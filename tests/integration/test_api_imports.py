@@ -71,6 +71,15 @@ class TestStarting:
         known = running.client.get(response.headers["location"]).json
         assert known["shards"]["pending"] == 3
 
+    def test_an_import_may_accept_rows_that_overwrite_each_other(
+        self, running: Running
+    ):
+        response = running.client.post(POI, {"accept_duplicates": True})
+
+        assert response.status == 202, response.body
+        import_id = ImportId(response.json["import_id"])
+        assert running.stores.imports.peek(import_id).accepts_duplicates
+
     def test_an_import_says_what_it_waits_for(self, running: Running):
         import_id = started(running)
         poi = running.api.dataset("poi")
@@ -158,6 +167,11 @@ class TestStarting:
             ({"from": "2026-02-01T00:00:00Z"}, {"/from": "misplaced"}),
             ({"until": "2026-02-01T00:00:00Z"}, {"/until": "misplaced"}),
             ({"mode": "backfill"}, {"/from": "missing"}),
+            ({"accept_duplicates": 1}, {"/accept_duplicates": "type"}),
+            (
+                {"mode": "delta", "accept_duplicates": True},
+                {"/accept_duplicates": "misplaced"},
+            ),
             ([], {"/": "type"}),
             ("full", {"/": "type"}),
         ],

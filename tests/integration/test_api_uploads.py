@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from penstock.domain.jobs import ImportStatus
+from penstock.domain.jobs import ImportId, ImportStatus
 from penstock.entrypoints.api.concurrency.background import BackgroundExecutor
 from penstock.entrypoints.api.resources import uploads
 from tests.support.api_client import OF, ApiResponse
@@ -50,6 +50,18 @@ class TestImporting:
         assert known["records"]["seen"] == 2
         assert known["progress"]["unit"] == "bytes"
         assert known["progress"]["share"] == 1
+
+    @pytest.mark.parametrize("is_first", [True, False])
+    def test_its_rows_may_be_accepted_whatever_their_keys(
+        self, running: Running, *, is_first: bool
+    ):
+        parts = [("accept_duplicates", None, b"true"), ("file", "a.csv", GOOD)]
+
+        response = send(running, form(*(parts if is_first else parts[::-1])))
+
+        assert response.status == 202, response.body
+        import_id = ImportId(response.json["import_id"])
+        assert running.stores.imports.peek(import_id).accepts_duplicates
 
     def test_what_it_lacks_is_not_missing(self, running: Running):
         for content in (GOOD, OTHER):
@@ -146,6 +158,14 @@ class TestRefusals:
                 {"/file": "repeated"},
             ),
             (form(("file", None, GOOD)), {"/file": "type"}),
+            (
+                form(("accept_duplicates", None, b"yes"), ("file", "a.csv", GOOD)),
+                {"/accept_duplicates": "type"},
+            ),
+            (
+                form(*[("accept_duplicates", None, b"true")] * 2),
+                {"/accept_duplicates": "repeated"},
+            ),
             (form(("file", "a.csv", b"")), {"/file": "empty"}),
             (form(), {"/file": "missing"}),
             (form(("file", "a.csv", b"uid,name,points\n")), {"/file": "unfit"}),
@@ -158,6 +178,8 @@ class TestRefusals:
             "one more part",
             "two files",
             "a text",
+            "an unclear flag",
+            "two flags",
             "empty",
             "no part",
             "no rows",

@@ -80,6 +80,33 @@ def test_an_import_of_rows_that_overwrite_each_other_fails(penstock):
     assert REFUSAL in " ".join(again.split())
 
 
+def test_an_import_may_accept_rows_that_overwrite_each_other(penstock):
+    assert (
+        "--accept-duplicates"
+        in json.loads(penstock("run", "shops", "--json", code=1))["note"]
+    )
+
+    accepted = json.loads(penstock("run", "shops", "--accept-duplicates", "--json"))
+    again = json.loads(penstock("run", "shops", "--json", code=1))
+
+    assert accepted["proven"]
+    assert accepted["records"]["duplicates"] == 693
+    # the files and the rows are the same, but nobody has accepted them
+    assert REFUSAL in again["note"]
+
+
+def test_who_plans_an_import_accepts_for_who_works_it(penstock):
+    penstock("plan", "shops", "--accept-duplicates")
+    penstock("worker", "--until-idle")
+
+    (ended,) = json.loads(penstock("imports", "--json"))["imports"]
+    assert ended["proven"]
+
+
+def test_only_full_imports_accept_rows_that_overwrite_each_other(penstock):
+    penstock("run", "shops", "--mode", "delta", "--accept-duplicates", code=2)
+
+
 def test_rows_of_a_log_may_overwrite_each_other(penstock):
     declared = "max_duplicates = 1"
     ended = json.loads(penstock("run", "shops", "--json", declared=declared))

@@ -14,7 +14,7 @@ from penstock.domain.source import CsvSource
 from penstock.errors import Conflict, Misconfigured
 from penstock.flow.plan import Plan
 from penstock.flow.run_schedule import RunSchedule
-from penstock.flow.tick_schedules import BeginImport
+from penstock.flow.tick_schedules import BeginImport, scope_now
 from penstock.ports import Stores
 from penstock.ports.schedules import ScheduleStatus
 from penstock.settings.schedules import parse_schedule
@@ -92,6 +92,18 @@ def create(stores: Stores, of: str, **fields: object) -> str:
         name=schedule.name, dataset=schedule.dataset, fields=given
     )
     return stores.schedules.create(schedule, declaration).name
+
+
+def test_a_full_import_accepts_what_its_schedule_accepts(
+    stores: Stores, run: RunSchedule
+):
+    name = create(stores, "poi", accept_duplicates=True)
+    schedule, _ = parse(stores.schedules.get(name).declaration)
+    assert schedule is not None
+
+    assert run(name).accepts_duplicates
+    # a delta would refuse it
+    assert not scope_now(schedule, Mode.DELTA).accept_duplicates
 
 
 def test_a_run_begins_an_import_now_and_is_a_fire_of_its_own(

@@ -94,6 +94,19 @@ pause_after = 3
     assert schedule.pause_after == 3
 
 
+def test_a_schedule_may_accept_rows_that_overwrite_each_other(read, refuse):
+    text = """
+[schedules.often]
+dataset = "poi"
+every = "1h"
+accept_duplicates = true
+"""
+
+    assert parse(read(MINIMAL + text), "often").accept_duplicates
+    found = refuse(f'{MINIMAL}{text}mode = "delta"')
+    assert 'schedules.often.accept_duplicates: has no meaning with mode = "d' in found
+
+
 def test_a_trigger_in_a_dataset_is_a_schedule_of_its_name(read):
     settings = read(MINIMAL.replace("[datasets.shops]", '[datasets.shops]\nevery="1h"'))
 

@@ -75,7 +75,7 @@ def decide_completion(
         again=again,
     )
     is_full = current.mode is Mode.FULL
-    if verdict.proven and is_full:
+    if verdict.proven and is_full and not current.accepts_duplicates:
         refusal = judge_duplicates(current.counts, dataset, facts)
         verdict = verdict if refusal is None else fail(refusal)
     if not verdict.proven:
@@ -147,14 +147,18 @@ def judge_duplicates(
     lost = f"{counts.duplicates:,} of {rows:,} rows ({counts.duplicates / rows:.1%})"
     limit = f"more than max_duplicates = {dataset.max_duplicates:g}"
     if dataset.has_row_key:
-        return f"{lost} are equal to another row, {limit}"
+        return (
+            f"{lost} are equal to another row, {limit}; to accept them once: "
+            f"penstock run {dataset.name} --accept-duplicates"
+        )
     examples = ", ".join(map(shorten, facts.repeated_keys()))
     return (
         f"{lost} lost to another row of their key, {limit}: the key "
         f"({', '.join(dataset.key)}) is not unique"
         + (f", as in {examples}" if examples else "")
         + "; declare fields that together are different in each row, or, if the last "
-        "row of a key is the one to store, max_duplicates = 1"
+        "row of a key is the one to store, max_duplicates = 1; to accept them once: "
+        f"penstock run {dataset.name} --accept-duplicates"
     )
 
 

@@ -23,6 +23,8 @@ class ImportScope:
     files: tuple[str, ...] = ()
     # whether rows of files that no longer exist may be marked as deleted
     accept_lost_files: bool = False
+    # whether more rows may lose to another row of their key than `max_duplicates`
+    accept_duplicates: bool = False
 
 
 def decide_scope(
@@ -31,6 +33,11 @@ def decide_scope(
     """Return the bounds of a new import; raises `Misconfigured` for a bad request."""
     if requested.accept_lost_files:
         refuse_lost_files(dataset, requested)
+    if requested.accept_duplicates and requested.mode is not Mode.FULL:
+        raise Misconfigured(
+            "--accept-duplicates is for full imports; the rows of others may replace "
+            "each other"
+        )
     if requested.files:
         return decide_files(dataset, requested)
     match requested.mode:

@@ -200,6 +200,8 @@ class Import:
     finished_at: datetime | None
     # at its end, rows of files that no longer exist may be marked as deleted
     accepts_lost_files: bool = False
+    # more rows may lose to another row of their key than `max_duplicates`
+    accepts_duplicates: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,6 +70,7 @@ class Plan:
             since=scope.since,
             until=scope.until,
             accept_lost_files=scope.accept_lost_files,
+            accept_duplicates=scope.accept_duplicates,
         )
         if resumed:
             refuse_different_import(import_, requested, scope, declaration)
@@ -125,6 +126,9 @@ class Plan:
             return False
         last = self._imports.last_reusable(dataset, import_.mode)
         if last is None or last.declaration != import_.declaration:
+            return False
+        if last.accepts_duplicates and not import_.accepts_duplicates:
+            # it may have had too many
             return False
         keys = {
             shard.key for shard in plan_shards(axes, import_bounds(dataset, import_))

@@ -14,7 +14,12 @@ from penstock.domain.scheduling.fires import previous_fire
 from penstock.domain.scheduling.schedule import Schedule
 from penstock.domain.source import CsvSource
 from penstock.errors import Conflict, Misconfigured
-from penstock.flow.tick_schedules import BeginImport, ImportUnfinished, ParseSchedule
+from penstock.flow.tick_schedules import (
+    BeginImport,
+    ImportUnfinished,
+    ParseSchedule,
+    scope_now,
+)
 from penstock.ports import Emit, Redact, Stores
 from penstock.ports.schedules import FireRequest, ScheduleStatus, StoredSchedule
 
@@ -39,7 +44,7 @@ class RunSchedule:
         stored, schedule, dataset = self._find(name)
         now = self.stores.jobs.now()
         mode = self.begin_import.mode(dataset, schedule.mode)
-        requested = ImportScope(mode=mode)
+        requested = scope_now(schedule, mode)
         if mode is Mode.BACKFILL:
             since = previous_fire(schedule, now)
             requested = ImportScope(mode=mode, since=since, until=now)

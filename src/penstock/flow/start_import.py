@@ -93,6 +93,8 @@ class StartImport:
         dataset: Dataset,
         file: str,
         request: IdempotentRequest,
+        *,
+        accept_duplicates: bool = False,
         halt: StopSignal | None = None,
     ) -> Started:
         """Start an import of one uploaded file; workers may start at once.
@@ -102,7 +104,13 @@ class StartImport:
         reads is removed.
         """
         try:
-            started = self._of_file(dataset, file, request, stop_check(halt))
+            started = self._of_file(
+                dataset,
+                file,
+                request,
+                accept_duplicates=accept_duplicates,
+                still_here=stop_check(halt),
+            )
         except StoreUnavailable:
             # the import may be stored nevertheless; if not, the spool cleanup removes
             # the file later
@@ -119,6 +127,8 @@ class StartImport:
         dataset: Dataset,
         file: str,
         request: IdempotentRequest,
+        *,
+        accept_duplicates: bool,
         still_here: KeepAlive,
     ) -> Started:
         claim = self.stores.requests.claim(request)
@@ -128,7 +138,9 @@ class StartImport:
             axes = self.plan.axes(dataset, files=(file,), still_here=still_here)
             shards = plan_shards(axes, Bounds(until=EPOCH))
             spec = ImportSpec(
-                scope=ImportScope(mode=Mode.BACKFILL),
+                scope=ImportScope(
+                    mode=Mode.BACKFILL, accept_duplicates=accept_duplicates
+                ),
                 declaration=self.declaration(dataset),
                 shard_keys=[shard.key for shard in shards],
                 approve=lambda import_, planned: refuse_different_content(

@@ -214,7 +214,7 @@ class TickSchedules:
         fire: datetime,
         mode: Mode,
     ) -> ScheduleChange | None:
-        requested = ImportScope(mode=mode)
+        requested = scope_now(schedule, mode)
         if mode is Mode.BACKFILL:
             since = previous_fire(schedule, fire)
             requested = ImportScope(mode=mode, since=since, until=fire)
@@ -263,6 +263,14 @@ class TickSchedules:
                     detail=change.detail,
                 )
             )
+
+
+def scope_now(schedule: Schedule, mode: Mode) -> ImportScope:
+    """Return the scope of an import without bounds of its own."""
+    is_full = mode is Mode.FULL
+    return ImportScope(
+        mode=mode, accept_duplicates=is_full and schedule.accept_duplicates
+    )
 
 
 def stop_reason(status: ScheduleStatus) -> SkipReason | None:

@@ -52,12 +52,13 @@ class Imports(Protocol):
         since: datetime | None,
         until: datetime | None,
         accept_lost_files: bool = False,
+        accept_duplicates: bool = False,
     ) -> tuple[Import, bool]:
         """Store a new import, or return the unfinished one of the same kind.
 
         The flag says whether it was resumed. `until` defaults to the database's own
-        time. Two concurrent planners get the same import. `accept_lost_files` is stored
-        with the import.
+        time. Two concurrent planners get the same import. `accept_lost_files` and
+        `accept_duplicates` are stored with the import.
         """
         ...
 

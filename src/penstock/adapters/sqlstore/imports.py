@@ -55,9 +55,14 @@ class SqlImports(Imports):
         since: datetime | None,
         until: datetime | None,
         accept_lost_files: bool = False,
+        accept_duplicates: bool = False,
     ) -> tuple[Import, bool]:
         scope = ImportScope(
-            mode=mode, since=since, until=until, accept_lost_files=accept_lost_files
+            mode=mode,
+            since=since,
+            until=until,
+            accept_lost_files=accept_lost_files,
+            accept_duplicates=accept_duplicates,
         )
         return self._database.write(
             lambda transaction: begin(
@@ -283,6 +288,7 @@ def begin(
         declaration=declaration,
         tracked=is_tracked(dataset, scope.mode),
         accepts_lost_files=scope.accept_lost_files or in_settings,
+        accepts_duplicates=scope.accept_duplicates,
         since=database.to_stored_time(scope.since),
         until=database.to_stored_time(scope.until),
         priority=dataset.priority,
@@ -301,11 +307,15 @@ def begin(
 
 
 def resume(transaction: Transaction, existing: Import, scope: ImportScope) -> Import:
-    """Resume an import; lost files stay accepted if either request accepts them."""
-    if not scope.accept_lost_files or existing.accepts_lost_files:
-        return existing
-    transaction.execute("accept_lost_files", import_id=existing.id)
-    return replace(existing, accepts_lost_files=True)
+    """Resume an import; what either request accepts stays accepted."""
+    resumed = existing
+    if scope.accept_lost_files and not existing.accepts_lost_files:
+        transaction.execute("accept_lost_files", import_id=existing.id)
+        resumed = replace(resumed, accepts_lost_files=True)
+    if scope.accept_duplicates and not existing.accepts_duplicates:
+        transaction.execute("accept_duplicates", import_id=existing.id)
+        resumed = replace(resumed, accepts_duplicates=True)
+    return resumed
 
 
 def add_jobs(

@@ -65,6 +65,7 @@ class RowMappers:
             created_at=self.instant(row["created_at"]),
             finished_at=self.instant_or_none(row["finished_at"]),
             accepts_lost_files=bool(row["accepts_lost_files"]),
+            accepts_duplicates=bool(row["accepts_duplicates"]),
         )
 
     def read_lease(self, row: SqlRow, import_row: SqlRow, *, owner: WorkerId) -> Lease:

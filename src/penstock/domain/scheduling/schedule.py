@@ -112,6 +112,8 @@ class Schedule:
     pause_after: int | None = None
     # as declared; an operator's pause is not part of the declaration
     paused: bool = False
+    # its full imports may have more duplicates than the dataset declares
+    accept_duplicates: bool = False
 
     @property
     def delay(self) -> timedelta:

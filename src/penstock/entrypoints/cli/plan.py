@@ -56,6 +56,13 @@ AcceptLostFiles = Annotated[
         "that no longer exists.",
     ),
 ]
+AcceptDuplicates = Annotated[
+    bool,
+    typer.Option(
+        "--accept-duplicates",
+        help="Let more rows lose to another row of their key than max_duplicates.",
+    ),
+]
 DEFAULT_LIMIT = 20
 
 
@@ -66,6 +73,7 @@ def plan(
     until: Until = None,
     files: Files = None,
     accept_lost_files: AcceptLostFiles = False,
+    accept_duplicates: AcceptDuplicates = False,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Only show shards, first requests and cost."),
@@ -78,7 +86,11 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Plan an import: store its jobs for workers to claim."""
-    scope = read_scope(mode, since, until, accept_lost_files=accept_lost_files)
+    scope = replace(
+        read_scope(mode, since, until),
+        accept_lost_files=accept_lost_files,
+        accept_duplicates=accept_duplicates,
+    )
     if dry_run:
         with open_readonly(config) as penstock:
             scope = with_files(penstock, dataset, scope, files)
@@ -110,14 +122,11 @@ def plan(
         )
 
 
-def read_scope(
-    mode: Mode, since: str | None, until: str | None, *, accept_lost_files: bool
-) -> ImportScope:
+def read_scope(mode: Mode, since: str | None, until: str | None) -> ImportScope:
     return ImportScope(
         mode=mode,
         since=read_instant(since, "--from"),
         until=read_instant(until, "--until"),
-        accept_lost_files=accept_lost_files,
     )
 
 

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated
 
@@ -34,6 +35,7 @@ from penstock.entrypoints.cli.output.run_summary import (
     summarize,
 )
 from penstock.entrypoints.cli.plan import (
+    AcceptDuplicates,
     AcceptLostFiles,
     Files,
     From,
@@ -80,6 +82,7 @@ def run(
     until: Until = None,
     files: Files = None,
     accept_lost_files: AcceptLostFiles = False,
+    accept_duplicates: AcceptDuplicates = False,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -117,7 +120,11 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Plan and run an import, and report it; exit 1 unless proven complete."""
-    scope = read_scope(mode, since, until, accept_lost_files=accept_lost_files)
+    scope = replace(
+        read_scope(mode, since, until),
+        accept_lost_files=accept_lost_files,
+        accept_duplicates=accept_duplicates,
+    )
     if errors is not None:
         refuse_unwritable(errors, "--errors")
     halt, warnings, retries = threading.Event(), PlanWarnings(), PageRetries()

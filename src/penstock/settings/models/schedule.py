@@ -122,6 +122,7 @@ class ScheduleTable(TomlModel):
     )
     pause_after: Annotated[int, Field(ge=1, le=MAX_FAILURES)] | None = None
     paused: bool = False
+    accept_duplicates: bool = False
 
     @override
     def rules(self) -> Iterator[Problem]:
@@ -134,6 +135,9 @@ class ScheduleTable(TomlModel):
         if len(given) == 1:
             yield from self.time_rules(given[0])
         yield from self.catch_up_rules()
+        if self.accept_duplicates and self.mode not in {None, Mode.FULL}:
+            message = f'has no meaning with mode = "{self.mode}"'
+            yield ("accept_duplicates",), f"{message}, whose rows may replace others"
 
     def time_rules(self, trigger: str) -> Iterator[Problem]:
         has_zone = "timezone" in self.model_fields_set
@@ -190,6 +194,7 @@ def build_schedule(name: str, table: ScheduleTable) -> Schedule:
         exceptions=tuple(table.exceptions),
         pause_after=table.pause_after,
         paused=table.paused,
+        accept_duplicates=table.accept_duplicates,
     )
 
 

@@ -14,16 +14,19 @@ where dataset = %(dataset)s and mode = %(mode)s and status in ('planning', 'runn
 
 -- name: add_import
 insert into penstock_import
-    (dataset, mode, status, declaration, tracked, accepts_lost_files, since, until,
-    priority, region, created_at)
+    (dataset, mode, status, declaration, tracked, accepts_lost_files,
+    accepts_duplicates, since, until, priority, region, created_at)
 values
     (%(dataset)s, %(mode)s, 'planning', %(declaration)s, %(tracked)s,
-    %(accepts_lost_files)s, %(since)s, coalesce(%(until)s::timestamptz, {now}), %(priority)s, %(region)s, {now})
+    %(accepts_lost_files)s, %(accepts_duplicates)s, %(since)s, coalesce(%(until)s::timestamptz, {now}), %(priority)s, %(region)s, {now})
 on conflict do nothing
 returning id;
 
 -- name: accept_lost_files
 update penstock_import set accepts_lost_files = true where id = %(import_id)s;
+
+-- name: accept_duplicates
+update penstock_import set accepts_duplicates = true where id = %(import_id)s;
 
 -- name: start_import
 update penstock_import set status = 'running'

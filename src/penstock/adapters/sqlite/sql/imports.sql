@@ -11,16 +11,19 @@ where dataset = :dataset and mode = :mode and status in ('planning', 'running');
 
 -- name: add_import
 insert into penstock_import
-    (dataset, mode, status, declaration, tracked, accepts_lost_files, since, until,
-    priority, region, created_at)
+    (dataset, mode, status, declaration, tracked, accepts_lost_files,
+    accepts_duplicates, since, until, priority, region, created_at)
 values
     (:dataset, :mode, 'planning', :declaration, :tracked, :accepts_lost_files,
-    :since, coalesce(:until, :now), :priority, :region, :now)
+    :accepts_duplicates, :since, coalesce(:until, :now), :priority, :region, :now)
 on conflict do nothing
 returning id;
 
 -- name: accept_lost_files
 update penstock_import set accepts_lost_files = true where id = :import_id;
+
+-- name: accept_duplicates
+update penstock_import set accepts_duplicates = true where id = :import_id;
 
 -- name: start_import
 update penstock_import set status = 'running' where id = :import_id and status = 'planning';

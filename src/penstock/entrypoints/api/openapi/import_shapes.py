@@ -214,10 +214,16 @@ UNTIL: Schema = {
     **SENT_INSTANT,
     "description": "The end of the time range, after its start; now by default.",
 }
+ACCEPT_DUPLICATES: Schema = {
+    "type": "boolean",
+    "default": False,
+    "description": "Let more rows lose to another row of their key than the dataset "
+    "declares.",
+}
 START_REQUEST: Schema = {
     "description": "What to import; everything by default.",
     "anyOf": [
-        start_request_of(Mode.FULL),
+        start_request_of(Mode.FULL, accept_duplicates=ACCEPT_DUPLICATES),
         start_request_of(Mode.DELTA, required=["mode"], from_=FROM),
         start_request_of(
             Mode.BACKFILL, required=["mode", "from"], from_=FROM, until=UNTIL
@@ -231,7 +237,8 @@ UPLOAD_FORM: Schema = {
             "type": "string",
             "format": "binary",
             "description": "Rows to add or update; no others are deleted.",
-        }
+        },
+        "accept_duplicates": ACCEPT_DUPLICATES,
     },
     "required": ["file"],
     "additionalProperties": False,

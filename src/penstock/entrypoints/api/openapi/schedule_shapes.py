@@ -58,6 +58,11 @@ FIELDS: Mapping[str, Schema] = {
     },
     "pause_after": {"type": "integer", "minimum": 1, "maximum": MAX_FAILURES},
     "paused": {"type": "boolean"},
+    "accept_duplicates": {
+        "type": "boolean",
+        "description": "Whether more rows may lose to another row of their key than "
+        "the dataset declares.",
+    },
 }
 
 

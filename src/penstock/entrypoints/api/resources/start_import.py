@@ -76,6 +76,7 @@ MAX_BODY = 64 * 1024
 # seconds within which an uploaded file must be checked; then another request may use
 # the same idempotency key
 CHECK_TIMEOUT = 15 * 60.0
+START_FIELDS = ("mode", "from", "until", "accept_duplicates")
 CLI_OPTION = re.compile(r"--(mode|from|until)\b")
 
 
@@ -173,11 +174,20 @@ async def start_from_file(
         idempotent = IdempotentRequest(
             scope=scope_of(request, dataset),
             key=key,
-            digest=digest_of([sent.label, sent.digest]),
+            digest=digest_of(
+                [sent.label, sent.digest, *["all"] * sent.accept_duplicates]
+            ),
             file=sent.file,
         )
         start = api.penstock.start_import.of_file
-        work = partial(start, dataset, sent.file, idempotent, api.background.halt)
+        work = partial(
+            start,
+            dataset,
+            sent.file,
+            idempotent,
+            accept_duplicates=sent.accept_duplicates,
+            halt=api.background.halt,
+        )
         with report_file_errors(sent):
             return await api.background.run_for_file(work, longest=CHECK_TIMEOUT)
 
@@ -235,17 +245,21 @@ def scope_of(request: Request, dataset: Dataset) -> str:
 def digest_of(value: object) -> bytes:
     # stored digests were made when the class had this name
     text = repr(value).replace("ImportScope(", "Scope(", 1)
+    # and did not have this attribute
+    text = text.replace(", accept_duplicates=False", "")
     return blake2b(text.encode(), digest_size=16).digest()
 
 
 def parse_scope(document: object) -> ImportScope:
     """Parse what to import; raises all errors at once."""
     if not isinstance(document, dict):
-        message = "must be an object with mode, from, until"
+        message = f"must be an object with {', '.join(START_FIELDS)}"
         raise BadRequest(FieldError(pointer="/", code="type", detail=message))
     errors = [
-        FieldError(pointer=f"/{name}", code="unknown", detail="use mode, from, until")
-        for name in document.keys() - {"mode", "from", "until"}
+        FieldError(
+            pointer=f"/{name}", code="unknown", detail=f"use {', '.join(START_FIELDS)}"
+        )
+        for name in document.keys() - {*START_FIELDS}
     ]
     mode = document.get("mode", Mode.FULL)
     if mode not in [*Mode]:
@@ -256,11 +270,23 @@ def parse_scope(document: object) -> ImportScope:
         mode=Mode(mode),
         since=parse_instant(document, "from", errors),
         until=parse_instant(document, "until", errors),
+        accept_duplicates=parse_flag(document, "accept_duplicates", errors),
     )
     errors += check_bounds(import_scope)
     if errors:
         raise BadRequest(*errors)
     return import_scope
+
+
+def parse_flag(
+    document: Mapping[str, Any], name: str, errors: list[FieldError]
+) -> bool:
+    value = document.get(name, False)
+    if not isinstance(value, bool):
+        message = "must be true or false"
+        errors.append(FieldError(pointer=f"/{name}", code="type", detail=message))
+        return False
+    return value
 
 
 def parse_instant(
@@ -286,6 +312,9 @@ def check_bounds(import_scope: ImportScope) -> Iterator[FieldError]:
     if until is not None and mode is not Mode.BACKFILL:
         message = "belongs to the mode backfill"
         yield FieldError(pointer="/until", code="misplaced", detail=message)
+    if import_scope.accept_duplicates and mode is not Mode.FULL:
+        message = "belongs to the mode full"
+        yield FieldError(pointer="/accept_duplicates", code="misplaced", detail=message)
     if since is None and mode is Mode.BACKFILL:
         message = "is missing; a backfill needs the time where it starts"
         yield FieldError(pointer="/from", code="missing", detail=message)

@@ -26,8 +26,10 @@ from penstock.errors import (
     SourceUnavailable,
 )
 
-# the name of the part with the file
-FILE = "file"
+# the names of the parts: the file, and whether its rows may replace each other
+FILE, ACCEPT_DUPLICATES = "file", "accept_duplicates"
+FLAGS = {b"true": True, b"false": False}
+MAX_FLAG_LENGTH = 5
 MAX_NAME_LENGTH = 200
 # bytes of a form beyond its file
 MAX_FORM_OVERHEAD = 64 * 1024
@@ -53,17 +55,24 @@ class UploadedFile:
     label: str
     # of the bytes that were sent
     digest: bytes
+    accept_duplicates: bool = False
 
 
 @dataclass(slots=True)
 class MultipartFileParser:
-    """Parses a multipart form with one file, and yields its content in chunks."""
+    """Parses a multipart form with one file, and yields its content in chunks.
+
+    A flag may stand before or after the file.
+    """
 
     boundary: bytes
     # the name of the file, once the headers of its part are parsed
     label: str | None = None
     is_complete: bool = False
     size: int = 0
+    # the flag as it was sent; None without it
+    flag: bytes | None = None
+    _is_flag: bool = False
     _chunks: list[bytes] = field(default_factory=list)
     _header: bytes = b""
     _value: bytes = b""
@@ -99,6 +108,7 @@ class MultipartFileParser:
                 "on_header_end": self._end_header,
                 "on_headers_finished": self._check_part,
                 "on_part_data": self._add_data,
+                "on_part_end": self._end_part,
                 "on_end": self._finish,
             },
         )
@@ -122,8 +132,15 @@ class MultipartFileParser:
         name = options.get(b"name", b"").decode(errors="replace")[:MAX_NAME_LENGTH]
         if kind != b"form-data" or not name:
             raise Problem("bad-request", "a part of the form has no name")
+        self._is_flag = name == ACCEPT_DUPLICATES
+        if self._is_flag:
+            if self.flag is not None:
+                raise form_error(name, "repeated", "is sent twice")
+            self.flag = b""
+            return
         if name != FILE:
-            raise form_error(name, "unknown", f"is not a part here; send only {FILE!r}")
+            detail = f"is not a part here; send {FILE!r}, and {ACCEPT_DUPLICATES!r}"
+            raise form_error(name, "unknown", detail)
         if self.label is not None:
             raise form_error(FILE, "repeated", "is sent twice; send one file")
         if b"filename" not in options:
@@ -131,7 +148,15 @@ class MultipartFileParser:
         self.label = options[b"filename"].decode(errors="replace")[:MAX_NAME_LENGTH]
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
-        self._chunks.append(data[start:end])
+        if not self._is_flag:
+            self._chunks.append(data[start:end])
+        elif self.flag is not None:
+            self.flag = (self.flag + data[start:end])[: MAX_FLAG_LENGTH + 1]
+
+    def _end_part(self) -> None:
+        if self._is_flag and self.flag not in FLAGS:
+            raise form_error(ACCEPT_DUPLICATES, "type", "must be true or false")
+        self._is_flag = False
 
     def _finish(self) -> None:
         self.is_complete = True
@@ -169,7 +194,12 @@ async def receive(api: AppContext, request: Request, dataset: Dataset) -> Upload
         raise Problem(
             "unavailable", message, headers=headers, cause=str(error)
         ) from error
-    return UploadedFile(file=file, label=form.label or "", digest=digest)
+    return UploadedFile(
+        file=file,
+        label=form.label or "",
+        digest=digest,
+        accept_duplicates=FLAGS.get(form.flag or b"false", False),
+    )
 
 
 def save(
