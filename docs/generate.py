@@ -53,7 +53,12 @@ from penstock.settings.models.axes import (
     TimeTable,
     ValuesTable,
 )
-from penstock.settings.models.base import BudgetTable, CeleryTable, PenstockTable
+from penstock.settings.models.base import (
+    BudgetTable,
+    CeleryTable,
+    PenstockTable,
+    RetentionTable,
+)
 from penstock.settings.models.dataset import (
     BadTable,
     DatasetTable,
@@ -81,6 +86,7 @@ WIDTH = 80
 TABLES: Mapping[str, type[BaseModel]] = {
     "penstock": PenstockTable,
     "celery": CeleryTable,
+    "retention": RetentionTable,
     "budgets.NAME": BudgetTable,
     "datasets.NAME": DatasetTable,
     "datasets.NAME.missing": MissingTable,

@@ -9,10 +9,12 @@ from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.domain.history import HistoryPosition
 from penstock.domain.jobs import ImportStatus, Lease, Mode
 from penstock.domain.record_validation import Precondition
+from penstock.domain.scheduling.fires import FireOutcome
 from penstock.errors import Conflict, DatasetGone, Misconfigured, NotFound
 from penstock.flow.edit_records import EditRecords
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
+from tests.contracts.schedules import advanced, declared, fire_request
 from tests.contracts.schema import Ask
 from tests.contracts.search import find
 from tests.support.builders import (
@@ -95,6 +97,20 @@ class DatasetsContract:
         assert rows(stores, dataset("other")) == [(1, "title 1")]
         with pytest.raises(NotFound):
             dropped(stores)
+
+    def test_fires_outlive_the_imports_that_they_began(self, stores: Stores):
+        stores.schema.ensure_table(POI)
+        stores.schedules.declare([declared()], at=stores.jobs.now())
+        hourly = stores.schedules.get("poi")
+        request = fire_request(hourly.considered_until)
+        begun = stores.fires.begin(hourly, advanced(hourly), POI, request)
+        assert begun is not None
+        stores.imports.cancel(begun.id, reason="no")
+
+        dropped(stores)
+
+        (fire,) = stores.schedules.fires("poi", limit=2)
+        assert (fire.outcome, fire.import_id) == (FireOutcome.STARTED, None)
 
     def test_a_dataset_is_not_dropped_while_an_import_is_unfinished(
         self, stores: Stores

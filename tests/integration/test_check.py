@@ -363,7 +363,7 @@ class TestVersions:
     def test_an_older_penstock_refuses_newer_tables(self, migrated, ask):
         ask("insert into penstock.penstock_migration values (99, '0099_later.sql')")
         place = read_settings(migrated.config).place
-        known = len(LEDGER)
+        known = int(LEDGER[-1][:4])
         report = (
             f"{place}: schema penstock has version 99, this penstock knows {known}; "
         )

@@ -22,6 +22,7 @@ from tests.contracts.outbox import OutboxContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
+from tests.contracts.retention import RetentionContract
 from tests.contracts.schedules import SchedulesContract
 from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.search import SearchContract
@@ -87,6 +88,9 @@ class TestPostgresOutbox(OutboxContract): ...
 
 
 class TestPostgresSchedules(SchedulesContract): ...
+
+
+class TestPostgresRetention(RetentionContract): ...
 
 
 class TestPostgresCoverage(CoverageContract): ...

@@ -32,6 +32,7 @@ from tests.contracts.outbox import OutboxContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
+from tests.contracts.retention import RetentionContract
 from tests.contracts.schedules import SchedulesContract
 from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.search import SearchContract
@@ -127,6 +128,9 @@ class TestSqliteOutbox(OutboxContract): ...
 
 
 class TestSqliteSchedules(SchedulesContract): ...
+
+
+class TestSqliteRetention(RetentionContract): ...
 
 
 class TestSqliteCoverage(CoverageContract): ...

@@ -155,6 +155,7 @@ class Simulation:
             coverage=self.inner.coverage,
             outbox=self.inner.outbox,
             claims=self.inner.claims,
+            retention=self.inner.retention,
         )
         self.finish = FinishImport(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)

@@ -357,6 +357,10 @@ BAD_PENSTOCK = {
         "penstock.replicas[0]: must be the address of a replica, such as 'postgresql",
     ),
     "engine": ("engine = 'rq'", "penstock.engine: 'rq' is not one of local, celery"),
+    "retention": (
+        "[retention]\nimports = '90s'",
+        "retention.imports: '90s' is shorter than 3600s",
+    ),
     "celery on a file": (
         "engine = 'celery'\nbroker = 'redis://h'",
         "penstock.engine: Celery's workers need a database server; name a PostgreSQL",

@@ -202,6 +202,8 @@ class Import:
     accepts_lost_files: bool = False
     # more rows may lose to another row of their key than `max_duplicates`
     accepts_duplicates: bool = False
+    # retention has removed the log of its pages; its jobs have the totals
+    pages_removed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

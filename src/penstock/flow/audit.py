@@ -136,7 +136,11 @@ class Audit:
                 coverage.split[job.id] = job.shard_key
             else:
                 yield from check_proof(job)
-            yield from check_pages(job, pages, coverage)
+            if import_.pages_removed:
+                # they were complete then: only imports that were done lose them
+                coverage.pages += job.page_seq
+            else:
+                yield from check_pages(job, pages, coverage)
 
     def _jobs_with_pages(
         self, import_: Import

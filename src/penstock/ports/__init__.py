@@ -23,6 +23,7 @@ from penstock.ports.ledger import (
 from penstock.ports.maintenance import Maintenance
 from penstock.ports.outbox import Outbox, Transport
 from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
+from penstock.ports.retention import Retention
 from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
 from penstock.ports.schedules import FireLog, Schedules
 from penstock.ports.schema import Diagnostic, Schema, ServerDiagnostics, SqlStatement
@@ -56,6 +57,7 @@ __all__ = [
     "Redact",
     "RepeatResult",
     "Replay",
+    "Retention",
     "Runtime",
     "Schedules",
     "Schema",
@@ -91,3 +93,4 @@ class Stores:
     coverage: ImportCoverage
     outbox: Outbox
     claims: ClaimLog
+    retention: Retention

@@ -23,6 +23,7 @@ from penstock.settings.models.base import (
     BudgetTable,
     CeleryTable,
     PenstockTable,
+    RetentionTable,
     TomlModel,
     as_budget_name,
     as_own_name,
@@ -42,7 +43,7 @@ from penstock.settings.rules import (
 )
 from penstock.settings.schedules import circle_rules, parse_schedule
 from penstock.settings.secrets import EnvInterpolator, credentials, likely_credentials
-from penstock.settings.to_domain import build_budget, build_dataset
+from penstock.settings.to_domain import build_budget, build_dataset, build_retention
 from penstock.settings.urls import server_passwords
 from penstock.settings.validation_errors import (
     MAX_MESSAGE_LENGTH,
@@ -68,7 +69,10 @@ AUTH_SECRET_PATH = ("auth", "secret")
 SOURCE_TYPES = ("csv", "http")
 # the quotes of word processors
 CURLY_QUOTES = re.compile("[\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\xab\xbb]")
-SECTIONS = ("penstock", "budgets", "datasets", "schedules", "auth", "api", "celery")
+SECTIONS = (
+    *("penstock", "budgets", "datasets", "schedules"),
+    *("auth", "api", "celery", "retention"),
+)
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Settings:
@@ -131,6 +135,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         engine=penstock.engine,
         broker=penstock.broker,
         celery=declaration.celery,
+        retention=build_retention(declaration.retention),
         secrets=secrets,
         redact=redact,
     )
@@ -262,6 +267,7 @@ class Declaration:
     auth: AccessTable | None
     api: ApiTable
     celery: CeleryTable
+    retention: RetentionTable
 
 
 @dataclass(slots=True)
@@ -290,6 +296,9 @@ class SettingsReader:
         )
         api = self.table(ApiTable, tree.get("api", {}), ("api",))
         celery = self.table(CeleryTable, tree.get("celery", {}), ("celery",))
+        retention = self.table(
+            RetentionTable, tree.get("retention", {}), ("retention",)
+        )
         context = ValidationContext(
             penstock=penstock,
             budgets=frozenset(names_in(tree.get("budgets"))),
@@ -309,6 +318,7 @@ class SettingsReader:
             auth=auth,
             api=api or ApiTable(),
             celery=celery or CeleryTable(),
+            retention=retention or RetentionTable(),
         )
 
     def budgets(self, tree: Tree) -> dict[str, BudgetTable]:

@@ -9,6 +9,7 @@ from penstock.domain.auth_claims import AuthConfig
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
 from penstock.domain.redaction import Redactor
+from penstock.domain.retention import RetentionPolicy
 from penstock.domain.scheduling.schedule import ScheduleDeclaration
 from penstock.errors import NotFound
 from penstock.settings.models.api import ApiSettings, ApiTable, build_api_settings
@@ -44,6 +45,8 @@ class Settings:
     # of Celery; may contain a password
     broker: str | None = None
     celery: CeleryTable = field(default_factory=CeleryTable)
+    # how long entries of the ledger are stored
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     datasets: Mapping[str, Dataset] = field(default_factory=dict)
     schedules: Mapping[str, ScheduleDeclaration] = field(default_factory=dict)

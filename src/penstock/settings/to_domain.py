@@ -17,6 +17,7 @@ from penstock.domain.dataset import (
     Missing,
     Tolerance,
 )
+from penstock.domain.retention import RetentionPolicy
 from penstock.domain.sharding.axes import (
     Axis,
     BboxAxis,
@@ -43,7 +44,7 @@ from penstock.settings.models.axes import (
     TimeTable,
     ValuesTable,
 )
-from penstock.settings.models.base import BudgetTable
+from penstock.settings.models.base import BudgetTable, RetentionTable
 from penstock.settings.models.dataset import AnyDatasetTable, DeltaTable
 from penstock.settings.models.field import build_field
 from penstock.settings.models.source import (
@@ -65,6 +66,15 @@ def build_budget(name: str, table: BudgetTable) -> Budget:
         limits=tuple(table.rate),
         burst=table.burst,
         stop_on=frozenset(table.stop_on),
+    )
+
+
+def build_retention(table: RetentionTable) -> RetentionPolicy:
+    return RetentionPolicy(
+        imports=table.imports,
+        changes=table.changes,
+        pages=table.pages,
+        quarantine=table.quarantine,
     )
 
 

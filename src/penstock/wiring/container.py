@@ -18,6 +18,7 @@ from penstock.domain.scaling import Allowance, Demand, find_demand
 from penstock.domain.scheduling.schedule import Schedule, ScheduleDeclaration
 from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import CsvSource
+from penstock.flow.apply_retention import ApplyRetention
 from penstock.flow.audit import Audit
 from penstock.flow.clean_spool import CleanSpool
 from penstock.flow.explain_waiting import ExplainWaiting
@@ -121,6 +122,15 @@ class Container:
     def clean_spool(self) -> CleanSpool:
         return CleanSpool(
             datasets=self.settings.datasets, stores=self.stores, uploads=self.uploads
+        )
+
+    @cached_property
+    def retention(self) -> ApplyRetention:
+        return ApplyRetention(
+            retention=self.stores.retention,
+            claims=self.stores.claims,
+            jobs=self.stores.jobs,
+            policy=self.settings.retention,
         )
 
     @cached_property

@@ -37,8 +37,8 @@ MAX_EXPIRED = 1_000
 TASK_RETENTION = timedelta(days=7)
 # how long a message that was sent is stored
 MESSAGE_RETENTION = timedelta(days=1)
-# how long an ended claim of a job is stored
-CLAIM_RETENTION = timedelta(days=30)
+# it may read all rows of a dataset
+RETENTION_INTERVAL = timedelta(hours=6)
 
 
 def build_maintenance(
@@ -97,6 +97,12 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
         interval=CLEANUP_INTERVAL,
         run=partial(forget, penstock),
     )
+    yield MaintenanceTask(
+        name=TaskName("retention"),
+        interval=RETENTION_INTERVAL,
+        run=penstock.retention.run_shift,
+        is_slow=True,
+    )
     if penstock.settings.engine is Engine.CELERY:
         from penstock.wiring.celery import build_send_wake_ups
 
@@ -113,15 +119,10 @@ def maintain(penstock: "Container", dataset: Dataset) -> None:
 
 
 def forget(penstock: "Container") -> None:
-    """Remove what is too old: requests, unused tasks, sent messages, ended claims."""
+    """Remove what is too old: requests, unused tasks, sent messages."""
     penstock.stores.requests.forget(most=MAX_EXPIRED)
     penstock.stores.maintenance.forget(unused=TASK_RETENTION)
     penstock.stores.outbox.forget(sent=MESSAGE_RETENTION, most=MAX_EXPIRED)
-    while (
-        penstock.stores.claims.forget(ended=CLAIM_RETENTION, most=MAX_EXPIRED)
-        == MAX_EXPIRED
-    ):
-        pass
 
 
 def short_digest(value: object) -> str:

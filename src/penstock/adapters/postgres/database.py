@@ -37,6 +37,7 @@ from penstock.adapters.postgres.table_sql import (
     PostgresTableCatalog,
     PostgresTableSql,
     existing_values,
+    imports_of_rows,
 )
 from penstock.adapters.sqlstore import database as sql
 from penstock.adapters.sqlstore.database import Outcome
@@ -145,6 +146,18 @@ class PostgresTransaction(sql.Transaction):
             existing_values(reference).encode(), {"values": values}
         )
         return [row["value"] for row in found.fetchall()]
+
+    @override
+    def imports_of_rows(self, dataset: str) -> Collection[int]:
+        row = self.connection.execute(
+            "select to_regclass(quote_ident(current_schema()) || '.' "
+            "|| quote_ident(%s)) as found",
+            (dataset,),
+        ).fetchone()
+        if row is None or row["found"] is None:
+            return ()
+        found = self.connection.execute(imports_of_rows(dataset).encode())
+        return [row["_import"] for row in found]
 
     @override
     def table(self, dataset: Dataset) -> PostgresImportTable:

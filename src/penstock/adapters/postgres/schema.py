@@ -26,6 +26,7 @@ from penstock.adapters.sqlstore.schema import (
     columns_to_add,
     declared_types,
     lacks_rank,
+    later_migrations,
     load_migrations,
     missing_fields,
     missing_migrations,
@@ -102,7 +103,7 @@ class PostgresSchema(Schema):
         if not version:
             create_schema(connection, self._database.schema)
         applied = []
-        for number, name, text in MIGRATIONS[version:]:
+        for number, name, text in later_migrations(MIGRATIONS, version):
             connection.execute(text.encode())
             connection.execute(
                 "insert into penstock_migration (number, name) values (%s, %s)",

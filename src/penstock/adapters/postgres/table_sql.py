@@ -770,3 +770,8 @@ class PostgresTableCatalog:
             compiled = PostgresTableSql(dataset, self._statements, self._now)
             table = self._tables[dataset.name] = compiled, TableState()
         return table
+
+
+def imports_of_rows(dataset: str) -> str:
+    """Return the query for the imports that live rows name."""
+    return f"select distinct _import from {quote(dataset)} where {LIVE}"

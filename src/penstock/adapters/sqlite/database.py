@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from penstock.adapters.sqlite.import_table import SqliteImportTable
-from penstock.adapters.sqlite.table_sql import SqliteTableCatalog, existing_values
+from penstock.adapters.sqlite.table_sql import (
+    SqliteTableCatalog,
+    existing_values,
+    imports_of_rows,
+)
 from penstock.adapters.sqlstore import database as sql
 from penstock.adapters.sqlstore.database import Outcome, instant
 from penstock.adapters.sqlstore.key_encoding import plain_value
@@ -95,6 +99,16 @@ class SqliteTransaction(sql.Transaction):
             existing_values(reference), (json.dumps([*plain], ensure_ascii=False),)
         )
         return [plain[row["value"]] for row in found]
+
+    @override
+    def imports_of_rows(self, dataset: str) -> Collection[int]:
+        is_table = self.connection.execute(
+            "select 1 from sqlite_master where type = 'table' and name = ?", (dataset,)
+        ).fetchone()
+        if is_table is None:
+            return ()
+        found = self.connection.execute(imports_of_rows(dataset))
+        return [row[0] for row in found]
 
     @override
     def table(self, dataset: Dataset) -> SqliteImportTable:

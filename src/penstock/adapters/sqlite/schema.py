@@ -23,6 +23,7 @@ from penstock.adapters.sqlstore.schema import (
     columns_to_add,
     declared_types,
     lacks_rank,
+    later_migrations,
     load_migrations,
     missing_fields,
     missing_migrations,
@@ -89,7 +90,9 @@ class SqliteSchema(Schema):
         connection = transaction.connection
         applied = []
         connection.execute(f"pragma application_id = {APPLICATION_ID:d}")
-        for number, name, text in MIGRATIONS[schema_version(connection) :]:
+        for number, name, text in later_migrations(
+            MIGRATIONS, schema_version(connection)
+        ):
             run_script(connection, text)
             # pragmas take no parameters; the number is our own
             connection.execute(f"pragma user_version = {number:d}")

@@ -665,3 +665,8 @@ class SqliteTableCatalog:
         if table is None or table.dataset is not dataset:
             table = self._tables[dataset.name] = SqliteTableSql(dataset)
         return table
+
+
+def imports_of_rows(dataset: str) -> str:
+    """Return the query for the imports that live rows name."""
+    return f"select distinct _import from {quote(dataset)} where {IS_LIVE}"

@@ -181,6 +181,11 @@ class Transaction(Protocol):
         ...
 
     @abstractmethod
+    def imports_of_rows(self, dataset: str) -> Collection[int]:
+        """Return the imports that live rows name; none if there is no such table."""
+        ...
+
+    @abstractmethod
     def table(self, dataset: Dataset) -> Table: ...
 
     @abstractmethod

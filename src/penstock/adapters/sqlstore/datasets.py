@@ -8,6 +8,10 @@ from typing import Any, Protocol
 from typing_extensions import override
 
 from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
+from penstock.adapters.sqlstore.import_removal import (
+    SMALL_DELETE_BATCH,
+    ImportRemoval,
+)
 from penstock.adapters.sqlstore.row_mappers import RowMappers, decode_json
 from penstock.adapters.sqlstore.schema import (
     declared_types,
@@ -24,10 +28,6 @@ from penstock.ports.datasets import (
     StoredDataset,
 )
 
-# ledger rows deleted in one transaction, so that other writers are not blocked
-DELETE_BATCH = 2_000
-# the same for rows that have many dependent rows
-SMALL_DELETE_BATCH = 200
 # the note of imports that failed before the table was dropped or converted
 OUTDATED_NOTE = "the dataset was dropped or converted since; import it again"
 
@@ -121,11 +121,13 @@ class SqlDatasets(Datasets):
         )
         yield rows
         # the dataset may already be declared again: rows of the new one stay
-        yield from self._batches(
+        removal = ImportRemoval(self._database)
+        yield from removal.batches(
             "drop_changes", dataset=name, until=until, limit=SMALL_DELETE_BATCH
         )
         for import_id in imports:
-            yield from self._drop_import(import_id)
+            for _, removed in removal.remove(import_id):
+                yield removed
 
     def _drop_rows(
         self, transaction: Transaction, name: str
@@ -146,27 +148,6 @@ class SqlDatasets(Datasets):
         transaction.execute("forget_fields", dataset=name)
         until = begin_history(transaction, name)
         return sum(counted or ()), until, imports
-
-    def _drop_import(self, import_id: int) -> Iterator[int]:
-        for name in ("drop_rejections", "drop_claims"):
-            yield from self._batches(name, import_id=import_id, limit=DELETE_BATCH)
-        while removed := self._database.write(
-            lambda transaction: drop_jobs(transaction, import_id)
-        ):
-            yield removed
-
-        def work(transaction: Transaction) -> int:
-            for name in ("drop_requests", "drop_planning", "drop_counts"):
-                transaction.execute(name, import_id=import_id)
-            return transaction.execute("drop_import", import_id=import_id)
-
-        yield self._database.write(work)
-
-    def _batches(self, statement: str, **parameters: object) -> Iterator[int]:
-        while removed := self._database.write(
-            lambda transaction: transaction.execute(statement, **parameters)
-        ):
-            yield removed
 
     @override
     def type_changes(self, dataset: Dataset) -> Sequence[TypeChange]:
@@ -239,11 +220,3 @@ def begin_history(transaction: Transaction, name: str) -> int:
     for statement in ("forget_shapes", "forget_words", "forget_vocabulary"):
         transaction.execute(statement, dataset=name)
     return 0 if row is None else int(row["change_seq"])
-
-
-def drop_jobs(transaction: Transaction, import_id: int) -> int:
-    """Delete the last jobs of an import with their pages; return how many rows."""
-    found = transaction.all("last_jobs", import_id=import_id, limit=SMALL_DELETE_BATCH)
-    jobs = json.dumps([row["id"] for row in found])
-    pages = transaction.execute("drop_pages", jobs=jobs)
-    return pages + transaction.execute("drop_jobs", jobs=jobs)

@@ -66,6 +66,7 @@ class RowMappers:
             finished_at=self.instant_or_none(row["finished_at"]),
             accepts_lost_files=bool(row["accepts_lost_files"]),
             accepts_duplicates=bool(row["accepts_duplicates"]),
+            pages_removed=row["pages_removed"] > 0,
         )
 
     def read_lease(self, row: SqlRow, import_row: SqlRow, *, owner: WorkerId) -> Lease:

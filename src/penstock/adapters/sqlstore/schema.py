@@ -46,12 +46,18 @@ def missing_migrations(
     files: Sequence[Migration], *, known: int, schema: str
 ) -> list[Migration]:
     """Return the migrations a schema lacks; raise `Misconfigured` if it is newer."""
-    if known > len(files):
+    latest = files[-1].number
+    if known > latest:
         raise Misconfigured(
-            f"{schema} has version {known}, this penstock knows {len(files)}; "
+            f"{schema} has version {known}, this penstock knows {latest}; "
             "use a newer one"
         )
-    return list(files[known:])
+    return later_migrations(files, known)
+
+
+def later_migrations(files: Sequence[Migration], known: int) -> list[Migration]:
+    """Return the migrations after a number; numbers may have gaps."""
+    return [migration for migration in files if migration.number > known]
 
 
 def declared_types(transaction: Transaction, dataset: Dataset) -> dict[str, str]:

@@ -34,6 +34,7 @@ COMMANDS = {
     "jobs": "jobs:app",
     "audit": "imports:audit",
     "datasets": "datasets:app",
+    "retention": "retention:retention",
     "quarantine": "quarantine:app",
     "export": "export:export",
     "budgets": "budgets:app",

@@ -27,6 +27,10 @@ from penstock.entrypoints.cli.connection_checks import (
     pending,
     run_checks,
 )
+from penstock.entrypoints.cli.retention import (
+    retention_document,
+    summarize_retention,
+)
 from penstock.entrypoints.schedule_report import describe_trigger, upcoming_fires
 from penstock.errors import Misconfigured
 from penstock.settings import Settings
@@ -201,7 +205,10 @@ def migrate(
         return
     with open_container(settings, ignore_event) as penstock:
         steps = bring_up_to_date(penstock)
-    print_steps("applied", steps, settings, as_json=as_json)
+        document = show_retention(penstock)
+    print_steps("applied", steps, settings, as_json=as_json, retention=document)
+    if document is not None and not as_json:
+        typer.echo(summarize_retention(document))
 
 
 def print_statements(name: str, settings: Settings, *, as_json: bool) -> None:
@@ -242,11 +249,24 @@ def bring_up_to_date(penstock: Container) -> list[str]:
     return done
 
 
+def show_retention(penstock: Container) -> Mapping[str, Any] | None:
+    """Return what retention will remove, the first time that it is shown."""
+    if penstock.retention.begins_at is not None:
+        return None
+    return retention_document(penstock, penstock.retention.show(), is_dry=True)
+
+
 def print_steps(
-    what: str, steps: list[str], settings: Settings, *, as_json: bool
+    what: str,
+    steps: list[str],
+    settings: Settings,
+    *,
+    as_json: bool,
+    retention: Mapping[str, Any] | None = None,
 ) -> None:
     if as_json:
-        print_json({what: steps, "datasets": sorted(settings.datasets)})
+        more = {} if retention is None else {"retention": retention}
+        print_json({what: steps, "datasets": sorted(settings.datasets), **more})
     elif steps:
         typer.echo("\n  ".join([f"{what.capitalize()}:", *steps]))
     else:

@@ -42,6 +42,8 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 BUDGET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,47}")
 RESERVED_PREFIXES = ("penstock_", "sqlite_")
 QUEUE_NAME = BUDGET_NAME
+# a shorter time is a mistake in the unit
+MIN_RETENTION = timedelta(hours=1)
 TRANSFORM = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
@@ -237,6 +239,25 @@ class CeleryTable(TomlModel):
     outstanding: Annotated[int, Field(ge=1, le=10_000)] = 64
     slice: Duration = timedelta(seconds=30)
     resend_after: Duration = timedelta(seconds=60)
+
+
+def as_retention(value: object) -> timedelta:
+    length = units.parse_positive_duration(value)
+    if length < MIN_RETENTION:
+        raise InvalidValue(
+            f"{value!r} is shorter than {units.format_duration(MIN_RETENTION)}"
+        )
+    return length
+
+
+Stored: TypeAlias = Annotated[timedelta, PlainValidator(as_retention)]
+
+
+class RetentionTable(TomlModel):
+    imports: Stored = timedelta(days=90)
+    changes: Stored = timedelta(days=30)
+    pages: Stored = timedelta(days=30)
+    quarantine: Stored = timedelta(days=365)
 
 
 class BudgetTable(TomlModel):

@@ -74,16 +74,13 @@ where id in (
     limit %(limit)s
 );
 
--- name: last_jobs
--- The last ones first: the parts of a split job refer to it, and come after it.
-select id from penstock_job
-where import_id = %(import_id)s
-order by id desc
-limit %(limit)s;
-
 -- name: drop_pages
 delete from penstock_page
-where job_id in (select value::bigint from json_array_elements_text(%(jobs)s::json));
+where (job_id, page_seq) in (
+    select job_id, page_seq from penstock_page
+    where job_id in (select value::bigint from json_array_elements_text(%(jobs)s::json))
+    limit %(limit)s
+);
 
 -- name: drop_jobs
 delete from penstock_job

@@ -56,12 +56,13 @@ where id in (
     select id from penstock_quarantine where import_id = :import_id limit :limit
 );
 
--- name: last_jobs
--- The last ones first: the parts of a split job have higher ids than the job.
-select id from penstock_job where import_id = :import_id order by id desc limit :limit;
-
 -- name: drop_pages
-delete from penstock_page where job_id in (select value from json_each(:jobs));
+delete from penstock_page
+where (job_id, page_seq) in (
+    select job_id, page_seq from penstock_page
+    where job_id in (select value from json_each(:jobs))
+    limit :limit
+);
 
 -- name: drop_jobs
 delete from penstock_job where id in (select value from json_each(:jobs));
