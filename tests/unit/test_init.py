@@ -14,9 +14,10 @@ from penstock.adapters.csv.dialect import DeclaredDialect
 from penstock.adapters.csv.encoding import find_encoding
 from penstock.adapters.csv.header import read_header
 from penstock.domain.dataset import FieldType
-from penstock.entrypoints.cli.file_sample import HEAD_BYTES, sample_file
-from penstock.entrypoints.cli.init import MAX_DOUBTS, infer_dataset, init
+from penstock.entrypoints.cli.init import MAX_DOUBTS, init
 from penstock.entrypoints.exports.csv import write_csv
+from penstock.entrypoints.file_draft import infer_dataset
+from penstock.entrypoints.file_sample import HEAD_BYTES, sample_file
 from penstock.errors import Misconfigured
 from penstock.settings.models.base import as_own_name
 from penstock.settings.models.dataset import DatasetTable

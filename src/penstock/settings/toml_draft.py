@@ -56,17 +56,19 @@ class InferredDataset:
 
 def write_draft(dataset: InferredDataset) -> str:
     """Return the text of the file."""
-    name, draft = dataset.name, dataset.draft
     head = HEAD.format(file=clean_comment(dataset.file), rows=dataset.rows)
+    return head.rstrip("\n") + "\n\n" + write_tables(dataset)
+
+
+def write_tables(dataset: InferredDataset) -> str:
+    """Return the tables of the dataset alone, for a file that has others."""
+    name, draft = dataset.name, dataset.draft
     tables = (
         (f"[datasets.{name}]", dataset_lines(draft)),
         (f"[datasets.{name}.source]", source_lines(dataset)),
         (f"[datasets.{name}.fields]", field_lines(draft)),
     )
-    parts = [
-        head,
-        *("\n".join([title, *align_comments(lines)]) for title, lines in tables),
-    ]
+    parts = ["\n".join([title, *align_comments(lines)]) for title, lines in tables]
     left_out = "".join(f"# {clean_comment(note)}\n" for note in draft.left_out)
     return "\n\n".join(part.rstrip("\n") for part in (*parts, left_out) if part) + "\n"
 

@@ -27,6 +27,7 @@ from penstock.flow.finish_import import FinishImport
 from penstock.flow.import_shard import ImportShard, Timeouts
 from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.plan import DryRun, Plan
+from penstock.flow.preview_file import PreviewFile
 from penstock.flow.replay_quarantine import ReplayQuarantine
 from penstock.flow.retry_jobs import RetryJobs
 from penstock.flow.run_schedule import RunSchedule
@@ -259,6 +260,12 @@ class Container:
             plan_import=plan_import,
             started_at=started_at,
         )
+
+    @cached_property
+    def preview_file(self) -> PreviewFile:
+        from penstock.adapters.csv.preview import CsvPreviews
+
+        return PreviewFile(previews=CsvPreviews(), records=self.stores.records)
 
     @cached_property
     def uploads(self) -> Uploads:

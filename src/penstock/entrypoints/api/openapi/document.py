@@ -52,6 +52,7 @@ value with its location, and `trace_id` identifies the request in the log.
 TAGS = {
     "budgets": "How many requests providers allow, and what is left of them.",
     "datasets": "The declared datasets.",
+    "drafts": "Datasets that could be declared for files.",
     "health": "Whether the process is alive.",
     "imports": "Imports: progress, bad rows, cancelling.",
     "jobs": "The parts of imports, and retrying them.",

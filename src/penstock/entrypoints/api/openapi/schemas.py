@@ -64,6 +64,7 @@ RESERVED_NAMES = frozenset(
         *("NewSchedule", "ScheduleChange", "ScheduleDetails", "ScheduledImport"),
         *("ScheduleFire", "ScheduleFireList", "ScheduleList", "WorkerList", "Workers"),
         *("Count", "DatasetDescription", "DatasetList", "Page", "PageOfIds"),
+        *("BadRows", "Draft", "Drafts", "FileFacts", "FilePreview", "SampleCheck"),
         *(f"{kind.capitalize()}Condition" for kind in value_syntax.PATTERNS),
     }
 )
