@@ -14,11 +14,11 @@ from penstock.entrypoints.dashboard.rendering import duration, number, visible
 from penstock.ports.schedules import ScheduleStatus
 from tests.contracts.workers import announce
 from tests.support.api_client import OF
-from tests.support.api_server import Running
+from tests.support.api_server import FORM, Running
 from tests.support.builders import SECOND, Clock
 from tests.support.workshop import wait_until
 
-FILES = ("dashboard.css", "dashboard.js", "favicon.svg")
+FILES = ("dashboard.css", "dashboard.js", "upload.js", "favicon.svg")
 
 
 def page(running: Running, path: str = "/") -> str:
@@ -339,3 +339,32 @@ class TestBadRows:
 def form(content: bytes) -> bytes:
     head = b'--edge\r\nContent-Disposition: form-data; name="file"; filename="s.csv"'
     return head + b"\r\n\r\n" + content + b"\r\n--edge--\r\n"
+
+
+def test_only_datasets_of_files_take_one(running: Running):
+    html = page(running, "/upload")
+
+    assert 'href="/upload/shops"' in html
+    assert 'href="/upload/poi"' not in html
+    assert running.client.get("/upload/poi").status == 404
+    assert running.client.get("/upload/absent").status == 404
+
+
+def test_a_page_names_the_columns_that_a_file_needs(running: Running):
+    html = unescape(page(running, "/upload/shops"))
+
+    assert "<td>whole number</td>" in html
+    assert "at least 0<" in html
+
+
+def test_an_import_counts_its_bad_rows_by_reason(running: Running):
+    rows = b"uid,name,points\na,Ann,1\nb,,2\nc,,3\nd,Dora,-1\n"
+    sent = running.client.ask(
+        "POST", f"{OF}/shops/imports", body=form(rows), headers=FORM
+    )
+    running.work()
+
+    html = page(running, f"/imports/{sent.json['import_id']}")
+
+    text = " ".join(re.sub(r"<[^>]*>", " ", html).split())
+    assert "missing name 2 range points 1" in text

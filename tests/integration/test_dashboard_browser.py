@@ -16,23 +16,42 @@ from tests.services.find import provide_chromium
 from tests.support.api_client import OF
 from tests.support.api_server import Running, listening, running_api
 
+# milliseconds that a busy machine may need to show something
+PATIENCE = 20_000
+expect.set_options(timeout=PATIENCE)
 ANN = WorkerId("ann")
 PAGES = ("/", "/imports", "/imports/1", "/schedules", "/schedules/nightly",
          "/budgets", "/workers", "/datasets/shops",
-         "/quarantine/shops")  # fmt: skip
+         "/quarantine/shops", "/upload", "/upload/shops")  # fmt: skip
 # narrow phone, laptop, wide screen
 WIDTHS = (360, 1280, 1920)
 HOSTILE = (
     '<script>window.hacked=1</script><img src=x onerror="window.hacked=2">'
     "javascript:alert(3) {{ 7*7 }} ${7*7} =cmd|' /C calc'!A0 \u202egnp.exe\u0000"
 )
+STOPS = """
+[datasets.stops]
+key = "id"
+search = ["name"]
+
+[datasets.stops.source]
+type = "csv"
+files = "stops-*.csv"
+
+[datasets.stops.fields]
+id = { column = "id" }
+name = { column = "name", required = true }
+"""
+HOSTILE_FILE = f"id,name,{HOSTILE}\n{HOSTILE},{HOSTILE},1\n2,,3\n"
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("dashboard")
-    with running_api(folder, 'database = "sqlite:///penstock.db"') as running:
+    with running_api(
+        folder, 'database = "sqlite:///penstock.db"', more=STOPS
+    ) as running:
         fill(running)
         yield running
 
@@ -94,7 +113,7 @@ class Watched:
 @pytest.fixture
 def watched(browser: Browser, running: Running) -> Iterator[Watched]:
     context = browser.new_context(base_url=running.client.url)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE)
     watched = Watched(context.new_page(), urlsplit(running.client.url).netloc)
     yield watched
     assert watched.errors == []
@@ -215,8 +234,8 @@ def test_a_schedule_is_resumed_and_paused(page: Page, running: Running):
 
 def test_keys_lead_everywhere(page: Page):
     page.goto("/")
-    for keys, heading in (("gi", "Imports"), ("gs", "Schedules"), ("gb", "Budgets"),
-                          ("gw", "Workers"),
+    for keys, heading in (("gi", "Imports"), ("gu", "Upload"),
+                          ("gs", "Schedules"), ("gb", "Budgets"), ("gw", "Workers"),
                           ("ge", "news records"), ("go", "Overview")):  # fmt: skip
         page.locator("body").press(keys[0])
         page.locator("body").press(keys[1])
@@ -256,9 +275,128 @@ def test_a_hidden_page_asks_for_nothing(page: Page):
     assert requests == []
 
 
+def drop_file(page: Page, name: str, content: str) -> None:
+    """Drop a file on the page, as from a folder."""
+    dropped = page.evaluate_handle(
+        "([name, content]) => { const dropped = new DataTransfer();"
+        "dropped.items.add(new File([content], name)); return dropped; }",
+        [name, content],
+    )
+    page.dispatch_event("#drop", "drop", {"dataTransfer": dropped})
+
+
+def test_a_dropped_file_is_read_checked_loaded_and_searched(
+    page: Page, running: Running
+):
+    rows = "".join(f"{number};Stop {number};x\n" for number in range(2, 40))
+    page.goto("/upload/stops")
+    drop_file(page, "stops.csv", f"id;name;note\n1;Waterloo;x\n{rows}40;;x\n")
+
+    expect(page.locator("#file-facts")).to_contain_text("separated by semicolon")
+    expect(page.locator("#rows tr")).to_have_count(20)
+    expect(page.locator("#match-verdict")).to_have_text("2 columns matched, 1 ignored.")
+    expect(page.locator("#check-verdict")).to_contain_text("39 good, 1 bad")
+    expect(page.locator("#reasons")).to_contain_text("is required")
+    page.get_by_role("button", name=re.compile("Load .* into stops")).click()
+    page.wait_for_url("**/imports/*")
+    # its worker may begin when the tab is long closed
+    running.work("stops")
+    expect(page.locator("h1 + .state")).to_have_text("done")
+    expect(page.get_by_role("row", name="missing name 1")).to_be_visible()
+    page.get_by_role("link", name="Records", exact=True).last.click()
+    page.get_by_role("searchbox").fill("waterlo")
+    page.get_by_role("searchbox").press("Enter")
+
+    expect(page.get_by_role("cell", name="Waterloo")).to_be_visible()
+    expect(page.get_by_role("cell", name="Stop 2")).to_have_count(0)
+
+
+def test_a_file_that_lacks_a_column_is_not_sent(page: Page):
+    page.goto("/upload/stops")
+    drop_file(page, "wrong.csv", "id,naem\n1,a\n")
+
+    expect(page.locator("#match li.failed")).to_have_text("namemissing")
+    expect(page.locator("#problems")).to_contain_text("did you mean 'naem'?")
+    expect(page.get_by_role("button", name="Load")).to_be_disabled()
+    # the right one, by keyboard
+    with page.expect_file_chooser() as chooser:
+        page.locator("#choose").press("Enter")
+    chooser.value.set_files(
+        {"name": "right.csv", "mimeType": "text/csv", "buffer": b"id,name\n1,a\n"}
+    )
+    expect(page.get_by_role("button", name="Load")).to_be_enabled()
+    assert serious_findings(page) == []
+
+
+def test_what_no_import_can_read_is_named(page: Page, watched: Watched):
+    page.goto("/upload/stops")
+    drop_file(page, "stops.xlsx", "PK\u0003\u0004 xl/")
+
+    expect(page.locator("#said")).to_contain_text("Excel workbook")
+    expect(page.locator("#preview")).to_be_hidden()
+    # the browser logs each response that is an error
+    watched.errors.clear()
+
+
+def test_a_hostile_file_is_shown_as_it_is(page: Page):
+    page.goto("/upload/stops")
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        drop_file(page, f"{HOSTILE}.csv", HOSTILE_FILE.replace("\u0000", "\u0007"))
+
+        expect(page.locator("#file-name")).to_contain_text("<script>")
+        cell = page.get_by_role("cell", name="<script>").first
+        expect(cell).to_contain_text(
+            "\N{SYMBOL FOR SUBSTITUTE}gnp.exe\N{SYMBOL FOR BELL}"
+        )
+        overflow = "document.documentElement.scrollWidth - innerWidth"
+        assert page.evaluate(overflow) <= 0
+
+    page.goto("/upload")
+    drop_file(page, f"{HOSTILE}.csv", HOSTILE_FILE.replace("\u0000", ""))
+    expect(page.locator("#toml")).to_contain_text("<script>")
+    assert page.evaluate("/[\u202e]/.test(document.body.textContent)") is False
+
+
+def test_a_file_of_a_new_kind_becomes_a_draft_to_copy(page: Page):
+    page.goto("/upload")
+    drop_file(page, "towns.csv", "code,people\nBER,3700000\nZRH,400000\n")
+
+    expect(page.locator("#toml")).to_contain_text("[datasets.towns.fields]")
+    assert serious_findings(page) == []
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+
+
+def test_an_upload_that_breaks_is_sent_again_as_the_same(page: Page, watched: Watched):
+    page.goto("/upload/stops")
+    drop_file(page, "stops.csv", "id,name\n77,Once\n")
+    keys: list[str | None] = []
+    page.on(
+        "request",
+        lambda request: (
+            keys.append(request.headers.get("idempotency-key"))
+            if request.url.endswith("/imports")
+            else None
+        ),
+    )
+    page.route("**/stops/imports", lambda route: route.abort())
+    page.get_by_role("button", name="Load").click()
+    expect(page.locator("#load-error")).to_contain_text("connection was lost")
+    page.unroute("**/stops/imports")
+
+    page.get_by_role("button", name="Load").click()
+
+    page.wait_for_url("**/imports/*")
+    assert len(keys) == 2
+    assert len({*keys}) == 1
+    watched.errors.clear()
+
+
 def test_a_server_that_is_away_is_noticed_and_met_again(
     browser: Browser, running: Running
 ):
+    # the last test: the end of its server ends the threads that all share
     context = browser.new_context()
     page = context.new_page()
     with listening(running.api) as url:

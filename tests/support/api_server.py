@@ -83,9 +83,9 @@ class Running:
         """Return the files that clients sent and that are still there."""
         return [each for each in (self.folder / "spool").rglob("*") if each.is_file()]
 
-    def work(self) -> None:
+    def work(self, dataset: str = "shops") -> None:
         """Work all jobs until none is left, as a worker would."""
-        datasets = {"shops": self.api.dataset("shops")}
+        datasets = {dataset: self.api.dataset(dataset)}
         penstock = self.api.penstock
         work_in_threads(
             penstock, datasets, threads=1, halt=threading.Event(), until_idle=True

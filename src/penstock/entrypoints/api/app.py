@@ -52,6 +52,7 @@ from penstock.entrypoints.dashboard.pages import imports as import_pages
 from penstock.entrypoints.dashboard.pages import quarantine as quarantine_pages
 from penstock.entrypoints.dashboard.pages import resources as resource_pages
 from penstock.entrypoints.dashboard.pages import schedules as schedule_pages
+from penstock.entrypoints.dashboard.pages import upload as upload_pages
 from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
 from penstock.flow.list_records import ListRecords
@@ -90,6 +91,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *resource_pages.endpoints(),
         *explore.endpoints(),
         *quarantine_pages.endpoints(),
+        *upload_pages.endpoints(),
         *dashboard_files.endpoints(),
     ]
 

@@ -17,6 +17,7 @@ from penstock.entrypoints.api.problems import Problem
 MEDIA_TYPES: Mapping[str, str] = {
     "dashboard.css": "text/css; charset=utf-8",
     "dashboard.js": "text/javascript; charset=utf-8",
+    "upload.js": "text/javascript; charset=utf-8",
     "favicon.svg": "image/svg+xml",
 }
 

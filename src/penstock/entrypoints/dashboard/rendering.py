@@ -89,6 +89,8 @@ def shared_values(api: AppContext) -> Mapping[str, Any]:
     return {
         # whether the page asks for its content again and again
         "live": "on",
+        # a module of the page's own
+        "script": None,
         "quarantine_link": f"/quarantine/{min(settings.datasets)}",
         "records_link": f"/datasets/{min(settings.datasets)}",
         "instance": settings.path.resolve().parent.name,

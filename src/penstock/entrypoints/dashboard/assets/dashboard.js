@@ -58,6 +58,8 @@ let failures = 0;
 let latest = 0;
 
 async function update({ fresh = false } = {}) {
+  // its content is what the viewer has done so far
+  if (content.dataset.live === "never") return;
   const request = ++latest;
   const headers = { "x-penstock-fragment": fresh ? "fresh" : "1" };
   if (etag) headers["if-none-match"] = etag;
@@ -118,7 +120,7 @@ schedule();
 
 const rows = () => [...content.querySelectorAll("tbody tr")];
 const rowAt = (row) => (row ? rows().indexOf(row) : null);
-const places = { o: "/", i: "/imports", s: "/schedules", b: "/budgets", w: "/workers" };
+const places = { o: "/", i: "/imports", u: "/upload", s: "/schedules", b: "/budgets", w: "/workers" };
 places.q = document.querySelector('nav [data-place="quarantine"]').getAttribute("href");
 places.e = document.querySelector('nav [data-place="explore"]').getAttribute("href");
 let leader = 0;

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from penstock.domain.auth_claims import AccessScope
 from penstock.domain.dataset import Dataset
+from penstock.domain.source import CsvSource
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
 from penstock.entrypoints.api.params.request_head import RequestHead
@@ -93,6 +94,7 @@ def build_explore(api: AppContext, requested: ExploreRequest) -> View:
         "address": address,
         "curl": f"curl {shlex.quote('http://' + head_host(head) + address)}",
         "datasets": sorted(api.penstock.settings.datasets),
+        "has_files": isinstance(dataset.source, CsvSource),
     }
     return View("explore.html", dataset.name, "explore", values)
 

@@ -24,6 +24,8 @@ MAX_BUCKETS = 400
 MAX_PARTS = 60
 MAX_JOBS = 50
 LIST_LIMIT = 50
+# bad rows of an import that are counted by reason
+MAX_COUNTED = 10_000
 STATES = {
     ImportStatus.PLANNING: "waiting",
     ImportStatus.RUNNING: "running",
@@ -97,7 +99,11 @@ def build_import(api: AppContext, import_id: ImportId) -> View:
         "parts_list": parts[:MAX_PARTS],
         "has_more_parts": len(parts) > MAX_PARTS,
         "failed_jobs": describe_jobs(api, import_, JobStatus.FAILED),
+        "dataset": api.penstock.settings.datasets.get(import_.dataset),
         "is_unfinished": import_.status in UNFINISHED,
+        "reasons": stores.records.rejections_by_reason(import_id)
+        if 0 < import_.counts.quarantined <= MAX_COUNTED
+        else (),
     }
     return View("import.html", f"Import {import_id}", "imports", values)
 
