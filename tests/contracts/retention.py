@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.history import HistoryPosition
 from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode
 from penstock.domain.retention import KeepReason, RetentionPolicy
 from penstock.errors import NotFound
 from penstock.flow.apply_retention import ApplyRetention
 from penstock.flow.audit import Audit
 from penstock.ports import Stores
+from penstock.ports.record_access import ApiStores
 from tests.contracts.imports import FILES, import_files
 from tests.contracts.schedules import advanced, declared, fire_request
 from tests.contracts.schema import Ask
+from tests.contracts.search import find
 from tests.support.builders import (
     A_MOMENT,
     ANN,
@@ -38,6 +41,8 @@ from tests.support.builders import (
 )
 
 POI = dataset()
+SHOPS = dataset("shops")
+SEARCHED = dataset("searched", search=("title",))
 DAY = timedelta(days=1)
 POLICY = RetentionPolicy()
 SEEDS = range(6)
@@ -59,6 +64,12 @@ def exists(stores: Stores, import_id: ImportId) -> bool:
     except NotFound:
         return False
     return True
+
+
+def which_stay(import_: Import) -> str:
+    """Return which bad rows of an import always stay, as SQL."""
+    ended = {ImportStatus.DONE, ImportStatus.CANCELLED}
+    return "resolved is null" if import_.status in ended else "true"
 
 
 def fail(stores: Stores, of: Dataset, mode: Mode = Mode.FULL) -> ImportId:
@@ -93,7 +104,7 @@ class DrawnLedger:
             stores.schema.ensure_table(each)
         for _ in range(18):
             self._random.choice(self.steps)(self)
-            pass_time(self._random.randint(0, 20) * DAY)
+            pass_time(self._random.choice([0, 1, 10, 20, 60]) * DAY)
         if self._random.random() < 0.5:
             # unfinished, and its first page is stored
             plan(stores, POI)
@@ -161,8 +172,8 @@ class Observed:
         report = audit(of, declaration="d1", wanted=import_.id)
         return (report.findings, report.shards, report.pages)
 
-    def entries(self, import_id: ImportId) -> Sequence[object]:
-        """Return all that is stored of an import."""
+    def entries(self, import_id: ImportId, *, which: str = "true") -> Sequence[object]:
+        """Return what is stored of an import, with these of its bad rows."""
         jobs = f"select id from penstock_job where import_id = {import_id:d}"
         return [
             self._ask(f"{jobs} order by id"),
@@ -172,7 +183,7 @@ class Observed:
             ),
             self._ask(
                 "select id, resolved from penstock_quarantine "
-                f"where import_id = {import_id:d} order by id"
+                f"where import_id = {import_id:d} and {which} order by id"
             ),
         ]
 
@@ -183,15 +194,17 @@ class Observed:
         return {row[0] for row in found}
 
     def size(self) -> dict[str, object]:
-        tables = ("import", "job", "page", "claim", "quarantine", "fire")
-        return {
-            table: self._ask(f"select count(*) from penstock_{table}")[0][0]
+        tables = ("import", "job", "page", "claim", "fire", "change")
+        counts = {
+            f"{table}s": self._ask(f"select count(*) from penstock_{table}")[0][0]
             for table in tables
         }
+        bad_rows = self._ask("select count(*) from penstock_quarantine")[0][0]
+        return {**counts, "bad_rows": bad_rows}
 
 
 class RetentionContract:
-    """Subclasses bring `stores`, `ask` and `pass_time`."""
+    """Subclasses bring `stores`, `served`, `ask` and `pass_time`."""
 
     # what always stays, whatever the ledger
 
@@ -202,7 +215,10 @@ class RetentionContract:
         DrawnLedger(stores, pass_time, seed)
         before = Observed(stores, ask)
         audits = {found.id: before.audit(found) for found in before.imports}
-        entries = {found.id: before.entries(found.id) for found in before.imports}
+        entries = {
+            found.id: before.entries(found.id, which=which_stay(found))
+            for found in before.imports
+        }
         open_rows = ask("select id from penstock_quarantine where resolved is null")
         now = stores.jobs.now()
 
@@ -230,7 +246,8 @@ class RetentionContract:
                 found.finished_at < now - POLICY.pages
             )
             if not (is_ended and is_paged) or found in newest.values():
-                assert after.entries(found.id) == entries[found.id]
+                stays = after.entries(found.id, which=which_stay(found))
+                assert stays == entries[found.id]
         # lists of files that tell rows of missing files from removed ones
         for found in before.imports:
             if found.dataset == FILES.name and found.id in before.named_by_rows(FILES):
@@ -267,8 +284,7 @@ class RetentionContract:
         assert report.stays == preview.stays
         left = Observed(stores, ask).size()
         assert left == {
-            table: int(str(count)) - report.removed[f"{table}s"]
-            for table, count in size.items()
+            kind: int(str(count)) - report.removed[kind] for kind, count in size.items()
         }
         assert not +retention().removed
 
@@ -289,7 +305,7 @@ class RetentionContract:
         assert report.removed["imports"] == 1
         assert report.removed["pages"] == len(PAGES)
         assert not exists(stores, first.id)
-        assert Observed(stores, ask).size()["job"] == 1
+        assert Observed(stores, ask).size()["jobs"] == 1
         assert stores.imports.newest("poi") == second
 
     def test_an_import_stays_for_the_time_that_is_set(self, stores: Stores, pass_time):
@@ -385,7 +401,7 @@ class RetentionContract:
         assert report.removed["pages"] == len(PAGES)
         assert stores.imports.peek(first.id).pages_removed
         assert Observed(stores, ask).audit(first) == before
-        assert Observed(stores, ask).size()["page"] == len(PAGES)
+        assert Observed(stores, ask).size()["pages"] == len(PAGES)
 
     def test_an_interrupted_removal_of_pages_is_continued(
         self, stores: Stores, ask: Ask, pass_time
@@ -454,6 +470,108 @@ class RetentionContract:
             *[True] * stay,
         ]
 
+    # changes
+
+    def test_old_changes_are_gone_for_who_was_at_them(
+        self, stores: Stores, served: ApiStores, pass_time
+    ):
+        run(stores, POI, last(record(1), record(2)))
+        old = served.reads.dataset_versions()["poi"].position
+        pass_time(POLICY.changes)
+        run(stores, POI, last(record(1, "new")))
+        latest = served.reads.dataset_versions()["poi"].position
+        pass_time(A_MOMENT)
+        start = HistoryPosition(old.seq - 1, old.tag)
+
+        assert retention_of(stores)().removed["changes"] == old.seq
+
+        (change,) = served.reads.changes(POI, after=0, limit=9)
+        assert change.position == latest
+        # who has seen the last of them goes on
+        assert served.reads.knows("poi", [old])
+        assert served.reads.knows("poi", [latest])
+        assert not served.reads.knows("poi", [start])
+
+    def test_the_last_position_is_known_without_any_change(
+        self, stores: Stores, served: ApiStores, pass_time
+    ):
+        run(stores, POI, last(record(1)))
+        position = served.reads.dataset_versions()["poi"].position
+        pass_time(2 * POLICY.changes)
+
+        retention_of(stores)()
+
+        assert not served.reads.changes(POI, after=0, limit=9)
+        assert served.reads.knows("poi", [position])
+
+    def test_changes_stay_that_a_feeder_needs(
+        self, stores: Stores, served: ApiStores, pass_time
+    ):
+        for number in range(4):
+            run(stores, POI, last(record(1, f"{number}")))
+            run(stores, SHOPS, last(record(1, f"{number}")))
+        pass_time(2 * POLICY.changes)
+        stores.feeders.move("copy", "poi", change_seq=1)
+        stores.feeders.move("slower", "poi", change_seq=0)
+        retention = retention_of(stores)
+
+        # all of the other dataset
+        assert retention.preview().removed["changes"] == 4
+        assert retention().removed["changes"] == 4
+        assert len(served.reads.changes(POI, after=0, limit=9)) == 4
+
+        stores.feeders.move("slower", "poi", change_seq=3)
+        assert retention().removed["changes"] == 1
+        assert [found.name for found in stores.feeders.all()] == ["copy", "slower"]
+        assert stores.feeders.remove("copy")
+        assert not stores.feeders.remove("copy")
+        assert retention().removed["changes"] == 2
+
+    def test_rows_are_found_whose_changes_are_gone_before_their_words_are_known(
+        self, stores: Stores, served: ApiStores, pass_time
+    ):
+        run(stores, SEARCHED, last(record(1, "river")))
+        stores.schema.maintain(SEARCHED)
+        run(stores, SEARCHED, last(record(1, "river"), record(2, "mountain")))
+        pass_time(2 * POLICY.changes)
+
+        retention_of(stores)()
+        while stores.schema.maintain(SEARCHED):
+            pass
+
+        assert find(served, SEARCHED, q="mountan") == [2]
+
+    # bad rows
+
+    def test_resolved_bad_rows_go_and_then_their_import(
+        self, stores: Stores, ask: Ask, pass_time
+    ):
+        bad = last(record(1), rejections=[rejection(9, key=[7])])
+        first = run(stores, POI, bad)
+        run(stores, POI, last(record(7)))
+        pass_time(POLICY.quarantine)
+        retention = retention_of(stores)
+        retention()
+        assert exists(stores, first.id)
+
+        pass_time(A_MOMENT)
+        removed = retention().removed
+        assert +removed == {"bad_rows": 1, "imports": 1, "jobs": 1}
+
+        assert not exists(stores, first.id)
+        assert Observed(stores, ask).size()["bad_rows"] == 0
+
+    def test_bad_rows_of_an_import_that_may_run_again_stay(
+        self, stores: Stores, ask: Ask, pass_time
+    ):
+        fail(stores, POI)
+        run(stores, POI, *PAGES)
+        # the rows are read again: what was bad is resolved
+        assert ask("select resolved from penstock_quarantine") == [("superseded",)]
+        pass_time(2 * POLICY.quarantine)
+
+        assert not retention_of(stores)().removed["bad_rows"]
+
     # the first time
 
     def test_nothing_is_removed_before_it_was_shown(
@@ -507,4 +625,4 @@ class RetentionContract:
             shifts += 1
 
         assert shifts > 1
-        assert Observed(stores, ask).size()["import"] == 1
+        assert Observed(stores, ask).size()["imports"] == 1

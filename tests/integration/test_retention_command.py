@@ -14,7 +14,15 @@ from tests.support.workshop import BUGS, Ran
 
 Penstock = Callable[..., Ran]
 # all old entries of two imports: one page of the older one, its job and its claim
-GONE = {"imports": 1, "jobs": 1, "pages": 1, "claims": 2, "fires": 0}
+GONE = {
+    "imports": 1,
+    "jobs": 1,
+    "pages": 1,
+    "claims": 2,
+    "fires": 0,
+    "changes": 0,
+    "bad_rows": 0,
+}
 NOTHING = dict.fromkeys(GONE, 0)
 
 

@@ -156,6 +156,7 @@ class Simulation:
             outbox=self.inner.outbox,
             claims=self.inner.claims,
             retention=self.inner.retention,
+            feeders=self.inner.feeders,
         )
         self.finish = FinishImport(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)

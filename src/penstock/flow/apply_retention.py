@@ -27,6 +27,8 @@ BREAK = timedelta(seconds=5)
 IMPORT_BATCH = 200
 # claims and fires that are removed in one transaction
 REMOVAL_BATCH = 1_000
+# entries of the change feed; one may have all changes of a page
+CHANGE_BATCH = 500
 
 
 @dataclass(slots=True)
@@ -80,6 +82,13 @@ class ApplyRetention:
         size = self._retention.measure(imports)
         removed["imports"], removed["jobs"] = len(imports), size.jobs
         removed["pages"] = size.pages + self._retention.measure(paged).pages
+        removed["changes"] = sum(
+            self._retention.count_changes(dataset, age=self._policy.changes)
+            for dataset in self._retention.datasets()
+        )
+        removed["bad_rows"] = self._retention.count_bad_rows(
+            age=self._policy.quarantine
+        )
         removed["claims"] = self._retention.count_claims(age=self._policy.pages)
         return report
 
@@ -112,6 +121,14 @@ class ApplyRetention:
                 self._retention.remove_fires, schedule, age=self._policy.imports
             )
             yield from (("fires", count) for count in batches(remove))
+        for dataset in self._retention.datasets():
+            remove = partial(
+                self._retention.remove_changes, dataset, age=self._policy.changes
+            )
+            yield from (("changes", count) for count in changes_of(remove))
+        # before their imports, which stay as long as they have any
+        for count in self._retention.remove_bad_rows(age=self._policy.quarantine):
+            yield "bad_rows", count
         forget = partial(self._claims.forget, ended=self._policy.pages)
         yield from (("claims", count) for count in batches(forget))
         for import_id in self._expired_imports(self._expiry(), report):
@@ -154,7 +171,11 @@ class ApplyRetention:
     ) -> Iterator[EndedImport]:
         before = None
         while batch := self._retention.ended_imports(
-            age=age, with_pages=with_pages, before=before, limit=IMPORT_BATCH
+            age=age,
+            bad_rows=self._policy.quarantine,
+            with_pages=with_pages,
+            before=before,
+            limit=IMPORT_BATCH,
         ):
             yield from batch
             before = EndPosition(batch[-1].finished_at, batch[-1].id)
@@ -165,4 +186,10 @@ def batches(remove: Callable[..., int]) -> Iterator[int]:
     count = REMOVAL_BATCH
     while count == REMOVAL_BATCH:
         count = remove(most=REMOVAL_BATCH)
+        yield count
+
+
+def changes_of(remove: Callable[..., int]) -> Iterator[int]:
+    """Repeat a removal of changes, of which a database may store many in one row."""
+    while count := remove(most=CHANGE_BATCH):
         yield count

@@ -23,7 +23,7 @@ from penstock.ports.ledger import (
 from penstock.ports.maintenance import Maintenance
 from penstock.ports.outbox import Outbox, Transport
 from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
-from penstock.ports.retention import Retention
+from penstock.ports.retention import Feeders, Retention
 from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
 from penstock.ports.schedules import FireLog, Schedules
 from penstock.ports.schema import Diagnostic, Schema, ServerDiagnostics, SqlStatement
@@ -40,6 +40,7 @@ __all__ = [
     "DueJob",
     "DurableBudgets",
     "Emit",
+    "Feeders",
     "FireLog",
     "IdempotencyStore",
     "ImportCoverage",
@@ -94,3 +95,4 @@ class Stores:
     outbox: Outbox
     claims: ClaimLog
     retention: Retention
+    feeders: Feeders

@@ -25,6 +25,16 @@ class ImportSize:
     pages: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feeder:
+    """Who follows the changes of a dataset, and the last that it has processed."""
+
+    name: str
+    dataset: str
+    change_seq: int
+    moved_at: datetime
+
+
 class Retention(Protocol):
     """The old entries of the ledger.
 
@@ -50,13 +60,15 @@ class Retention(Protocol):
         self,
         *,
         age: timedelta,
+        bad_rows: timedelta,
         with_pages: bool,
         before: EndPosition | None,
         limit: int,
     ) -> Sequence[EndedImport]:
         """Return imports that were done or cancelled so long ago, the newest first.
 
-        With `with_pages`, only those whose pages are not removed.
+        With `with_pages`, only those whose pages are not removed. Resolved bad rows
+        that are older than `bad_rows` do not count.
         """
         ...
 
@@ -108,3 +120,51 @@ class Retention(Protocol):
     def count_claims(self, *, age: timedelta) -> int:
         """Return how many claims of jobs ended so long ago."""
         ...
+
+    @abstractmethod
+    def datasets(self) -> Sequence[str]:
+        """Return the names of all datasets that may have changes."""
+        ...
+
+    @abstractmethod
+    def count_changes(self, dataset: str, *, age: timedelta) -> int:
+        """Return how many changes `remove_changes` removes in all."""
+        ...
+
+    @abstractmethod
+    def remove_changes(self, dataset: str, *, age: timedelta, most: int) -> int:
+        """Remove old changes that no feeder needs, the oldest first; return how many.
+
+        Whoever has an earlier position finds that it is gone.
+        """
+        ...
+
+    @abstractmethod
+    def count_bad_rows(self, *, age: timedelta) -> int:
+        """Return how many bad rows `remove_bad_rows` removes in all."""
+        ...
+
+    @abstractmethod
+    def remove_bad_rows(self, *, age: timedelta) -> Iterator[int]:
+        """Remove resolved bad rows that came so long ago; yield how many per batch.
+
+        Those of failed and unfinished imports stay.
+        """
+        ...
+
+
+class Feeders(Protocol):
+    """Who feeds a copy from the change feed; the changes that it needs stay."""
+
+    @abstractmethod
+    def move(self, name: str, dataset: str, *, change_seq: int) -> None:
+        """Store the last change that a feeder has processed; the first time adds it."""
+        ...
+
+    @abstractmethod
+    def remove(self, name: str) -> bool:
+        """Let nothing wait for a feeder any more; False if there is none."""
+        ...
+
+    @abstractmethod
+    def all(self) -> Sequence[Feeder]: ...

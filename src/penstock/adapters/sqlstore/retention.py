@@ -12,14 +12,23 @@ from penstock.adapters.sqlstore.database import (
     Transaction,
     read_count,
 )
-from penstock.adapters.sqlstore.import_removal import ImportRemoval
+from penstock.adapters.sqlstore.import_removal import (
+    SMALL_DELETE_BATCH,
+    ImportRemoval,
+)
 from penstock.adapters.sqlstore.row_mappers import RowMappers, decode_json
 from penstock.domain.formats import MICROSECOND
 from penstock.domain.jobs import ImportId, ImportStatus, Mode
 from penstock.domain.pages import Proof
 from penstock.domain.retention import EndedImport
 from penstock.domain.sharding.parts import Slice
-from penstock.ports.retention import EndPosition, ImportSize, Retention
+from penstock.ports.retention import (
+    EndPosition,
+    Feeder,
+    Feeders,
+    ImportSize,
+    Retention,
+)
 
 
 class SqlRetention(Retention):
@@ -42,6 +51,7 @@ class SqlRetention(Retention):
         self,
         *,
         age: timedelta,
+        bad_rows: timedelta,
         with_pages: bool,
         before: EndPosition | None,
         limit: int,
@@ -52,6 +62,7 @@ class SqlRetention(Retention):
             lambda transaction: transaction.all(
                 statement,
                 age=age // MICROSECOND,
+                bad_rows=bad_rows // MICROSECOND,
                 finished_at=self._database.to_stored_time(finished_at),
                 before=0 if before is None else before.id,
                 limit=limit,
@@ -140,6 +151,101 @@ class SqlRetention(Retention):
             return read_count(
                 transaction.one("count_old_claims", age=age // MICROSECOND)
             )
+
+    @override
+    def datasets(self) -> Sequence[str]:
+        found = self._database.read(
+            lambda transaction: transaction.all("datasets_with_changes")
+        )
+        return [row["name"] for row in found]
+
+    @override
+    def count_changes(self, dataset: str, *, age: timedelta) -> int:
+        with self._database.stream() as transaction:
+            return read_count(
+                transaction.one(
+                    "count_old_changes", dataset=dataset, age=age // MICROSECOND
+                )
+            )
+
+    @override
+    def remove_changes(self, dataset: str, *, age: timedelta, most: int) -> int:
+        def work(transaction: Transaction) -> int:
+            removed = transaction.all(
+                "remove_changes", dataset=dataset, age=age // MICROSECOND, most=most
+            )
+            if removed:
+                last = max(row["last_seq"] for row in removed)
+                transaction.execute(
+                    "forget_late_vocabulary", dataset=dataset, removed=last
+                )
+            return sum(row["last_seq"] - row["first_seq"] + 1 for row in removed)
+
+        return self._database.write(work)
+
+    @override
+    def count_bad_rows(self, *, age: timedelta) -> int:
+        with self._database.stream() as transaction:
+            return read_count(
+                transaction.one("count_old_bad_rows", age=age // MICROSECOND)
+            )
+
+    @override
+    def remove_bad_rows(self, *, age: timedelta) -> Iterator[int]:
+        at, after = None, 0
+        while found := self._old_bad_rows(age, at, after):
+            ids = json.dumps([row["id"] for row in found if row["is_removable"]])
+            yield self._remove_bad_rows(ids)
+            at, after = found[-1]["at"], found[-1]["id"]
+
+    def _old_bad_rows(self, age: timedelta, at: object, after: int) -> Sequence[SqlRow]:
+        return self._database.read(
+            lambda transaction: transaction.all(
+                "old_bad_rows",
+                age=age // MICROSECOND,
+                at=at,
+                after=after,
+                limit=SMALL_DELETE_BATCH,
+            )
+        )
+
+    def _remove_bad_rows(self, ids: str) -> int:
+        return self._database.write(
+            lambda transaction: transaction.execute("remove_bad_rows", ids=ids)
+        )
+
+
+class SqlFeeders(Feeders):
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._rows = RowMappers(database.instant)
+
+    @override
+    def move(self, name: str, dataset: str, *, change_seq: int) -> None:
+        self._database.write(
+            lambda transaction: transaction.execute(
+                "move_feeder", name=name, dataset=dataset, change_seq=change_seq
+            )
+        )
+
+    @override
+    def remove(self, name: str) -> bool:
+        return self._database.write(
+            lambda transaction: bool(transaction.execute("remove_feeder", name=name))
+        )
+
+    @override
+    def all(self) -> Sequence[Feeder]:
+        found = self._database.read(lambda transaction: transaction.all("all_feeders"))
+        return [
+            Feeder(
+                name=row["name"],
+                dataset=row["dataset"],
+                change_seq=row["change_seq"],
+                moved_at=self._rows.instant(row["moved_at"]),
+            )
+            for row in found
+        ]
 
 
 def retained_fires(transaction: Transaction, schedule: str) -> int:

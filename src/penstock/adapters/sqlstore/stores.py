@@ -15,7 +15,7 @@ from penstock.adapters.sqlstore.outbox import SqlOutbox
 from penstock.adapters.sqlstore.record_reader import SqlRecordReader
 from penstock.adapters.sqlstore.record_writer import SqlRecordWriter
 from penstock.adapters.sqlstore.records import SqlRecords
-from penstock.adapters.sqlstore.retention import SqlRetention
+from penstock.adapters.sqlstore.retention import SqlFeeders, SqlRetention
 from penstock.adapters.sqlstore.schedules import SqlFireLog, SqlSchedules
 from penstock.adapters.sqlstore.search import SqlSearch
 from penstock.adapters.sqlstore.workers import SqlWorkers
@@ -72,4 +72,5 @@ def build_stores(
         outbox=SqlOutbox(database),
         claims=SqlClaimLog(database),
         retention=SqlRetention(database),
+        feeders=SqlFeeders(database),
     )

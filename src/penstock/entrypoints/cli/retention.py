@@ -1,6 +1,7 @@
 """Show and remove old entries of the ledger: `retention`."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -27,6 +28,8 @@ KINDS = {
     "pages": "page",
     "claims": "claim",
     "fires": "fire",
+    "changes": "change",
+    "bad_rows": "bad row",
 }
 REASONS = {
     KeepReason.NEWEST: "the newest of its dataset and mode",
@@ -63,6 +66,11 @@ def retention(
     typer.echo(summarize_retention(document))
     for reason, count in report.stays.items():
         typer.echo(f"Stays: {counted(count, 'old import')}: {REASONS[reason]}.")
+    for feeder in document["feeders"]:
+        typer.echo(
+            f"Stays: changes of {feeder['dataset']} after {feeder['change_seq']}, for "
+            f"{feeder['name']}, which moved at {format_instant(feeder['moved_at'])}."
+        )
 
 
 def retention_document(
@@ -80,6 +88,7 @@ def retention_document(
         },
         "removed": {kind: report.removed[kind] for kind in KINDS},
         "stays": {reason.value: count for reason, count in report.stays.items()},
+        "feeders": [*map(asdict, penstock.stores.feeders.all())],
         "begins_at": penstock.retention.begins_at,
     }
 

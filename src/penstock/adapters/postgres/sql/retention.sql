@@ -16,7 +16,9 @@ select ended.*, (
     ) as proof, (
         select proof from penstock_job where import_id = next_done limit 1
     ) as next_proof, exists (
-        select 1 from penstock_quarantine where import_id = ended.id
+        select 1 from penstock_quarantine
+        where import_id = ended.id
+            and (resolved is null or at >= {now} - %(bad_rows)s * interval '1 microsecond')
     ) as has_bad_rows
 from (
     select id, dataset, mode, status, finished_at, (
@@ -46,7 +48,9 @@ select ended.*, (
     ) as proof, (
         select proof from penstock_job where import_id = next_done limit 1
     ) as next_proof, exists (
-        select 1 from penstock_quarantine where import_id = ended.id
+        select 1 from penstock_quarantine
+        where import_id = ended.id
+            and (resolved is null or at >= {now} - %(bad_rows)s * interval '1 microsecond')
     ) as has_bad_rows
 from (
     select id, dataset, mode, status, finished_at, (
@@ -136,3 +140,66 @@ where id in (
 
 -- name: count_old_claims
 select count(*) as counted from penstock_claim where ended_at < {now} - %(age)s * interval '1 microsecond';
+
+-- name: datasets_with_changes
+select name from penstock_dataset order by name;
+
+-- name: count_old_changes
+select coalesce(sum(last_seq - first_seq + 1), 0)::bigint as counted
+from penstock_change_page
+where dataset = %(dataset)s and at < {now} - %(age)s * interval '1 microsecond'
+    and last_seq <= coalesce((
+        select min(change_seq) from penstock_feeder where dataset = %(dataset)s
+    ), 9223372036854775807);
+
+-- name: remove_changes
+-- The oldest were added first, so this reads no more of them than it may delete.
+delete from penstock_change_page
+where dataset = %(dataset)s and last_seq in (
+    select last_seq from penstock_change_page
+    where dataset = %(dataset)s order by last_seq limit %(most)s
+) and at < {now} - %(age)s * interval '1 microsecond'
+    and last_seq <= coalesce((
+        select min(change_seq) from penstock_feeder where dataset = %(dataset)s
+    ), 9223372036854775807)
+returning first_seq, last_seq;
+
+-- name: forget_late_vocabulary
+-- Changes that it needs are gone: the words are counted again.
+delete from penstock_vocabulary
+where dataset = %(dataset)s and change_seq < %(removed)s;
+
+-- name: move_feeder
+insert into penstock_feeder (name, dataset, change_seq, moved_at)
+values (%(name)s, %(dataset)s, %(change_seq)s, {now})
+on conflict (name, dataset) do update
+set change_seq = excluded.change_seq, moved_at = excluded.moved_at;
+
+-- name: remove_feeder
+delete from penstock_feeder where name = %(name)s;
+
+-- name: all_feeders
+select name, dataset, change_seq, moved_at from penstock_feeder order by dataset, name;
+
+-- name: old_bad_rows
+-- Those of imports that may run again stay: what is known of their end depends on them.
+select bad.id, bad.at, owner.status in ('done', 'cancelled') as is_removable
+from penstock_quarantine as bad
+join penstock_import as owner on owner.id = bad.import_id
+where bad.resolved is not null
+    and (bad.at, bad.id) > (coalesce(%(at)s::timestamptz, '-infinity'), %(after)s)
+    and bad.at < {now} - %(age)s * interval '1 microsecond'
+order by bad.at, bad.id
+limit %(limit)s;
+
+-- name: remove_bad_rows
+delete from penstock_quarantine
+where id in (select value::bigint from json_array_elements_text(%(ids)s::json))
+    and resolved is not null;
+
+-- name: count_old_bad_rows
+select count(*) as counted
+from penstock_quarantine as bad
+join penstock_import as owner on owner.id = bad.import_id
+where bad.resolved is not null and bad.at < {now} - %(age)s * interval '1 microsecond'
+    and owner.status in ('done', 'cancelled');

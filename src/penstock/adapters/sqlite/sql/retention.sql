@@ -16,7 +16,9 @@ select ended.*, (
     ) as proof, (
         select proof from penstock_job where import_id = next_done limit 1
     ) as next_proof, exists (
-        select 1 from penstock_quarantine where import_id = ended.id
+        select 1 from penstock_quarantine
+        where import_id = ended.id
+            and (resolved is null or at >= :now - :bad_rows)
     ) as has_bad_rows
 from (
     select id, dataset, mode, status, finished_at, (
@@ -40,7 +42,9 @@ select ended.*, (
     ) as proof, (
         select proof from penstock_job where import_id = next_done limit 1
     ) as next_proof, exists (
-        select 1 from penstock_quarantine where import_id = ended.id
+        select 1 from penstock_quarantine
+        where import_id = ended.id
+            and (resolved is null or at >= :now - :bad_rows)
     ) as has_bad_rows
 from (
     select id, dataset, mode, status, finished_at, (
@@ -122,3 +126,66 @@ where id in (
 
 -- name: count_old_claims
 select count(*) as counted from penstock_claim where ended_at < :now - :age;
+
+-- name: datasets_with_changes
+select name from penstock_dataset order by name;
+
+-- name: count_old_changes
+select coalesce(count(*), 0) as counted
+from penstock_change
+where dataset = :dataset and at < :now - :age
+    and seq <= coalesce((
+        select min(change_seq) from penstock_feeder where dataset = :dataset
+    ), 9223372036854775807);
+
+-- name: remove_changes
+-- The oldest were added first, so this reads no more of them than it may delete.
+delete from penstock_change
+where dataset = :dataset and seq in (
+    select seq from penstock_change
+    where dataset = :dataset order by seq limit :most
+) and at < :now - :age
+    and seq <= coalesce((
+        select min(change_seq) from penstock_feeder where dataset = :dataset
+    ), 9223372036854775807)
+returning seq as first_seq, seq as last_seq;
+
+-- name: forget_late_vocabulary
+-- Changes that it needs are gone: the words are counted again.
+delete from penstock_vocabulary
+where dataset = :dataset and change_seq < :removed;
+
+-- name: move_feeder
+insert into penstock_feeder (name, dataset, change_seq, moved_at)
+values (:name, :dataset, :change_seq, :now)
+on conflict (name, dataset) do update
+set change_seq = excluded.change_seq, moved_at = excluded.moved_at;
+
+-- name: remove_feeder
+delete from penstock_feeder where name = :name;
+
+-- name: all_feeders
+select name, dataset, change_seq, moved_at from penstock_feeder order by dataset, name;
+
+-- name: old_bad_rows
+-- Those of imports that may run again stay: what is known of their end depends on them.
+select bad.id, bad.at, owner.status in ('done', 'cancelled') as is_removable
+from penstock_quarantine as bad
+join penstock_import as owner on owner.id = bad.import_id
+where bad.resolved is not null
+    and (bad.at, bad.id) > (coalesce(:at, 0), :after)
+    and bad.at < :now - :age
+order by bad.at, bad.id
+limit :limit;
+
+-- name: remove_bad_rows
+delete from penstock_quarantine
+where id in (select value from json_each(:ids))
+    and resolved is not null;
+
+-- name: count_old_bad_rows
+select count(*) as counted
+from penstock_quarantine as bad
+join penstock_import as owner on owner.id = bad.import_id
+where bad.resolved is not null and bad.at < :now - :age
+    and owner.status in ('done', 'cancelled');
