@@ -139,13 +139,14 @@ where dataset = :dataset and at < :now - :age
     ), 9223372036854775807);
 
 -- name: remove_changes
--- The oldest were added first, so this reads no more of them than it may delete.
+-- The oldest were added first, so this reads no more of them than it may delete; the
+-- plus keeps the planner from reading the whole range instead.
 delete from penstock_change
 where dataset = :dataset and seq in (
     select seq from penstock_change
     where dataset = :dataset order by seq limit :most
 ) and at < :now - :age
-    and seq <= coalesce((
+    and +seq <= coalesce((
         select min(change_seq) from penstock_feeder where dataset = :dataset
     ), 9223372036854775807)
 returning seq as first_seq, seq as last_seq;
