@@ -40,6 +40,7 @@ PenstockError
 │   ├── Forbidden             the token does not allow this request
 │   └── Overloaded            too many requests at once: retry in a moment
 └── Misconfigured         an operator has to act; the message says what
+    ├── StoreReadOnly         the database may only be read here
     └── NotFound              a name or an id that does not exist
 
 Messages are lower case and without a full stop; they name the location and the remedy.
@@ -424,6 +425,12 @@ class Misconfigured(PenstockError):
     def __init__(self, *problems: str, advice: Sequence[str] = ()) -> None:
         super().__init__("\n".join([*problems, *advice]))
         self.problems = problems
+
+
+class StoreReadOnly(Misconfigured):
+    """The database may only be read by this process."""
+
+    code = "read_only"
 
 
 class NotFound(Misconfigured):

@@ -398,6 +398,15 @@ class ConnectionsLimited(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseReadOnly(Event):
+    """The API serves records, but takes no writes, no imports and no uploads."""
+
+    level: ClassVar[Level] = Level.WARNING
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessRestarted(Event):
     """A worker or scheduler beside the API exited, and is started again."""
 

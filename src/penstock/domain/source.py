@@ -2,6 +2,8 @@
 
 import base64
 import dataclasses
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -196,10 +198,24 @@ def refuse_undecodable_name(file: str) -> None:
         file.encode()
     except UnicodeEncodeError:
         shown = file.encode(errors="backslashreplace").decode()
+        encoding = sys.getfilesystemencoding()
+        if encoding != "utf-8" and is_utf_8(os.fsencode(file)):
+            raise Misconfigured(
+                f"the name {os.fsencode(file).decode()} cannot be written in "
+                f"{encoding}, which this locale uses for names; set PYTHONUTF8=1"
+            ) from None
         raise Misconfigured(
             f"the name {shown} is not UTF-8, so no configuration can name it; rename "
             "the file or its folder first"
         ) from None
+
+
+def is_utf_8(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 Source: TypeAlias = HttpSource | CsvSource

@@ -33,6 +33,12 @@ class Schema(Protocol):
 
     @property
     @abstractmethod
+    def is_read_only(self) -> bool:
+        """Whether this process may read them and not write them."""
+        ...
+
+    @property
+    @abstractmethod
     def datasets(self) -> Datasets:
         """Operations on whole datasets."""
         ...

@@ -57,6 +57,11 @@ class PostgresSchema(Schema):
 
     @property
     @override
+    def is_read_only(self) -> bool:
+        return False
+
+    @property
+    @override
     def datasets(self) -> SqlDatasets:
         # loaded late: few commands need it
         from penstock.adapters.postgres.retyping import PostgresTableChanges

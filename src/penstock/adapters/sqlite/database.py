@@ -1,6 +1,7 @@
 """One SQLite file with a connection per thread; each transaction has one time."""
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from penstock.domain.formats import EPOCH, MICROSECOND
 from penstock.errors import (
     Misconfigured,
     Refused,
+    StoreReadOnly,
     StoreRefused,
     StoreTimeout,
     StoreUnavailable,
@@ -150,12 +152,14 @@ class SqliteDatabase(sql.Database):
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self.path = path
+        # whether this process may read the opened file, and not write it or beside it
+        self.is_read_only = False
         self._busy = busy
         # the database's own clock, unless a test sets one
         self._clock = clock
         self._local = threading.local()
         # the identity of the opened file, which may be replaced by another
-        self._file: tuple[int, int] | None = None
+        self._file: tuple[int, int, bool] | None = None
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._statements = load_statements("penstock.adapters.sqlite")
@@ -168,6 +172,11 @@ class SqliteDatabase(sql.Database):
         del slow  # transactions have no time limit here
         with translate_errors(self.path):
             connection = self._connection()
+            if self.is_read_only:
+                raise StoreReadOnly(
+                    f"{self.path}: may only be read by this user; this needs a file "
+                    "and a folder that can be written"
+                )
             connection.execute("begin immediate")
             try:
                 with interruptible(connection):
@@ -222,27 +231,52 @@ class SqliteDatabase(sql.Database):
             # the file was replaced: this connection would read stale rows, and its
             # writes would be lost
             self._drop(current)
-        connection = sqlite3.connect(
-            self.path,
-            timeout=self._busy.total_seconds(),
-            isolation_level=None,
-            # `close` may be called by another thread than the one that opened it
-            check_same_thread=False,
-        )
-        connection.row_factory = sqlite3.Row
-        connection.execute("pragma journal_mode = wal")
-        # a crash of the process loses nothing; only a power cut may lose the last
-        # commits, and then cursor and records are lost together
-        connection.execute("pragma synchronous = normal")
-        connection.execute("pragma foreign_keys = on")
+        connection = self._connect()
         self._local.connection = connection
         self._local.file = self._file = self._identify_file()
         with self._lock:
             self._opened.append(connection)
         return connection
 
-    def _identify_file(self) -> tuple[int, int] | None:
-        """Return the identity of the file, which differs if another replaces it."""
+    def _connect(self) -> sqlite3.Connection:
+        self.is_read_only = self.path.exists() and not (
+            os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        )
+        connection = sqlite3.connect(
+            self._uri(),
+            timeout=self._busy.total_seconds(),
+            isolation_level=None,
+            # `close` may be called by another thread than the one that opened it
+            check_same_thread=False,
+            uri=True,
+        )
+        connection.row_factory = sqlite3.Row
+        if not self.is_read_only:
+            connection.execute("pragma journal_mode = wal")
+        # a crash of the process loses nothing; only a power cut may lose the last
+        # commits, and then cursor and records are lost together
+        connection.execute("pragma synchronous = normal")
+        connection.execute("pragma foreign_keys = on")
+        return connection
+
+    def _uri(self) -> str:
+        uri = self.path.absolute().as_uri()
+        if not self.is_read_only:
+            return uri
+        # without its log, SQLite would have to create that even to read, unless it may
+        # take for granted that nobody writes
+        return f"{uri}?{'mode=ro' if self._write_ahead_log.exists() else 'immutable=1'}"
+
+    @property
+    def _write_ahead_log(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
+
+    def _identify_file(self) -> tuple[int, int, bool] | None:
+        """Return the identity of the file, which differs if another replaces it.
+
+        It also differs when somebody who may begins to write to a file that this
+        process may only read.
+        """
         try:
             found = self.path.stat()
         except FileNotFoundError:
@@ -250,7 +284,8 @@ class SqliteDatabase(sql.Database):
                 # opening it now would create an empty one
                 raise StoreUnavailable(f"{self.path}: the file is gone") from None
             return None
-        return found.st_dev, found.st_ino
+        is_written = self.is_read_only and self._write_ahead_log.exists()
+        return found.st_dev, found.st_ino, is_written
 
     def _drop(self, connection: sqlite3.Connection) -> None:
         with self._lock:

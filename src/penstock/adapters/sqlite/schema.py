@@ -54,6 +54,11 @@ class SqliteSchema(Schema):
 
     @property
     @override
+    def is_read_only(self) -> bool:
+        return self._database.is_read_only
+
+    @property
+    @override
     def datasets(self) -> SqlDatasets:
         # few commands need it: imported on first use
         from penstock.adapters.sqlite.retyping import SqliteTableChanges

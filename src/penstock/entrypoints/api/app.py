@@ -126,6 +126,7 @@ def build_api(
             {
                 "redis": [store.failure for store in shared_stores],
                 "replicas": [served.failure],
+                "writes": [lambda: read_only_failure(penstock)],
                 "broker": broker_checks(penstock.settings),
             }
         ),
@@ -212,3 +213,8 @@ async def lifespan(api: AppContext, access: AccessControl) -> AsyncIterator[None
         yield
         api.stop()
         api.close()
+
+
+def read_only_failure(penstock: Container) -> str | None:
+    is_read_only = penstock.stores.schema.is_read_only
+    return "the database may only be read" if is_read_only else None

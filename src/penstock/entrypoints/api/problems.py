@@ -21,6 +21,7 @@ from penstock.errors import (
     PenstockError,
     PositionGone,
     RequestInProgress,
+    StoreReadOnly,
     StoreRefused,
     StoreTimeout,
     StoreUnavailable,
@@ -112,6 +113,7 @@ TITLES: Mapping[str, tuple[int, str]] = {
     "stopping": (503, "The process is shutting down"),
     "overloaded": (503, "Too many requests at once"),
     "unavailable": (503, "A store is unavailable"),
+    "read-only": (503, "The database may only be read"),
     "took-too-long": (504, "The response took too long"),
 }
 
@@ -147,6 +149,8 @@ def problem_of(error: PenstockError) -> Problem:  # noqa: C901, PLR0911, PLR0912
             return access_problem(error)
         case Overloaded():
             return Problem("overloaded", str(error), headers={"retry-after": "1"})
+        case StoreReadOnly():
+            return Problem("read-only", "this server only reads its database")
         case StoreUnavailable():
             return store_problem(error)
         case _:

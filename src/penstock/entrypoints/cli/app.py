@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -168,7 +168,13 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(DONE)
     except OSError as error:
-        print_error("io", f"{error.filename or 'output'}: {error.strerror}")
+        message = f"{error.filename or 'output'}: {error.strerror}"
+        try:
+            print_error("io", message)
+        except OSError:
+            # not even that could be written to standard output
+            close_full_output()
+            typer.echo(f"penstock: {message}", err=True)
         sys.exit(FAILED)
     except Exception as error:
         if os.environ.get("PENSTOCK_TRACEBACK"):
@@ -179,6 +185,13 @@ def main() -> None:
             "set PENSTOCK_TRACEBACK=1 to see the traceback, and please report it",
         )
         sys.exit(FAILED)
+
+
+def close_full_output() -> None:
+    """Forget what cannot be written, which would fail again at the exit."""
+    with suppress(OSError):
+        sys.stdout.close()
+    sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (until the process ends)
 
 
 def print_error(code: str, message: str) -> None:

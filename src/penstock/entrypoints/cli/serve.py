@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.domain.events import ServerStarted, ServerStopping
+from penstock.domain.events import DatabaseReadOnly, ServerStarted, ServerStopping
 from penstock.entrypoints.api.app import build_api
 from penstock.entrypoints.api.cache.dataset_versions import POLL_THREADS
 from penstock.entrypoints.api.concurrency.background import CONNECTIONS
@@ -205,6 +205,8 @@ def open_api(options: ServeOptions) -> Iterator[AppContext]:
     ):
         api = build_api(penstock, stores, threads=threads, shared=cache, rates=rates)
         api.metrics.registry.register(metrics.registry)
+        if penstock.stores.schema.is_read_only:
+            penstock.emit(DatabaseReadOnly(database=penstock.settings.place))
         yield api
         # before its stores are closed
         api.background.join()
