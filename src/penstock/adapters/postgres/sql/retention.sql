@@ -9,22 +9,29 @@ on conflict (id) do nothing;
 
 -- name: ended_imports
 -- The newest first: an import of unchanged files is removed before the one it repeats.
+-- Each subquery reads one entry of an index: the order and limits leave no other way.
 select ended.*, (
         select shard_key from penstock_job where import_id = ended.id limit 1
     ) as shard_key, (
         select proof from penstock_job where import_id = ended.id limit 1
     ) as proof, (
         select proof from penstock_job where import_id = next_done limit 1
-    ) as next_proof, exists (
+    ) as next_proof, (
         select 1 from penstock_quarantine
         where import_id = ended.id
             and (resolved is null or at >= {now} - %(bad_rows)s * interval '1 microsecond')
+        limit 1
     ) as has_bad_rows
 from (
     select id, dataset, mode, status, finished_at, (
-            select min(id) from penstock_import as later
-            where later.dataset = old.dataset and later.mode = old.mode
-                and later.status = 'done' and later.id > old.id
+            select case when later.dataset = old.dataset and later.mode = old.mode
+                then later.id end
+            from penstock_import as later
+            where later.status = 'done'
+                and (later.dataset, later.mode, later.id)
+                    > (old.dataset, old.mode, old.id)
+            order by later.dataset, later.mode, later.id
+            limit 1
         ) as next_done
     from penstock_import as old
     where status in ('done', 'cancelled')
@@ -47,16 +54,22 @@ select ended.*, (
         select proof from penstock_job where import_id = ended.id limit 1
     ) as proof, (
         select proof from penstock_job where import_id = next_done limit 1
-    ) as next_proof, exists (
+    ) as next_proof, (
         select 1 from penstock_quarantine
         where import_id = ended.id
             and (resolved is null or at >= {now} - %(bad_rows)s * interval '1 microsecond')
+        limit 1
     ) as has_bad_rows
 from (
     select id, dataset, mode, status, finished_at, (
-            select min(id) from penstock_import as later
-            where later.dataset = old.dataset and later.mode = old.mode
-                and later.status = 'done' and later.id > old.id
+            select case when later.dataset = old.dataset and later.mode = old.mode
+                then later.id end
+            from penstock_import as later
+            where later.status = 'done'
+                and (later.dataset, later.mode, later.id)
+                    > (old.dataset, old.mode, old.id)
+            order by later.dataset, later.mode, later.id
+            limit 1
         ) as next_done
     from penstock_import as old
     where status in ('done', 'cancelled') and pages_removed < 2
