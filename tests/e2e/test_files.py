@@ -345,8 +345,9 @@ def test_named_files_add_to_what_is_stored_and_nothing_is_missing(file_workshop)
 def test_an_unfinished_import_of_named_files_is_taken_up_by_these_files_only(
     file_workshop,
 ):
-    for name in ("a", "b"):
-        write(file_workshop.folder / f"{name}.txt", lines(some_shops(10)))
+    for name, first in {"a": 1, "b": 11}.items():
+        rows = lines(some_shops(10, first=first))
+        write(file_workshop.folder / f"{name}.txt", rows)
     file_workshop.declare(shops())
     both = ("--file", "a.txt", "--file", "b.txt")
     assert file_workshop.penstock("plan", "shops", *both).code == 0

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.domain.jobs import ImportId, ImportStatus
 from penstock.domain.mapping.mapper import DIGEST_BYTES
 from penstock.entrypoints.cli.app import main
 from tests.support.api_client import OF
-from tests.support.api_server import Running, running_api
+from tests.support.api_server import Running, form, running_api
 from tests.support.builders import rows
 from tests.support.postgres import own_schema
 from tests.support.scripted_server import json_reply, scripted_server
@@ -189,6 +190,40 @@ def test_a_record_is_written_under_the_key_of_its_values(serve, penstock):
         assert "Basel" not in keys_of(running)
 
 
+STRICT = VISITS.replace('key = "*"', 'key = "*"\nmax_duplicates = 0.1')
+
+
+def test_an_upload_that_comes_first_says_how_its_rows_are_accepted(serve, tmp_path):
+    file = ("file", "visits.csv", (tmp_path / "visits.csv").read_bytes())
+    flag = ("accept_duplicates", None, b"true")
+    headers = {"Content-Type": "multipart/form-data; boundary=edge"}
+    with serve(visits=STRICT) as running:
+        path = f"{OF}/visits/imports"
+        refused = running.client.ask("POST", path, body=form(file), headers=headers)
+        accepted = running.client.ask(
+            "POST", path, body=form(flag, file), headers=headers
+        )
+
+    assert refused.status == 422
+    (error,) = refused.json["errors"]
+    assert error["pointer"] == "/file"
+    assert error["detail"].endswith("once: send accept_duplicates=true as well")
+    assert accepted.status == 202
+
+
+def test_an_import_that_the_api_begins_is_cancelled_by_its_sample(serve):
+    with serve(visits=STRICT) as running:
+        path = f"{OF}/visits/imports"
+        response = running.client.post(path, {})
+        import_id = ImportId(response.json["import_id"])
+        running.wait_for(import_id, ImportStatus.CANCELLED)
+        note = running.stores.imports.peek(import_id).note
+        accepted = running.client.post(path, {"accept_duplicates": True})
+        running.wait_for(accepted.json["import_id"], ImportStatus.RUNNING)
+
+    assert "3 of 6 rows (50.0%) are equal to another row" in str(note)
+
+
 @pytest.mark.parametrize("per_page", [2, 8])
 def test_equal_records_of_an_api_are_one(serve, penstock, per_page):
     levels = [1, 2, 2, 2.5, 2, 1.0, 3]
@@ -210,14 +245,13 @@ def test_equal_records_of_an_api_are_one(serve, penstock, per_page):
 
 
 def test_how_many_rows_may_be_equal_can_be_declared(serve, penstock):
-    visits = VISITS.replace('key = "*"', 'key = "*"\nmax_duplicates = 0.1')
-    with serve(visits=visits):
-        ended = penstock("run", "visits", "--json", code=1)
+    with serve(visits=STRICT):
+        refused = " ".join(penstock("run", "visits", code=2).split())
 
-    assert not ended["proven"]
-    assert ended["note"] == (
-        "3 of 6 rows (50.0%) are equal to another row, more than max_duplicates = 0.1"
-    )
+    assert (
+        "datasets.visits.key: nothing was imported: in a sample, 3 of 6 rows (50.0%) "
+        "are equal to another row, more than max_duplicates = 0.1; to accept them once"
+    ) in refused
 
 
 def test_clients_need_not_know_the_key_of_a_new_record(serve):

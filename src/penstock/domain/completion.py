@@ -142,23 +142,30 @@ def judge_duplicates(
     Each shard may be complete: with a wrong key the rows overwrite each other.
     """
     rows = counts.seen - counts.quarantined - counts.dropped
-    if counts.duplicates <= dataset.max_duplicates * rows:
+    lost = counts.duplicates
+    if lost <= dataset.max_duplicates * rows:
         return None
-    lost = f"{counts.duplicates:,} of {rows:,} rows ({counts.duplicates / rows:.1%})"
+    examples = () if dataset.has_row_key else facts.repeated_keys()
+    return describe_repeated_keys(dataset, lost=lost, rows=rows, examples=examples)
+
+
+def describe_repeated_keys(
+    dataset: Dataset, *, lost: int, rows: int, examples: Sequence[str]
+) -> str:
+    """Describe that too many rows lost to another row of their key, and what to do."""
+    share = f"{lost:,} of {rows:,} rows ({lost / rows:.1%})"
     limit = f"more than max_duplicates = {dataset.max_duplicates:g}"
+    once = f"penstock run {dataset.name} --accept-duplicates"
     if dataset.has_row_key:
-        return (
-            f"{lost} are equal to another row, {limit}; to accept them once: "
-            f"penstock run {dataset.name} --accept-duplicates"
-        )
-    examples = ", ".join(map(shorten, facts.repeated_keys()))
+        return f"{share} are equal to another row, {limit}; to accept them once: {once}"
+    shown = ", ".join(map(shorten, examples))
     return (
-        f"{lost} lost to another row of their key, {limit}: the key "
+        f"{share} lost to another row of their key, {limit}: the key "
         f"({', '.join(dataset.key)}) is not unique"
-        + (f", as in {examples}" if examples else "")
+        + (f", as in {shown}" if shown else "")
         + "; declare fields that together are different in each row, or, if the last "
-        "row of a key is the one to store, max_duplicates = 1; to accept them once: "
-        f"penstock run {dataset.name} --accept-duplicates"
+        f"row of a key is the one to store, max_duplicates = 1; to accept them once: "
+        f"{once}"
     )
 
 

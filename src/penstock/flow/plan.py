@@ -2,9 +2,10 @@
 
 import dataclasses
 import glob
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
@@ -24,6 +25,13 @@ from penstock.domain.source import CsvSource, Paging
 from penstock.errors import Interrupted, Misconfigured
 from penstock.ports import Emit, Imports, KeepAlive, Records, Source, StopSignal, Survey
 
+# raises `Misconfigured` if the rows of a first import would overwrite each other
+CheckFirst: TypeAlias = Callable[[Dataset, tuple[Axis, ...], KeepAlive], None]
+
+
+def accept_any(dataset: Dataset, axes: tuple[Axis, ...], still_here: KeepAlive) -> None:
+    del dataset, axes, still_here
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
@@ -41,8 +49,10 @@ class Plan:
         records: Records,
         survey: Survey,
         emit: Emit,
+        check_first: CheckFirst = accept_any,
     ) -> None:
         self._survey = survey
+        self.check_first = check_first
         self._datasets = datasets
         self._imports = imports
         self._records = records
@@ -63,6 +73,8 @@ class Plan:
         scope, still_here = self.scope(dataset, requested), stop_check(halt)
         # this may raise, so it comes before anything is stored
         axes = self.axes(dataset, files=scope.files, still_here=still_here)
+        if not scope.accept_duplicates and not self._has_unfinished(dataset):
+            self.check_first(dataset, axes, still_here)
         import_, resumed = self._imports.begin(
             dataset,
             scope.mode,
@@ -80,6 +92,12 @@ class Plan:
                     import_, axes, shard_keys, exactly=bool(scope.files)
                 )
         return self.fill(dataset, import_, axes, resumed=resumed, still_here=still_here)
+
+    def _has_unfinished(self, dataset: Dataset) -> bool:
+        """Return whether an import may be resumed, which was checked when it began."""
+        newest = self._imports.newest(dataset.name)
+        unfinished = {ImportStatus.PLANNING, ImportStatus.RUNNING}
+        return newest is not None and newest.status in unfinished
 
     def fill(
         self,

@@ -136,6 +136,8 @@ class StartImport:
             return build_started(claim, replayed=True)
         with self._release_on_error(claim):
             axes = self.plan.axes(dataset, files=(file,), still_here=still_here)
+            if not accept_duplicates:
+                self.plan.check_first(dataset, axes, still_here)
             shards = plan_shards(axes, Bounds(until=EPOCH))
             spec = ImportSpec(
                 scope=ImportScope(
@@ -210,6 +212,8 @@ class StartImport:
         if not dataset or not is_declared or not is_planning:
             return
         axes = self.plan.axes(dataset, still_here=still_here)
+        if not import_.accepts_duplicates:
+            self.plan.check_first(dataset, axes, still_here)
         self.plan.fill(dataset, import_, axes, resumed=False, still_here=still_here)
 
     @contextmanager

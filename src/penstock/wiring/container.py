@@ -24,6 +24,7 @@ from penstock.flow.clean_spool import CleanSpool
 from penstock.flow.explain_waiting import ExplainWaiting
 from penstock.flow.find_duplicates import FindDuplicates
 from penstock.flow.finish_import import FinishImport
+from penstock.flow.first_import import CheckFirstImport
 from penstock.flow.import_shard import ImportShard, Timeouts
 from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.plan import DryRun, Plan
@@ -79,6 +80,9 @@ class Container:
             records=self.stores.records,
             survey=self._scan_files,
             emit=self.emit,
+            check_first=CheckFirstImport(
+                records=self.stores.records, source=self.source
+            ),
         )
 
     def _scan_files(self, files: Dataset, still_here: KeepAlive) -> FileAxis:

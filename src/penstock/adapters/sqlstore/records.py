@@ -11,7 +11,7 @@ from penstock.adapters.sqlstore.file_rejections import jobs_with_rejections
 from penstock.adapters.sqlstore.quarantine_replay import QuarantineReplay
 from penstock.adapters.sqlstore.refused_rows import identify_refused_rows
 from penstock.adapters.sqlstore.row_mappers import RowMappers
-from penstock.adapters.sqlstore.schema import refuse_stale
+from penstock.adapters.sqlstore.schema import refuse_stale, refusing_stale
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.jobs import ImportId
 from penstock.domain.pages import Reason, Record, Rejection
@@ -28,7 +28,10 @@ class SqlRecords(Records):
 
     @override
     def rows(self, dataset: Dataset) -> Iterator[tuple[object, ...]]:
-        with self._database.stream() as transaction:
+        with (
+            refusing_stale(self._database, dataset),
+            self._database.stream() as transaction,
+        ):
             yield from transaction.table(dataset).rows()
 
     @override

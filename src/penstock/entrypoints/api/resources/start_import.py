@@ -77,6 +77,7 @@ MAX_BODY = 64 * 1024
 # the same idempotency key
 CHECK_TIMEOUT = 15 * 60.0
 START_FIELDS = ("mode", "from", "until", "accept_duplicates")
+ACCEPTING_COMMAND = re.compile(r"penstock run \S+ --accept-duplicates")
 CLI_OPTION = re.compile(r"--(mode|from|until)\b")
 
 
@@ -216,7 +217,13 @@ def report_file_errors(sent: uploads.UploadedFile) -> Iterator[None]:
 
 
 def with_sent_name(message: str, sent: uploads.UploadedFile) -> str:
-    """Replace the name of a file in the spool by the name that the client gave it."""
+    """Replace the name of a file in the spool by the name that the client gave it.
+
+    And a command by what to send instead.
+    """
+    message = ACCEPTING_COMMAND.sub(
+        f"send {uploads.ACCEPT_DUPLICATES}=true as well", message
+    )
     label = sent.label or "the file"
     for name in (sent.file, Path(sent.file).name):
         message = message.replace(name, label)
