@@ -180,10 +180,11 @@ def test_pages_that_come_again_are_read_only_where_rows_are_not_as_they_were(
 
     again = report(workshop)
 
-    seen = again["records"]["seen"]
+    seen, twice = again["records"]["seen"], again["records"]["duplicates"]
     assert again["records"]["inserted"] == 2
     assert again["records"]["updated"] == 2
-    assert again["records"]["unchanged"] == seen - 4 > 0
+    # the provider sends some records twice on one page
+    assert again["records"]["unchanged"] == seen - twice - 4 > 0
     assert seen == first["records"]["seen"] + 1
     assert added in workshop.rows()
     assert workshop.rows() == truth(workshop)
