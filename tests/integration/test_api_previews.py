@@ -46,6 +46,7 @@ def test_a_file_is_read_matched_and_checked(running: Running):
     assert found["rows"][3] == ["d", "D"]
     check = found["check"]
     assert (check["rows"], check["bad"], check["repeated"]) == (5, 3, 1)
+    assert check["whole"] is True
     assert {(bad["reason"], bad["field"], bad["line"]) for bad in check["reasons"]} == {
         ("too_few_values", None, 5),
         ("missing", "name", 3),
@@ -80,6 +81,14 @@ def test_rows_that_are_cut_off_are_no_bad_rows(running: Running):
 
     assert found["check"]["rows"] > 50
     assert found["check"]["bad"] == 0
+
+
+def test_a_limited_number_of_rows_is_checked(running: Running):
+    found = preview(running, b"uid,name,points\n" + b"1\n" * 50_000).json
+
+    assert found["file"]["whole"] is True
+    assert found["check"]["whole"] is False
+    assert 20_000 <= found["check"]["rows"] < 50_000
 
 
 def test_utf_16_is_read_as_it_is(running: Running):

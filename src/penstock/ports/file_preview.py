@@ -30,6 +30,8 @@ class FileStart:
     warnings: tuple[str, ...] = ()
     # the rows to map; none if there are problems
     pages: Sequence[Page] = ()
+    # whether the pages have all rows of the file
+    has_all_rows: bool = False
 
 
 class FilePreviews(Protocol):

@@ -24,6 +24,8 @@ from penstock.errors import Rejected
 from penstock.ports.file_preview import PREVIEW_BYTES, FilePreviews, FileStart
 
 SHOWN_ROWS = 20
+# rows to map: a bad one costs as much as fifty good ones
+MAX_ROWS = 20_000
 GZIP_BITS = 31
 # where the last complete record is looked for, in sixteenths of the sample
 CUTS = (15, 8, 1)
@@ -62,6 +64,7 @@ class CsvPreviews(FilePreviews):
             problems=tuple(problems),
             warnings=(*head.warnings, *columns.warnings),
             pages=() if problems else pages,
+            has_all_rows=is_whole and bool(pages) and pages[-1].next is None,
         )
 
 
@@ -102,7 +105,7 @@ def last_record_end(text: bytes, head: FileHeader) -> int:
 
 
 def read_pages(dataset: Dataset, path: Path, head: FileHeader) -> Iterator[Page]:
-    """Read the pages of a file with the reader of an import."""
+    """Read the first pages of a file with the reader of an import."""
     source = replace(dataset.csv, folder=str(path.parent), files=(path.name,))
     size = path.stat().st_size
     part = Slice(
@@ -117,9 +120,11 @@ def read_pages(dataset: Dataset, path: Path, head: FileHeader) -> Iterator[Page]
     reader = CsvSourceReader(replace(dataset, source=source))
     shard = Shard((FileAxis(slices=(part,)),), (part,))
     page = reader.fetch(shard, None, since=None)
+    rows = len(page.rows) + len(page.bad_rows)
     yield page
-    while page.next is not None:
+    while page.next is not None and rows < MAX_ROWS:
         page = reader.fetch(shard, page.next, since=None)
+        rows += len(page.rows) + len(page.bad_rows)
         yield page
 
 

@@ -60,6 +60,10 @@ CHECK: Schema = {
             object_schema(
                 {
                     "rows": COUNT,
+                    "whole": {
+                        "type": "boolean",
+                        "description": "Whether these are all rows of the file.",
+                    },
                     "bad": COUNT,
                     "repeated": {
                         **COUNT,

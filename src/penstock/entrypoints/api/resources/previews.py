@@ -149,6 +149,7 @@ def describe(preview: FilePreview) -> Mapping[str, Any]:
         if check is None
         else {
             "rows": check.rows,
+            "whole": start.has_all_rows,
             "bad": check.bad,
             "repeated": check.repeated,
             "reasons": [

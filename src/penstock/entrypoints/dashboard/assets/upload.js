@@ -228,7 +228,7 @@ function showMatch({ file, columns, missing, warnings }) {
   id("problems").replaceChildren(...rest.map((warning) => make("li", {}, state("waiting", warning))));
 }
 
-function showCheck({ file, check, problems }, { size: bytes }) {
+function showCheck({ check, problems }, { size: bytes }) {
   const found = [...problems];
   if (bytes > Number(root.dataset.most)) found.push(`it has ${size(bytes)}; at most ${size(Number(root.dataset.most))} are allowed`);
   id("problems").prepend(...found.map((problem) => make("li", {}, state("failed", problem))));
@@ -246,7 +246,7 @@ function showCheck({ file, check, problems }, { size: bytes }) {
     verdict.replaceChildren(state("failed", "An import would refuse this file."));
     return { loadable: false };
   }
-  const looked = file.whole ? `All ${counted(check.rows, "row")}` : `The first ${counted(check.rows, "row")}`;
+  const looked = check.whole ? `All ${counted(check.rows, "row")}` : `The first ${counted(check.rows, "row")}`;
   const repeated = check.repeated ? ` ${counted(check.repeated, "row")} of them ${check.repeated === 1 ? "is" : "are"} replaced by a later row of the same key.` : "";
   const text = check.bad
     ? `${looked} were checked: ${number(check.rows - check.bad)} good, ${number(check.bad)} bad.${repeated}`
