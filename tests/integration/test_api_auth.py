@@ -52,6 +52,7 @@ OPEN = {
     "/openapi.json",
     "/docs",
     "/docs/{file}",
+    "/assets/{file}",
 }
 GUARDED = [each for each in all_endpoints() if each.scope is not None]
 

@@ -115,6 +115,8 @@ def draw_scenario(dice: random.Random) -> Scenario:
         ),
         axes=axes,
         missing=missing,
+        # rows change while they are read, and pages overlap
+        max_duplicates=1,
     )
     return Scenario(
         dataset=dataset,

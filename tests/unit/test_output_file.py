@@ -150,8 +150,12 @@ def test_a_file_keeps_the_rights_that_it_had(out):
 
 
 # what no user ever sees half written: a temporary folder, a draft that is renamed, a
-# pipe, memory that processes share; all others write through `whole_file`
-OTHER_WRITERS = {"demo.py", "multiprocess.py", "subprocesses.py", "accept_balancing.py"}
+# pipe, memory that processes share, /dev/null for an output that is closed; all
+# others write through `whole_file`
+OTHER_WRITERS = {
+    *("demo.py", "multiprocess.py", "subprocesses.py", "accept_balancing.py", "app.py"),
+    *("preview.py", "previews.py"),
+}
 
 
 def test_no_command_writes_a_file_in_any_other_way():

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import timedelta
 
 from penstock.errors import StoreTimeout
 
@@ -44,3 +45,18 @@ class CancelToken:
 
 # the token of the request that this thread works on
 CURRENT_TOKEN: ContextVar[CancelToken | None] = ContextVar("cancel_token", default=None)
+
+
+@contextmanager
+def time_limit(limit: timedelta) -> Iterator[None]:
+    """Cancel the queries of this thread that still run after a time, and later ones."""
+    token = CancelToken()
+    timer = threading.Timer(limit.total_seconds(), token.cancel)
+    timer.daemon = True
+    outer = CURRENT_TOKEN.set(token)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        CURRENT_TOKEN.reset(outer)

@@ -16,9 +16,12 @@ from penstock.domain.budget import Budget
 from penstock.domain.scaling import Demand, OpenWork
 from penstock.errors import PenstockError
 from penstock.ports import Stores
+from penstock.ports.cancellation import time_limit
 
 # seconds between two reads, however often they are scraped
 MIN_INTERVAL = 5.0
+# for all of them: Prometheus waits 10 s by default
+READ_TIMEOUT = timedelta(seconds=3)
 # due jobs of an import are counted up to this
 MAX_COUNTED_JOBS = 10_000
 
@@ -120,14 +123,22 @@ class StoreMetrics(Collector):
         with self._lock:
             now = self._clock()
             if self._read_at is None or now - self._read_at >= MIN_INTERVAL:
-                self._families = [*self._read()]
+                with time_limit(READ_TIMEOUT):
+                    self._families = [*self._read()]
                 self._read_at = now
             return self._families
 
     def _read(self) -> Iterator[Metric]:
         away = gauge("store_reads_failed")
         failed = 0
-        groups = (self._budgets, self._jobs, self._datasets, self._processes)
+        # what may be slow comes last: a count waits for a table that is locked
+        groups = (
+            self._budgets,
+            self._jobs,
+            self._processes,
+            self._datasets,
+            self._rows,
+        )
         for read in groups:
             try:
                 yield from [*read()]
@@ -183,10 +194,13 @@ class StoreMetrics(Collector):
             if summary.imported_at is not None:
                 at = summary.imported_at.timestamp()
                 imported.add_metric([summary.name], at)
+        yield from (imported, bad_rows)
+
+    def _rows(self) -> Iterator[Metric]:
         rows = gauge("dataset_rows")
         for name, count in self._facts.rows().items():
             rows.add_metric([name], count)
-        yield from (imported, bad_rows, rows)
+        yield rows
 
     def _processes(self) -> Iterator[Metric]:
         workers = gauge("live_workers")
