@@ -10,6 +10,7 @@ from penstock.domain.jobs import (
     ClaimOutcome,
     ImportId,
     JobError,
+    JobId,
     Lease,
 )
 from penstock.domain.pages import Proof
@@ -203,6 +204,34 @@ class ClaimsContract:
         assert found == everything
         assert len(found) == 5
         assert found == sorted(found, key=lambda entry: entry.position)
+
+    def test_the_last_claims_of_a_job_are_found(self, stores: Stores, pass_time):
+        import_id = plan(stores, POI, "a")
+        job = claim(stores, POI)
+        for _ in range(3):
+            pass_time(SECOND)
+            stores.ledger.release(job)
+            job = claim(stores, POI)
+        other = plan(stores, dataset("shops"), "a")
+        claim(stores, dataset("shops"))
+
+        found = stores.claims.of_job(job.job, limit=3)
+
+        assert [entry.fence for entry in found] == [2, 3, 4]
+        assert [entry.outcome for entry in found] == [
+            ClaimOutcome.RELEASED,
+            ClaimOutcome.RELEASED,
+            None,
+        ]
+        assert found == claims_of(stores, import_id)[1:]
+        assert len(claims_of(stores, other)) == 1
+
+    def test_a_job_that_nobody_has_claimed_has_no_claims(self, stores: Stores):
+        import_id = plan(stores, POI, "a", "b")
+        first = claim(stores, POI)
+
+        assert stores.claims.of_job(first.job, limit=9) == claims_of(stores, import_id)
+        assert stores.claims.of_job(JobId(first.job + 1), limit=9) == []
 
     def test_claims_of_other_imports_are_not_found(self, stores: Stores):
         claimed = plan(stores, POI, "a")

@@ -6,15 +6,26 @@ from html import unescape
 
 import pytest
 
-from penstock.domain.jobs import ImportStatus, JobError, Shards, WorkerId
+from penstock.domain.jobs import (
+    Claim,
+    ClaimOutcome,
+    Fence,
+    ImportId,
+    ImportStatus,
+    JobError,
+    Lease,
+    Shards,
+    WorkerId,
+)
 from penstock.entrypoints.dashboard.page_cache import PageCache
 from penstock.entrypoints.dashboard.pages.explore import with_operator
 from penstock.entrypoints.dashboard.pages.imports import draw_buckets
-from penstock.entrypoints.dashboard.rendering import duration, number, visible
+from penstock.entrypoints.dashboard.pages.jobs import tell_history
+from penstock.entrypoints.dashboard.rendering import duration, number, span, visible
 from penstock.ports.schedules import ScheduleStatus
 from tests.contracts.workers import announce
 from tests.support.api_client import OF
-from tests.support.api_server import FORM, Running
+from tests.support.api_server import FORM, SECRET, Running
 from tests.support.builders import SECOND, Clock
 from tests.support.workshop import wait_until
 
@@ -133,6 +144,15 @@ def test_durations_are_written_in_two_units(value, text):
     assert duration(value).replace("\xa0", " ") == text
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(timedelta(0), "0 ms"), (0.25 * SECOND, "250 ms"), (1.26 * SECOND, "1.3 s"),
+     (61 * SECOND, "1 min 1 s")],
+)  # fmt: skip
+def test_short_spans_are_written_with_parts_of_a_second(value, text):
+    assert span(value).replace("\xa0", " ") == text
+
+
 def test_numbers_have_groups_and_control_characters_are_seen():
     assert number(1_234_567).replace("\u202f", " ") == "1 234 567"
     assert number(2.25) == "2.2"
@@ -165,12 +185,93 @@ class TestImports:
 
 
 def fail_one(running: Running) -> None:
-    declarations = running.api.penstock.declarations(["poi"])
-    (lease,) = running.stores.ledger.claim(
-        WorkerId("ann"), declarations=declarations, region=None
-    )
+    lease = claim_one(running, "ann")
     error = JobError(code="rejected", message="the provider says <b>no</b>")
     running.stores.ledger.fail(lease, error)
+
+
+class TestJobs:
+    def test_a_job_shows_who_had_it_and_how_that_ended(self, running: Running):
+        started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
+        running.wait_for(started, ImportStatus.RUNNING)
+        lease = claim_one(running, "<i>ann</i>\u202e")
+        running.stores.ledger.postpone(
+            lease,
+            JobError(code="source_unavailable", message=f"503 of ?key={SECRET}"),
+            delay=timedelta(0),
+            blame=True,
+        )
+        # the others were due before
+        while (again := claim_one(running, "ben")).job != lease.job:
+            pass
+        running.stores.ledger.fail(
+            again, JobError(code="rejected", message="it says <b>no</b>")
+        )
+
+        path = f"/jobs/{lease.job}"
+        html = page(running, path)
+
+        text = " ".join(re.sub(r"<[^>]*>", " ", html).split())
+        assert f"Job {lease.job} failed" in text
+        assert "stopped by an error" in text
+        assert "waited to try again" in text
+        assert "&lt;i&gt;ann&lt;/i&gt;\N{SYMBOL FOR SUBSTITUTE}" in html
+        assert "it says &lt;b&gt;no&lt;/b&gt;" in html
+        assert "The last 2 errors" in html
+        assert SECRET not in html
+        assert f'data-post="/api/v1/jobs/{lease.job}/retry"' in html
+        assert f'href="/api/v1/jobs/{lease.job}"' in html
+        assert f'href="{path}"' in page(running, f"/imports/{started}")
+
+    def test_a_job_of_an_import_that_was_cancelled_cannot_be_retried(
+        self, running: Running
+    ):
+        started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
+        running.wait_for(started, ImportStatus.RUNNING)
+        lease = claim_one(running, "ann")
+        running.stores.ledger.fail(lease, JobError(code="rejected", message="no"))
+        running.stores.imports.cancel(ImportId(started), reason="no")
+
+        assert "/retry" not in page(running, f"/jobs/{lease.job}")
+
+    def test_a_job_that_is_not_there_is_not_found(self, running: Running):
+        assert running.client.get("/jobs/999999").status == 404
+        assert running.client.get("/jobs/none").status == 404
+
+    def test_pauses_are_known_only_between_claims_that_are_logged(
+        self, running: Running
+    ):
+        started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
+        running.wait_for(started, ImportStatus.RUNNING)
+        lease = claim_one(running, "ann")
+        job = running.stores.jobs.get(lease.job)
+        at = job.created_at
+        logged = [
+            Claim(
+                job=job.id,
+                fence=Fence(fence),
+                shard_key=job.shard_key,
+                owner=WorkerId("ann"),
+                claimed_at=at + fence * SECOND,
+                ended_at=at + fence * SECOND + SECOND / 4,
+                outcome=ClaimOutcome.WAITING,
+                code=None,
+            )
+            for fence in (1, 2, 4)
+        ]
+
+        steps = [*tell_history(job, logged, now=at + 5 * SECOND)]
+
+        assert [step.pause for step in steps] == [SECOND, 0.75 * SECOND, None]
+        assert [step.took for step in steps] == [SECOND / 4] * 3
+
+
+def claim_one(running: Running, owner: str) -> Lease:
+    declarations = running.api.penstock.declarations(["poi"])
+    (lease,) = running.stores.ledger.claim(
+        WorkerId(owner), declarations=declarations, region=None
+    )
+    return lease
 
 
 def shards(**counts: int) -> Shards:

@@ -1,5 +1,6 @@
 """The dashboard in a real browser: what it shows and does, and what it must not."""
 
+import json
 import re
 from collections.abc import Iterator
 from importlib.resources import files
@@ -9,7 +10,15 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, Request, expect, sync_playwright
 
-from penstock.domain.jobs import ImportStatus, JobError, WorkerId
+from penstock.domain.jobs import (
+    ImportId,
+    ImportStatus,
+    JobError,
+    JobId,
+    JobStatus,
+    WorkerId,
+)
+from penstock.ports import JobFilter
 from penstock.ports.schedules import ScheduleStatus
 from tests.contracts.workers import announce
 from tests.services.find import provide_chromium
@@ -20,7 +29,7 @@ from tests.support.api_server import Running, listening, running_api
 PATIENCE = 20_000
 expect.set_options(timeout=PATIENCE)
 ANN = WorkerId("ann")
-PAGES = ("/", "/imports", "/imports/1", "/schedules", "/schedules/nightly",
+PAGES = ("/", "/imports", "/imports/1", "/jobs/1", "/schedules", "/schedules/nightly",
          "/budgets", "/workers", "/datasets/shops",
          "/quarantine/shops", "/upload", "/upload/shops")  # fmt: skip
 # narrow phone, laptop, wide screen
@@ -75,6 +84,12 @@ def fail_one(running: Running) -> None:
     declarations = running.api.penstock.declarations(["poi"])
     (lease,) = running.stores.ledger.claim(ANN, declarations=declarations, region=None)
     running.stores.ledger.fail(lease, JobError(code="rejected", message=HOSTILE))
+
+
+def failed_job(running: Running) -> JobId:
+    failed = JobFilter(import_id=ImportId(1), status=JobStatus.FAILED)
+    (job,) = running.stores.jobs.find(failed, after=None, limit=2)
+    return job.id
 
 
 @pytest.fixture(scope="module")
@@ -194,6 +209,35 @@ def test_a_failed_shard_is_retried_after_a_question(page: Page, running: Running
     expect(page.locator("#result")).to_contain_text("done")
     expect(page.get_by_role("button", name="Retry 1 failed")).to_have_count(0)
     assert "Retry 1 failed shard of import 1?" in questions[0]
+    fail_one(running)
+
+
+def test_a_failed_shard_leads_to_its_job(page: Page, running: Running):
+    job = failed_job(running)
+    page.goto("/imports/1")
+    failed = page.get_by_role("region", name="Failed shards")
+    failed.get_by_role("link", name=str(job), exact=True).click()
+    expect(page.locator("h1")).to_have_text(f"Job {job}")
+    history = page.locator(".history")
+    expect(history.get_by_text("failed", exact=True).first).to_be_visible()
+    expect(history).to_contain_text("<script>window.hacked=1</script>")
+    expect(history).to_contain_text("\N{SYMBOL FOR SUBSTITUTE}gnp.exe")
+
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy as JSON").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
+    assert (copied["job_id"], copied["status"]) == (job, "failed")
+
+
+def test_a_job_is_retried_on_its_page(page: Page, running: Running):
+    page.goto(f"/jobs/{failed_job(running)}")
+
+    page.get_by_role("button", name="Retry").click()
+
+    expect(page.locator("#result")).to_contain_text("done")
+    expect(page.locator(".history")).to_contain_text("waits for a worker")
+    expect(page.get_by_role("button", name="Retry")).to_have_count(0)
     fail_one(running)
 
 

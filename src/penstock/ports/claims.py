@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol
 
-from penstock.domain.jobs import Claim, ClaimPosition, ImportId
+from penstock.domain.jobs import Claim, ClaimPosition, ImportId, JobId
 
 
 class ClaimLog(Protocol):
@@ -18,6 +18,14 @@ class ClaimLog(Protocol):
         """Return claims of an import in the order of their beginnings, after one.
 
         Also those that have not ended.
+        """
+        ...
+
+    @abstractmethod
+    def of_job(self, job: JobId, *, limit: int) -> Sequence[Claim]:
+        """Return the last claims of a job in the order of their beginnings.
+
+        Also one that has not ended.
         """
         ...
 

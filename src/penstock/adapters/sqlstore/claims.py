@@ -42,6 +42,13 @@ class SqlClaimLog(ClaimLog):
         )
         return [self._read_claim(row) for row in found]
 
+    @override
+    def of_job(self, job: JobId, *, limit: int) -> Sequence[Claim]:
+        found = self._database.read(
+            lambda transaction: transaction.all("claims_of_job", job=job, limit=limit)
+        )
+        return [self._read_claim(row) for row in reversed(found)]
+
     def _read_claim(self, row: SqlRow) -> Claim:
         outcome = row["outcome"]
         return Claim(

@@ -49,6 +49,7 @@ from penstock.entrypoints.api.routing import EndpointHandler
 from penstock.entrypoints.dashboard import files as dashboard_files
 from penstock.entrypoints.dashboard.pages import explore, overview
 from penstock.entrypoints.dashboard.pages import imports as import_pages
+from penstock.entrypoints.dashboard.pages import jobs as job_pages
 from penstock.entrypoints.dashboard.pages import quarantine as quarantine_pages
 from penstock.entrypoints.dashboard.pages import resources as resource_pages
 from penstock.entrypoints.dashboard.pages import schedules as schedule_pages
@@ -87,6 +88,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *swagger_ui.endpoints(),
         *overview.endpoints(),
         *import_pages.endpoints(),
+        *job_pages.endpoints(),
         *schedule_pages.endpoints(),
         *resource_pages.endpoints(),
         *explore.endpoints(),

@@ -40,6 +40,8 @@ UNITS = (
     ("min", timedelta(minutes=1)),
     ("s", timedelta(seconds=1)),
 )
+# from here on, tenths of a second are of no interest
+SHOWN_WHOLE = timedelta(seconds=10)
 
 
 class View(NamedTuple):
@@ -112,6 +114,8 @@ def environment() -> Environment:
         number=number,
         duration=duration,
         instant=instant,
+        precise=format_instant,
+        span=span,
         ago=ago,
         visible=visible,
         json_text=json_text,
@@ -143,6 +147,15 @@ def duration(value: timedelta | float | None) -> str:
             parts.append(f"{count} {name}")
     shown = [part for part in parts[:2] if not part.startswith("0 ")]
     return " ".join(shown).replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def span(value: timedelta) -> str:
+    """Write how long something took, also if that was less than a second."""
+    if value >= SHOWN_WHOLE:
+        return duration(value)
+    seconds = value.total_seconds()
+    text = f"{seconds:.1f} s" if value >= UNITS[-1][1] else f"{seconds * 1000:.0f} ms"
+    return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def instant(value: datetime | None) -> str:

@@ -21,6 +21,23 @@ join penstock_job on penstock_job.id = claim.job_id
 order by claim.claimed_at, claim.job_id, claim.fence
 limit :limit;
 
+-- name: claims_of_job
+-- Reads the part of its import's index since the job was planned, and of the table only
+-- the claims of that job.
+select job.id as job_id, claim.fence, claim.owner, claim.claimed_at, claim.ended_at,
+    claim.outcome, claim.code, job.shard_key
+from penstock_job as job
+join penstock_claim as claim
+    on claim.import_id = job.import_id and claim.claimed_at >= job.created_at
+    and claim.job_id = job.id
+where job.id = :job
+union all
+select id, fence, lease_owner, claimed_at, null, null, null, shard_key
+from penstock_job
+where id = :job and status = 'leased' and claimed_at is not null
+order by claimed_at desc, fence desc
+limit :limit;
+
 -- name: forget_claims
 -- The oldest were added first, so this reads no more rows than it may delete.
 delete from penstock_claim

@@ -36,9 +36,16 @@ document.getElementById("theme").addEventListener("click", nextTheme);
 function showTimes(root) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const at = new Date(time.dateTime);
-    if (!Number.isNaN(at.getTime())) time.title = `${at.toLocaleString()} (${time.dateTime})`;
+    if (Number.isNaN(at.getTime())) continue;
+    time.title = `${at.toLocaleString()} (${time.dateTime})`;
+    if (time.matches(".clock")) time.textContent = clock(at);
   }
   countDown(root);
+}
+// today's need no date
+function clock(at) {
+  const isToday = at.toDateString() === new Date().toDateString();
+  return isToday ? at.toLocaleTimeString() : at.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
 }
 function countDown(root = document) {
   for (const place of root.querySelectorAll(".countdown[data-until]")) {
@@ -188,7 +195,37 @@ async function act(button) {
   button.disabled = false;
 }
 
+// --- a document of the API on the clipboard
+
+async function copy(button) {
+  let text = "Copied";
+  try {
+    const response = await fetch(button.dataset.copy);
+    if (!response.ok) throw new Error(`the server answered ${response.status}`);
+    await toClipboard(JSON.stringify(await response.json(), null, 2));
+  } catch (error) {
+    text = `Not copied: ${error.message}`;
+  }
+  button.textContent = text;
+}
+async function toClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // not a secure address: the old way
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const copied = document.execCommand("copy");
+    area.remove();
+    if (!copied) throw new Error("the browser does not allow it");
+  }
+}
+
 document.addEventListener("click", (event) => {
+  const copier = event.target.closest("button[data-copy]");
+  if (copier) copy(copier);
   const button = event.target.closest("button[data-post]");
   if (button) act(button);
 });
