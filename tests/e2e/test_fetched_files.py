@@ -118,5 +118,5 @@ def test_a_command_that_fetches_stops_when_it_is_reported(
 
     assert ran.code == 1
     assert "stopped while planning; the same command resumes it" in ran.err
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 40
     assert spooled(fetching) == []

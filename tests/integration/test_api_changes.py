@@ -195,7 +195,7 @@ def test_a_change_wakes_all_who_wait_and_nobody_is_refused(
         began = time.monotonic()
         await asyncio.to_thread(bringing.bring, (7, "new"))
         found = await asyncio.gather(*waiting)
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < 60
         return found
 
     found = asyncio.run(all_follow())

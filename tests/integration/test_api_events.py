@@ -204,7 +204,7 @@ def test_a_server_that_stops_ends_all_streams(tmp_path):
             running.api.close()
 
             assert [*coming] == []
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 60
 
 
 def test_a_check_at_the_head_does_not_follow(running: Running, import_id: int):

