@@ -15,6 +15,7 @@ from penstock.domain.jobs import (
 )
 from penstock.domain.pages import Proof
 from penstock.ports import Stores
+from penstock.ports.claims import ClaimBundle, ClaimWindow
 from tests.support.builders import (
     A_MOMENT,
     ANN,
@@ -232,6 +233,65 @@ class ClaimsContract:
 
         assert stores.claims.of_job(first.job, limit=9) == claims_of(stores, import_id)
         assert stores.claims.of_job(JobId(first.job + 1), limit=9) == []
+
+    def test_the_time_of_the_last_claims_is_found(self, stores: Stores, pass_time):
+        import_id = plan(stores, POI, "a", "b")
+        assert stores.claims.window(import_id, before=None, most=9) is None
+        began_at = stores.jobs.now()
+        held = claim(stores, POI)
+        for _ in range(3):
+            pass_time(SECOND)
+            lease = claim(stores, POI, owner=BEN)
+            stores.ledger.renew(held)
+            pass_time(SECOND)
+            stores.ledger.release(lease)
+
+        window = stores.claims.window(import_id, before=None, most=2)
+        earlier = stores.claims.window(import_id, before=began_at + SECOND, most=2)
+
+        # that of the held job does not count, however long ago it began
+        assert window == ClaimWindow(
+            began_at=began_at + 3 * SECOND,
+            ended_at=began_at + 6 * SECOND,
+            ended=2,
+            running=1,
+            workers=2,
+        )
+        assert earlier == ClaimWindow(
+            began_at=began_at, ended_at=None, ended=0, running=1, workers=1
+        )
+
+    def test_claims_of_a_time_are_found_alone_and_in_bundles(
+        self, stores: Stores, pass_time
+    ):
+        import_id = plan(stores, POI, "a", "b")
+        at = stores.jobs.now()
+        held = claim(stores, POI)
+        for _ in range(6):
+            lease = claim(stores, POI, owner=BEN)
+            pass_time(SECOND)
+            stores.ledger.release(lease)
+            stores.ledger.renew(held)
+        span = {"began_at": at + 2 * SECOND, "before": at + 6 * SECOND}
+
+        alone = stores.claims.within(import_id, **span, limit=3)
+        bundles = stores.claims.bundles(import_id, **span, buckets=2)
+
+        assert [(each.owner, each.claimed_at) for each in alone] == [
+            (ANN, at),
+            *((BEN, at + n * SECOND) for n in (2, 3, 4)),
+        ]
+        assert bundles == [
+            ClaimBundle(ANN, 0, None, 1, at, None, timedelta(0)),
+            ClaimBundle(
+                BEN, 0, ClaimOutcome.RELEASED, 2,
+                at + 2 * SECOND, at + 4 * SECOND, 2 * SECOND,
+            ),
+            ClaimBundle(
+                BEN, 1, ClaimOutcome.RELEASED, 2,
+                at + 4 * SECOND, at + 6 * SECOND, 2 * SECOND,
+            ),
+        ]  # fmt: skip
 
     def test_claims_of_other_imports_are_not_found(self, stores: Stores):
         claimed = plan(stores, POI, "a")

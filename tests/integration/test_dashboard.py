@@ -18,6 +18,7 @@ from penstock.domain.jobs import (
     WorkerId,
 )
 from penstock.entrypoints.dashboard.page_cache import PageCache
+from penstock.entrypoints.dashboard.pages import timeline
 from penstock.entrypoints.dashboard.pages.explore import with_operator
 from penstock.entrypoints.dashboard.pages.imports import draw_buckets
 from penstock.entrypoints.dashboard.pages.jobs import tell_history
@@ -171,6 +172,46 @@ class TestImports:
         assert "Retry 1 failed" in html
         assert f'data-post="/api/v1/imports/{started}/cancel"' in html
         assert "the provider says &lt;b&gt;no&lt;/b&gt;" in html
+
+    def test_an_import_shows_who_worked_when(self, running: Running):
+        started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
+        running.wait_for(started, ImportStatus.RUNNING)
+        path = f"/imports/{started}"
+        assert "Who worked when" not in page(running, path)
+        lease = claim_one(running, "<i>ann</i>\u202e")
+        fail_one(running)
+
+        html = page(running, path)
+
+        assert "&lt;i&gt;ann&lt;/i&gt;\N{SYMBOL FOR SUBSTITUTE}: 1 running" in html
+        assert "<title>country:1: running" in html
+        assert "<title>country:2: failed" in html
+        assert f'data-go="/jobs/{lease.job}"' in html
+        assert f'href="/jobs/{lease.job}"' in html
+        assert "<i>ann" not in html
+
+    def test_a_timeline_of_many_claims_is_drawn_in_bundles(
+        self, running: Running, monkeypatch
+    ):
+        monkeypatch.setattr(timeline, "MAX_BARS", 1)
+        monkeypatch.setattr(timeline, "MAX_CLAIMS", 2)
+        started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
+        running.wait_for(started, ImportStatus.RUNNING)
+        for _ in range(3):
+            fail_one(running)
+
+        html = page(running, f"/imports/{started}")
+
+        assert "filled in proportion to how they ended" in html
+        assert "ann: 2 failed" in html
+        link = re.search(r'href="(\?before=[^"]+)">Earlier', html)
+        assert link is not None
+        earlier = page(running, f"/imports/{started}{link[1]}")
+        assert "ann: 1 failed" in earlier
+        assert "The last ones" in earlier
+
+    def test_the_time_of_a_timeline_must_be_one(self, running: Running):
+        assert running.client.get("/imports/1?before=noon").status == 400
 
     def test_imports_are_listed_by_dataset_and_state(self, running: Running):
         started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]

@@ -16,6 +16,7 @@ from penstock.domain.jobs import (
     JobError,
     JobId,
     JobStatus,
+    Lease,
     WorkerId,
 )
 from penstock.ports import JobFilter
@@ -80,10 +81,16 @@ def fill(running: Running) -> None:
     running.client.store(shop, dataset="shops")
 
 
-def fail_one(running: Running) -> None:
+def claim_one(running: Running) -> Lease:
     declarations = running.api.penstock.declarations(["poi"])
     (lease,) = running.stores.ledger.claim(ANN, declarations=declarations, region=None)
-    running.stores.ledger.fail(lease, JobError(code="rejected", message=HOSTILE))
+    return lease
+
+
+def fail_one(running: Running) -> None:
+    running.stores.ledger.fail(
+        claim_one(running), JobError(code="rejected", message=HOSTILE)
+    )
 
 
 def failed_job(running: Running) -> JobId:
@@ -228,6 +235,25 @@ def test_a_failed_shard_leads_to_its_job(page: Page, running: Running):
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
     assert (copied["job_id"], copied["status"]) == (job, "failed")
+
+
+def test_a_timeline_leads_to_jobs_and_its_table_stays_open(
+    page: Page, running: Running
+):
+    page.goto("/imports/1")
+    bar = page.locator(".worker rect.failed").first
+    page.get_by_text("As a table").click()
+    table = page.get_by_role("region", name="Claims by worker")
+    expect(table.get_by_role("row", name="ann")).to_be_visible()
+    lease = claim_one(running)
+    # the content has been put in place anew
+    last = page.get_by_role("region", name="The last claims")
+    expect(last.get_by_role("row", name="running")).to_be_visible()
+    running.stores.ledger.release(lease)
+
+    bar.click()
+
+    expect(page.locator("h1")).to_contain_text("Job ")
 
 
 def test_a_job_is_retried_on_its_page(page: Page, running: Running):

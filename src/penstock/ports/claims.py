@@ -2,10 +2,44 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import NamedTuple, Protocol
 
-from penstock.domain.jobs import Claim, ClaimPosition, ImportId, JobId
+from penstock.domain.jobs import (
+    Claim,
+    ClaimOutcome,
+    ClaimPosition,
+    ImportId,
+    JobId,
+    WorkerId,
+)
+
+
+class ClaimWindow(NamedTuple):
+    """The time of an import's last claims."""
+
+    began_at: datetime
+    # of the last claim that has ended
+    ended_at: datetime | None
+    # those that have ended, and those that have not
+    ended: int
+    running: int
+    workers: int
+
+
+class ClaimBundle(NamedTuple):
+    """Claims of one worker that began in one bucket of the time and ended alike."""
+
+    owner: WorkerId
+    bucket: int
+    # None: they have not ended
+    outcome: ClaimOutcome | None
+    claims: int
+    first_claimed_at: datetime
+    # of those that have ended
+    last_ended_at: datetime | None
+    # the sum of their durations, of those that have ended
+    busy: timedelta
 
 
 class ClaimLog(Protocol):
@@ -27,6 +61,34 @@ class ClaimLog(Protocol):
 
         Also one that has not ended.
         """
+        ...
+
+    @abstractmethod
+    def window(
+        self, import_id: ImportId, *, before: datetime | None, most: int
+    ) -> ClaimWindow | None:
+        """Return the time of the last claims of an import that began before a time.
+
+        It begins with the first of the last `most` that have ended, and counts all that
+        have not. None: there are none.
+        """
+        ...
+
+    @abstractmethod
+    def within(
+        self, import_id: ImportId, *, began_at: datetime, before: datetime, limit: int
+    ) -> Sequence[Claim]:
+        """Return claims of a time in the order of their beginnings.
+
+        Also those that began earlier and have not ended.
+        """
+        ...
+
+    @abstractmethod
+    def bundles(
+        self, import_id: ImportId, *, began_at: datetime, before: datetime, buckets: int
+    ) -> Sequence[ClaimBundle]:
+        """Return the same claims by worker, bucket of the time and outcome."""
         ...
 
     @abstractmethod

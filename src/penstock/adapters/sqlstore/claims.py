@@ -1,7 +1,7 @@
 """The claim log, to which a trigger of the jobs adds."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from typing_extensions import override
 
@@ -17,7 +17,7 @@ from penstock.domain.jobs import (
     JobId,
     WorkerId,
 )
-from penstock.ports.claims import ClaimLog
+from penstock.ports.claims import ClaimBundle, ClaimLog, ClaimWindow
 
 
 class SqlClaimLog(ClaimLog):
@@ -49,8 +49,71 @@ class SqlClaimLog(ClaimLog):
         )
         return [self._read_claim(row) for row in reversed(found)]
 
+    @override
+    def window(
+        self, import_id: ImportId, *, before: datetime | None, most: int
+    ) -> ClaimWindow | None:
+        row = self._database.read(
+            lambda transaction: transaction.one(
+                "claim_window",
+                import_id=import_id,
+                before=self._database.to_stored_time(before),
+                most=most,
+            )
+        )
+        if row is None or row["began_at"] is None:
+            return None
+        return ClaimWindow(
+            began_at=self._rows.instant(row["began_at"]),
+            ended_at=self._rows.instant_or_none(row["ended_at"]),
+            ended=row["ended"],
+            running=row["running"],
+            workers=row["workers"],
+        )
+
+    @override
+    def within(
+        self, import_id: ImportId, *, began_at: datetime, before: datetime, limit: int
+    ) -> Sequence[Claim]:
+        found = self._database.read(
+            lambda transaction: transaction.all(
+                "claims_within",
+                import_id=import_id,
+                began_at=self._database.to_stored_time(began_at),
+                before=self._database.to_stored_time(before),
+                limit=limit,
+            )
+        )
+        return [self._read_claim(row) for row in found]
+
+    @override
+    def bundles(
+        self, import_id: ImportId, *, began_at: datetime, before: datetime, buckets: int
+    ) -> Sequence[ClaimBundle]:
+        found = self._database.read(
+            lambda transaction: transaction.all(
+                "claim_bundles",
+                import_id=import_id,
+                began_at=self._database.to_stored_time(began_at),
+                before=self._database.to_stored_time(before),
+                length=max((before - began_at) // MICROSECOND, 1),
+                buckets=buckets,
+            )
+        )
+        return [self._read_bundle(row) for row in found]
+
+    def _read_bundle(self, row: SqlRow) -> ClaimBundle:
+        return ClaimBundle(
+            owner=WorkerId(row["owner"]),
+            bucket=row["bucket"],
+            outcome=read_outcome(row),
+            claims=row["claims"],
+            first_claimed_at=self._rows.instant(row["first_claimed_at"]),
+            last_ended_at=self._rows.instant_or_none(row["last_ended_at"]),
+            busy=row["busy"] * MICROSECOND,
+        )
+
     def _read_claim(self, row: SqlRow) -> Claim:
-        outcome = row["outcome"]
         return Claim(
             job=JobId(row["job_id"]),
             fence=Fence(row["fence"]),
@@ -58,7 +121,7 @@ class SqlClaimLog(ClaimLog):
             owner=WorkerId(row["owner"]),
             claimed_at=self._rows.instant(row["claimed_at"]),
             ended_at=self._rows.instant_or_none(row["ended_at"]),
-            outcome=None if outcome is None else ClaimOutcome(outcome),
+            outcome=read_outcome(row),
             code=row["code"],
         )
 
@@ -69,3 +132,7 @@ class SqlClaimLog(ClaimLog):
                 "forget_claims", ended=ended // MICROSECOND, most=most
             )
         )
+
+
+def read_outcome(row: SqlRow) -> ClaimOutcome | None:
+    return None if row["outcome"] is None else ClaimOutcome(row["outcome"])

@@ -42,6 +42,74 @@ where id = %(job)s and status = 'leased' and claimed_at is not null
 order by claimed_at desc, fence desc
 limit %(limit)s;
 
+-- name: claim_window
+-- Reads the end of an index, and the leased jobs, of which there are few.
+select min(claimed_at) filter (where began_at is null or claimed_at >= began_at)
+    as began_at,
+    max(ended_at) as ended_at,
+    count(ended_at) as ended,
+    count(*) - count(ended_at) as running,
+    count(distinct owner) as workers
+from (
+    select *, min(case when ended_at is not null then claimed_at end) over () as began_at
+    from (
+        select * from (
+            select owner, claimed_at, ended_at from penstock_claim
+            where import_id = %(import_id)s
+                and (%(before)s::timestamptz is null or claimed_at < %(before)s::timestamptz)
+            order by claimed_at desc, job_id desc, fence desc
+            limit %(most)s
+        ) as ended
+        union all
+        select lease_owner, claimed_at, null from penstock_job
+        where import_id = %(import_id)s and status = 'leased'
+            and claimed_at is not null
+            and (%(before)s::timestamptz is null or claimed_at < %(before)s::timestamptz)
+    ) as claim
+) as claim;
+
+-- name: claims_within
+select claim.*, penstock_job.shard_key
+from (
+    select * from (
+        select job_id, fence, owner, claimed_at, ended_at, outcome, code
+        from penstock_claim
+        where import_id = %(import_id)s
+            and claimed_at >= %(began_at)s::timestamptz and claimed_at < %(before)s::timestamptz
+        order by claimed_at, job_id, fence
+        limit %(limit)s
+    ) as ended
+    union all
+    select id, fence, lease_owner, claimed_at, null, null, null
+    from penstock_job
+    where import_id = %(import_id)s and status = 'leased' and claimed_at < %(before)s::timestamptz
+) as claim
+join penstock_job on penstock_job.id = claim.job_id
+order by claim.claimed_at, claim.job_id, claim.fence;
+
+-- name: claim_bundles
+select owner, bucket, outcome,
+    count(*) as claims,
+    min(claimed_at) as first_claimed_at,
+    max(ended_at) as last_ended_at,
+    coalesce((extract(epoch from sum(greatest(ended_at - claimed_at, interval '0'))) * 1000000)::bigint, 0) as busy
+from (
+    select owner, outcome, claimed_at, ended_at,
+        floor(extract(epoch from greatest(claimed_at - %(began_at)s::timestamptz, interval '0')) * 1000000
+        * %(buckets)s / %(length)s)::int as bucket
+    from (
+        select owner, outcome, claimed_at, ended_at from penstock_claim
+        where import_id = %(import_id)s
+            and claimed_at >= %(began_at)s::timestamptz and claimed_at < %(before)s::timestamptz
+        union all
+        select lease_owner, null, claimed_at, null from penstock_job
+        where import_id = %(import_id)s and status = 'leased'
+            and claimed_at < %(before)s::timestamptz
+    ) as claim
+) as claim
+group by owner, bucket, outcome
+order by owner, bucket, outcome;
+
 -- name: forget_claims
 -- The oldest were added first, so this reads no more rows than it may delete.
 delete from penstock_claim

@@ -40,6 +40,12 @@ function showTimes(root) {
     time.title = `${at.toLocaleString()} (${time.dateTime})`;
     if (time.matches(".clock")) time.textContent = clock(at);
   }
+  for (const label of root.querySelectorAll("text[data-at]")) {
+    const at = new Date(label.dataset.at);
+    label.textContent = label.dataset.unit === "day"
+      ? at.toLocaleDateString([], { day: "numeric", month: "short" })
+      : at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: label.dataset.unit === "second" ? "2-digit" : undefined });
+  }
   countDown(root);
 }
 // today's need no date
@@ -97,8 +103,10 @@ function put(html) {
   const scrolled = new Map([...content.querySelectorAll(".scroll")].map((box, n) => [n, box.scrollLeft]));
   // what the last action brought stays until the next one
   const result = document.getElementById("result");
+  const opened = [...content.querySelectorAll("details[open][id]")].map((details) => details.id);
   const focused = document.activeElement?.closest("#content") ? document.activeElement.getAttribute("href") : null;
   content.innerHTML = html;
+  for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
   const place = document.getElementById("result");
   if (result && place && !result.hidden) place.replaceWith(result);
   showTimes(content);
@@ -228,6 +236,9 @@ document.addEventListener("click", (event) => {
   if (copier) copy(copier);
   const button = event.target.closest("button[data-post]");
   if (button) act(button);
+  // the same links are in the table below
+  const bar = event.target.closest("rect[data-go]");
+  if (bar) location.assign(bar.dataset.go);
 });
 document.addEventListener("change", (event) => {
   if (event.target.matches("select[data-submit]")) event.target.form.requestSubmit();

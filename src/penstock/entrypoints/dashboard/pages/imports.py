@@ -1,6 +1,7 @@
 """Imports: a list of them, and one with the coverage of its shards."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -8,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.auth_claims import AccessScope
+from penstock.domain.formats import parse_instant
 from penstock.domain.jobs import Import, ImportId, ImportStatus, Job, JobStatus, Shards
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
-from penstock.entrypoints.api.resources.imports import (
-    ImportListRequest,
-    parse_import_id,
-    parse_list,
-)
+from penstock.entrypoints.api.params.query_params import QueryParams, id_in_path
+from penstock.entrypoints.api.params.request_head import RequestHead
+from penstock.entrypoints.api.resources.imports import ImportListRequest, parse_list
+from penstock.entrypoints.dashboard.pages.timeline import OUTCOMES, read_timeline
 from penstock.entrypoints.dashboard.rendering import View, send_page
 from penstock.ports import JobFilter
 
@@ -74,20 +75,43 @@ def build_list(api: AppContext, requested: ImportListRequest) -> View:
     return View("imports.html", "Imports", "imports", values)
 
 
+class ImportRequest(NamedTuple):
+    id: ImportId
+    # the timeline has claims that began before; None: the last ones
+    before: datetime | None
+
+
+def parse_import(api: AppContext, head: RequestHead) -> ImportRequest:
+    del api
+    params = QueryParams(head, "before")
+    text = params.text("before")
+    before = parse_instant(text)
+    if text is not None and before is None:
+        params.add_error("before", "type", "must be a time such as 2026-03-01T12:00Z")
+    params.finish()
+    return ImportRequest(ImportId(id_in_path(head, "import")), before)
+
+
 async def show_import(
-    api: AppContext, request: Request, import_id: ImportId
+    api: AppContext, request: Request, requested: ImportRequest
 ) -> Response:
-    return await send_page(api, request, partial(build_import, api, import_id))
+    return await send_page(api, request, partial(build_import, api, requested))
 
 
-def build_import(api: AppContext, import_id: ImportId) -> View:
+def build_import(api: AppContext, requested: ImportRequest) -> View:
     stores = api.penstock.stores
+    import_id = requested.id
+    now = stores.jobs.now()
     import_, shards = stores.imports.get(import_id)
     document = api.progress_tracker.document_with_progress(import_id)
     buckets = stores.coverage.buckets(import_id, count=MAX_BUCKETS)
     parts = stores.coverage.parts(import_id, limit=MAX_PARTS + 1)
+    timeline = read_timeline(stores.claims, import_id, now, before=requested.before)
     values = {
-        "now": stores.jobs.now(),
+        "now": now,
+        "timeline": timeline,
+        "outcomes": OUTCOMES,
+        "requested": requested,
         "import": import_,
         "shards": shards,
         "state": STATES[import_.status],
@@ -177,7 +201,7 @@ def endpoints() -> Sequence[AnyEndpoint]:
             scope=AccessScope.READ,
             lane=Lane.READS,
             summary="The dashboard's page of an import",
-            parse=parse_import_id,
+            parse=parse_import,
             handle=show_import,
             operation="showImport",
         ),
