@@ -595,6 +595,27 @@ def test_the_demo_holds(open_workshop):
     assert body["audit_complete"] is True
 
 
+def test_the_demo_stays_open_in_the_browser(open_workshop):
+    workshop = open_workshop(records=1)
+
+    demo = workshop.start(
+        *("demo", "--records", "300", "--workers", "2", "--serve", "--port", "0"),
+        "--json",
+    )
+    output = workshop.folder / "0.out"
+    wait_until(lambda: output.read_text().endswith("\n"), within=60)
+    body = json.loads(output.read_text())
+    with urllib.request.urlopen(body["url"], timeout=20) as response:
+        page = response.read().decode()
+    demo.send_signal(signal.SIGINT)
+    ended = workshop.output_of(demo)
+
+    assert body["holds"] is True
+    assert "<title>Overview" in page
+    assert ended.code == 0
+    assert ended.err == ""
+
+
 def test_a_changed_declaration_is_not_mixed_into_an_unfinished_import(workshop):
     workshop.penstock("plan", "poi")
     workshop.declare(workshop.by_country(size=7))

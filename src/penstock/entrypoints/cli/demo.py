@@ -2,6 +2,7 @@
 
 import tempfile
 import threading
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import Import, Mode, Shards
 from penstock.entrypoints.cli.common import AsJson, print_json, session, stdout
 from penstock.entrypoints.cli.demo_kill import WorkerKiller
+from penstock.entrypoints.cli.demo_serve import SCHEDULE, change_points, dashboard
 from penstock.entrypoints.cli.output.import_progress import gauge_for
 from penstock.entrypoints.cli.output.progress_display import PageRetries, progress
 from penstock.entrypoints.cli.run import work
@@ -116,6 +118,20 @@ def demo(
         int, typer.Option(min=1, help="Number of charging points.")
     ] = 20_000,
     workers: Annotated[int, typer.Option(min=2, max=16, help="Worker processes.")] = 4,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve",
+            help="Open a dashboard on the run, and keep it open until Ctrl-C, "
+            "with a provider whose data changes.",
+        ),
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65_535, help="The port of the dashboard; 0 takes a free one."
+        ),
+    ] = 8000,
     as_json: AsJson = False,
 ) -> None:
     """Import from a faulty sandbox, kill a worker meanwhile, and audit the result."""
@@ -125,21 +141,47 @@ def demo(
         stop_on_signals(halt),
         tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder,
         Sandbox(options) as provider,
+        ExitStack() as opened,
     ):
         expected = provider.expected()
         config = write_config(Path(folder), provider, expected)
         if not as_json:
             print_introduction(records, workers, provider.url)
+        url = serve_dashboard(opened, config, port) if serve else None
+        if url is not None and not as_json:
+            typer.echo(f"Watch it at {url}\n")
         with session(config) as penstock:
             result = import_all(
                 penstock, config, provider, expected, workers, halt, quiet=as_json
             )
-    if as_json:
-        print_json(document(result))
-    else:
-        show_summary(result)
+        if as_json:
+            print_json(document(result) | ({} if url is None else {"url": url}))
+        else:
+            show_summary(result)
+            print_next(url)
+        if url is not None and result.holds:
+            change_points(provider, [*expected], halt)
     if not result.holds:
         raise typer.Exit(1)
+
+
+def serve_dashboard(opened: ExitStack, config: Path, port: int) -> str:
+    """Serve until the end of the demo, with imports that follow the first one."""
+    with session(config):
+        # creates the tables, for which no two processes should race
+        pass
+    config.write_text(config.read_text("utf-8") + SCHEDULE, encoding="utf-8")
+    return opened.enter_context(dashboard(config, port))
+
+
+def print_next(url: str | None) -> None:
+    if url is None:
+        typer.echo("See it in the browser: penstock demo --serve")
+        return
+    typer.echo(
+        f"The provider's data changes now, and every 30 s an import follows: {url}\n"
+        "Press Ctrl-C to stop."
+    )
 
 
 def write_config(
