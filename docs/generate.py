@@ -60,6 +60,7 @@ from penstock.settings.models.base import (
     RetentionTable,
 )
 from penstock.settings.models.dataset import (
+    ArchiveTable,
     BadTable,
     DatasetTable,
     DeltaTable,
@@ -91,6 +92,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "datasets.NAME": DatasetTable,
     "datasets.NAME.missing": MissingTable,
     "datasets.NAME.bad": BadTable,
+    "datasets.NAME.archive": ArchiveTable,
     "datasets.NAME.fields.NAME": FieldTable,
     "datasets.NAME.source": SourceTable,
     "datasets.NAME.source.pages": PagesTable,

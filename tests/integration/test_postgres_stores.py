@@ -8,6 +8,7 @@ import pytest
 from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
+from tests.contracts.archive import ArchiveContract
 from tests.contracts.budgets import BudgetsContract
 from tests.contracts.claims import ClaimsContract
 from tests.contracts.coverage import CoverageContract
@@ -91,6 +92,9 @@ class TestPostgresSchedules(SchedulesContract): ...
 
 
 class TestPostgresRetention(RetentionContract): ...
+
+
+class TestPostgresArchive(ArchiveContract): ...
 
 
 class TestPostgresCoverage(CoverageContract): ...

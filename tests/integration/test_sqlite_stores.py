@@ -18,6 +18,7 @@ from penstock.domain.jobs import Mode
 from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavailable
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
+from tests.contracts.archive import ArchiveContract
 from tests.contracts.budgets import BudgetsContract
 from tests.contracts.claims import ClaimsContract
 from tests.contracts.coverage import CoverageContract
@@ -131,6 +132,9 @@ class TestSqliteSchedules(SchedulesContract): ...
 
 
 class TestSqliteRetention(RetentionContract): ...
+
+
+class TestSqliteArchive(ArchiveContract): ...
 
 
 class TestSqliteCoverage(CoverageContract): ...

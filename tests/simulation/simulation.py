@@ -157,6 +157,7 @@ class Simulation:
             claims=self.inner.claims,
             retention=self.inner.retention,
             feeders=self.inner.feeders,
+            archive=self.inner.archive,
         )
         self.finish = FinishImport(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)

@@ -669,7 +669,7 @@ BAD_USES = {
     "filter": ("key = 'id'", "key = 'id'\nfilter = ['extra']", "'extra' is of type js"),
     "version": ("key = 'id'", "key = 'id'\nversion = 'note'", "version: 'note' is a l"),
     "transform": ("key = 'id'", "key = 'id'\ntransform = 'x.y'", "not 'module:functi"),
-    "archive": ("key = 'id'", "key = 'id'\narchive = 1", "archive: not supported in t"),
+    "archive": ("key = 'id'", "key = 'id'\narchive = {}", "archive.after: is required"),
     "partition": ("key = 'id'", "key = 'id'\npartition = 'nam'", "did you mean 'name'"),
     "local partition": (
         "key = 'id'",

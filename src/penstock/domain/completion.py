@@ -103,10 +103,13 @@ def decide_completion(
 def is_tracked(dataset: Dataset, mode: Mode) -> bool:
     """Return whether rows must store which import has seen them last.
 
-    It is needed to find missing rows, and to choose between rows of the same key.
+    It is needed to find missing rows, to know since when they are missing, and to
+    choose between rows of the same key.
     """
-    is_marked = dataset.missing.do is WhenMissing.MARK
-    return dataset.is_ranked or (mode is Mode.FULL and is_marked)
+    finds_missing = (
+        dataset.missing.do is WhenMissing.MARK or dataset.archive is not None
+    )
+    return dataset.is_ranked or (mode is Mode.FULL and finds_missing)
 
 
 def judge_shards(
@@ -208,27 +211,34 @@ class MissingRows:
 
 def judge_missing(missed: MissingRows, dataset: Dataset) -> str | None:
     """Return why missing rows must not be marked as deleted, or None."""
-    rule = dataset.missing
+    doubt = doubt_missing(missed, dataset, aim="to have missing rows marked")
+    return (
+        None if doubt is None else f"{missed.missing} missing rows were kept: {doubt}"
+    )
+
+
+def doubt_missing(missed: MissingRows, dataset: Dataset, *, aim: str) -> str | None:
+    """Return why it is not certain enough that rows are missing, or None.
+
+    `aim` is why a user would follow the advice.
+    """
     if not missed.missing:
         return None
-    moves = moving_order(dataset)
+    moves = moving_order(dataset, aim=aim)
     if moves is not None:
-        return f"{missed.missing} missing rows were kept: {moves}"
+        return moves
     if missed.keyless:
         return (
-            f"{missed.missing} missing rows were kept: {missed.keyless} bad rows have "
-            "no readable key, so it is not known which rows are missing"
+            f"{missed.keyless} bad rows have no readable key, so it is not known which "
+            "rows are missing"
         )
-    drop = missed.missing / missed.live
-    if drop > rule.max_drop:
-        return (
-            f"{missed.missing} missing rows were kept: {drop:.1%} of {missed.live} is "
-            f"more than missing.max_drop = {rule.max_drop:g}"
-        )
+    drop, most = missed.missing / missed.live, dataset.missing.max_drop
+    if drop > most:
+        return f"{drop:.1%} of {missed.live} is more than missing.max_drop = {most:g}"
     return None
 
 
-def moving_order(dataset: Dataset) -> str | None:
+def moving_order(dataset: Dataset, *, aim: str) -> str | None:
     """Return how a scan of every page can still miss a row, or None."""
     if not isinstance(dataset.source, HttpSource):
         return None
@@ -236,13 +246,13 @@ def moving_order(dataset: Dataset) -> str | None:
     if paging in {Paging.OFFSET, Paging.PAGE}:
         return (
             f"pages by {paging} pass over a row when one before it is "
-            "removed; page by keyset to have missing rows marked"
+            f"removed; page by keyset {aim}"
         )
     axis = time_axis(dataset)
     changing = None if dataset.delta is None else dataset.delta.field
     if axis is not None and axis.check is not None and axis.check == changing:
         return (
             f"a row that changes during the scan leaves its {axis.name!r}; cut along a "
-            "field that does not change to have missing rows marked"
+            f"field that does not change {aim}"
         )
     return None

@@ -1,7 +1,7 @@
 """A declared dataset: its fields, source, shards and limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from functools import cached_property
@@ -14,6 +14,8 @@ DatasetName = NewType("DatasetName", str)
 
 # suffix of the view that shows the live rows of a dataset
 LIVE_VIEW_SUFFIX = "_live"
+# suffix of the table of rows that were archived; no declared name has a colon
+ARCHIVE_SUFFIX = ":archive"
 # columns that every PostgreSQL table already has
 SYSTEM_COLUMNS = frozenset({"cmax", "cmin", "ctid", "tableoid", "xmax", "xmin"})
 # the default share of the rows of a full import that may lose to another of their key
@@ -162,6 +164,8 @@ class Dataset:
     region: str | None = None
     # how long the API may serve a cached response
     cache: timedelta = timedelta(seconds=60)
+    # rows that were not seen in the source for so long are archived; None: never
+    archive: timedelta | None = None
 
     @cached_property
     def columns(self) -> tuple[Field, ...]:
@@ -212,6 +216,21 @@ class Dataset:
     def live_view(self) -> str:
         """The name of the database view that shows its live rows."""
         return f"{self.name}{LIVE_VIEW_SUFFIX}"
+
+    @cached_property
+    def archived(self) -> "Dataset":
+        """Its archive as a dataset, with a table of the same columns.
+
+        No import writes to it, and it is read by key and by filter only.
+        """
+        return replace(
+            self,
+            name=DatasetName(f"{self.name}{ARCHIVE_SUFFIX}"),
+            search=(),
+            geo=None,
+            partition=None,
+            archive=None,
+        )
 
     @property
     def has_references(self) -> bool:

@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 
+from penstock.ports.archive import Archive
 from penstock.ports.budgets import Budgets, BudgetSnapshot, DurableBudgets
 from penstock.ports.claims import ClaimLog
 from penstock.ports.coverage import ImportCoverage
@@ -32,6 +33,7 @@ from penstock.ports.uploads import Uploads
 from penstock.ports.workers import Workers
 
 __all__ = [
+    "Archive",
     "BudgetSnapshot",
     "Budgets",
     "ClaimLog",
@@ -96,3 +98,4 @@ class Stores:
     claims: ClaimLog
     retention: Retention
     feeders: Feeders
+    archive: Archive

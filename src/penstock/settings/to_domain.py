@@ -104,6 +104,7 @@ def build_dataset(
         priority=table.priority,
         region=table.region,
         cache=table.cache,
+        archive=None if table.archive is None else table.archive.after,
     )
 
 

@@ -11,12 +11,6 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-# planned keys that are not supported yet; delete a line when a model has its key
-UNSUPPORTED_KEYS = {
-    "datasets.*.archive": "remove it (no row is archived)",
-}
-
-
 KeyPath: TypeAlias = tuple[str | int, ...]
 Problem: TypeAlias = tuple[KeyPath, str]
 
@@ -41,6 +35,7 @@ SPREADSHEETS = frozenset({"excel", "xlsx", "xls", "ods", "spreadsheet"})
 # tables that people write as a single value
 EXAMPLES = {
     "datasets.*.missing": 'missing = { do = "mark" }',
+    "datasets.*.archive": 'archive = { after = "365d" }',
     "datasets.*.bad": "bad = { max = 1000 }",
     "datasets.*.delta": 'delta = { send = "since", field = "updated_at" }',
     "datasets.*.source": 'source = { type = "csv", files = "*.csv" }',
@@ -99,12 +94,8 @@ def did_you_mean(word: str, allowed: Iterable[str]) -> str:
 
 
 def unknown_key(at: KeyPath, allowed: Iterable[str]) -> str:
-    """Return the message for an unknown or unsupported key."""
-    key = str(at[-1])
-    later = UNSUPPORTED_KEYS.get(key_pattern(at))
-    if later is not None:
-        return f"not supported in this version; {later}"
-    guess = closest_match(key, allowed)
+    """Return the message for an unknown key."""
+    guess = closest_match(str(at[-1]), allowed)
     if guess is not None:
         return f"unknown key; did you mean {guess!r}?"
     return f"unknown key; known here are {', '.join(sorted(allowed))}"

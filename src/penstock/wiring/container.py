@@ -19,6 +19,7 @@ from penstock.domain.scheduling.schedule import Schedule, ScheduleDeclaration
 from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import CsvSource
 from penstock.flow.apply_retention import ApplyRetention
+from penstock.flow.archive_rows import ArchiveRows
 from penstock.flow.audit import Audit
 from penstock.flow.clean_spool import CleanSpool
 from penstock.flow.explain_waiting import ExplainWaiting
@@ -137,6 +138,10 @@ class Container:
             jobs=self.stores.jobs,
             policy=self.settings.retention,
         )
+
+    @cached_property
+    def archive(self) -> ArchiveRows:
+        return ArchiveRows(archive=self.stores.archive, jobs=self.stores.jobs)
 
     @cached_property
     def audit(self) -> Audit:

@@ -25,6 +25,7 @@ from penstock.adapters.sqlstore.composed_sql import distinct_values
 from penstock.adapters.sqlstore.database import MergeResult, RowVersion, read_count
 from penstock.adapters.sqlstore.key_encoding import encode_keys_text, plain_value
 from penstock.adapters.sqlstore.row_origins import read_origins, write_origins
+from penstock.domain.archiving import ArchiveCut
 from penstock.domain.lost_files import RowOrigin
 from penstock.domain.mapping.columnar import ColumnarRecords
 from penstock.domain.pages import Key, Record
@@ -172,6 +173,9 @@ class PostgresImportTable(sql.Table):
         keys = [*merged.created, *merged.updated, *merged.deleted]
         if not keys:
             return
+        if merged.created and self.of.dataset.archive is not None:
+            arrays = key_arrays(self.of.dataset, merged.created)
+            self._execute_unprepared(self.of.delete_archived, **arrays)
         self.changes[self.of] = self.changes.get(self.of, 0) + len(keys)
         self._execute(
             self.statements["add_changes"],
@@ -273,6 +277,39 @@ class PostgresImportTable(sql.Table):
                 import_id=import_id,
             )
         return deleted
+
+    @override
+    def expired(
+        self, cut: ArchiveCut, *, after: Key | None, limit: int
+    ) -> Sequence[Key]:
+        statement = self.of.first_expired if after is None else self.of.next_expired
+        values = {f"value_{at}": value for at, value in enumerate(after or ())}
+        return self._keys(statement, cut, limit=limit, **values)
+
+    @override
+    def archive(self, cut: ArchiveCut, keys: Sequence[Key]) -> int:
+        # before any row is locked, as every writer does
+        lock_merges(self.connection, self.of.dataset)
+        arrays = key_arrays(self.of.dataset, keys)
+        moved = self._keys(self.of.still_expired, cut, **arrays)
+        if moved:
+            arrays = key_arrays(self.of.dataset, moved)
+            self._execute_unprepared(self.of.delete_archived, **arrays)
+            self._execute_unprepared(self.of.copy_to_archive, **arrays)
+            self._execute_unprepared(self.of.delete, **arrays)
+            self.note(MergeResult(deleted=moved), import_id=None, publish=True)
+        return len(moved)
+
+    def _keys(
+        self, statement: str, cut: ArchiveCut, **parameters: object
+    ) -> Sequence[Key]:
+        parameters |= {
+            "last_seen_by": cut.last_seen_by,
+            "written_before": cut.written_before,
+        }
+        with self.connection.cursor(row_factory=tuple_row) as cursor:
+            found = cursor.execute(statement.encode(), parameters, prepare=False)
+            return found.fetchall()
 
     def _advance(self, changes: int) -> DictRow:
         self.changes[self.of] = self.changes.get(self.of, 0) + changes

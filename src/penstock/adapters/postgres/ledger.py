@@ -53,7 +53,9 @@ class PostgresLedger(SqlLedger[PostgresDatabase]):
             rows=len(batch.records),
             is_insert_only=not batch.rejections
             and not batch.repeated_keys
-            and not lease.tracked,
+            and not lease.tracked
+            # a row that returns has to leave the archive
+            and dataset.archive is None,
         )
         if way is not PageWrite.SINGLE_STATEMENT:
             return None

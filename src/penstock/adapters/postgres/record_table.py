@@ -209,6 +209,11 @@ class PostgresRecordTable(sql.RecordTable):
             self._execute(self.of.remove, key_arrays(self.of.dataset, keys))
 
     @override
+    def mark_edited(self, keys: Sequence[Key]) -> None:
+        if keys:
+            self._execute(self.of.mark_edited, key_arrays(self.of.dataset, keys))
+
+    @override
     def versions(self, keys: Sequence[Key]) -> Mapping[Key, str]:
         dataset = self.of.dataset
         width = len(dataset.key)

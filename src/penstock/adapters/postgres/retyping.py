@@ -110,6 +110,8 @@ class PostgresTableChanges(TableChanges):
         if not by.lost:
             with naming_views(dataset.name):
                 self._swap(connection, dataset, changed)
+        # the archive is converted after its dataset
+        connection.execute(f"drop table {BEFORE}, {CONVERTED}".encode())
         return rows
 
     def _store(

@@ -1,7 +1,7 @@
 """Create and update the tables of the ledger and of every dataset, online."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from psycopg import errors as postgres
@@ -14,8 +14,10 @@ from penstock.adapters.postgres.database import PostgresDatabase, PostgresTransa
 from penstock.adapters.postgres.identifiers import lock_number
 from penstock.adapters.postgres.index_maintenance import IndexMaintenance
 from penstock.adapters.postgres.table_sql import (
+    EDITED_COLUMN,
     RANK_COLUMN,
     VIEW_COMMENT,
+    PostgresTableSql,
     column,
     live_view,
 )
@@ -25,6 +27,7 @@ from penstock.adapters.sqlstore.schema import (
     REMEDY,
     columns_to_add,
     declared_types,
+    lacks_edited,
     lacks_rank,
     later_migrations,
     load_migrations,
@@ -37,7 +40,7 @@ from penstock.adapters.sqlstore.schema import (
     view_columns,
     view_steps,
 )
-from penstock.domain.dataset import LIVE_VIEW_SUFFIX, Dataset
+from penstock.domain.dataset import ARCHIVE_SUFFIX, LIVE_VIEW_SUFFIX, Dataset
 from penstock.errors import Misconfigured, StoreUnavailable
 from penstock.ports import Schema
 
@@ -74,7 +77,11 @@ class PostgresSchema(Schema):
 
     @override
     def maintain(self, dataset: Dataset) -> Sequence[str]:
-        return self._indexes.maintain(dataset)
+        return [
+            step
+            for table in with_archive(dataset)
+            for step in self._indexes.maintain(table)
+        ]
 
     @override
     def lacks_indexes(self, dataset: Dataset) -> bool:
@@ -85,7 +92,11 @@ class PostgresSchema(Schema):
         columns = self._database.read(
             lambda transaction: stored_columns(transaction.connection, dataset)
         )
-        return self._indexes.due(dataset) if columns else []
+        if not columns:
+            return []
+        return [
+            step for table in with_archive(dataset) for step in self._indexes.due(table)
+        ]
 
     @override
     def pending(self) -> Sequence[str]:
@@ -157,26 +168,22 @@ class PostgresSchema(Schema):
         if steps == replacement_steps(dataset):
             drop_empty(transaction, dataset)
             stored, types = set(), {}
-        if stored:
-            # short, since all others queue behind a transaction that waits for a table
-            connection.execute("set local lock_timeout = '1s'")
-            for field in missing_fields(dataset, stored):
-                connection.execute(
-                    f"alter table {table.name} "
-                    f"add column {column(field, dataset)}".encode()
-                )
-            if lacks_rank(dataset, stored):
-                connection.execute(
-                    f"alter table {table.name} add column {RANK_COLUMN}".encode()
-                )
-        else:
-            connection.execute(table.create.encode())
+        create_or_extend(connection, table, stored)
+        if dataset.archive is not None:
+            archive = transaction.table(dataset.archived).of
+            create_or_extend(
+                connection, archive, stored_columns(connection, dataset.archived)
+            )
         declared = {field.name: field.type for field in dataset.fields}
         transaction.execute(
             "set_fields", dataset=dataset.name, fields=json.dumps(types | declared)
         )
         update_view(connection, dataset)
         return steps
+
+
+def with_archive(dataset: Dataset) -> Sequence[Dataset]:
+    return [dataset] if dataset.archive is None else [dataset, dataset.archived]
 
 
 def pending_steps(transaction: PostgresTransaction, dataset: Dataset) -> list[str]:
@@ -190,13 +197,55 @@ def pending_steps(transaction: PostgresTransaction, dataset: Dataset) -> list[st
     try:
         refuse(transaction.connection, dataset, stored, types)
     except Misconfigured:
-        if not transaction.table(dataset).is_empty():
+        if not is_empty(transaction, dataset):
             raise
         refuse_unfinished(transaction, dataset.name)
         return replacement_steps(dataset)
     # adding columns updates the view as well, so its steps are not listed then
-    return columns_to_add(dataset, stored) or view_steps(
+    added = columns_to_add(dataset, stored) or view_steps(
         dataset, view_columns_of(transaction.connection, dataset.live_view)
+    )
+    return [*added, *archive_steps(transaction.connection, dataset)]
+
+
+def create_or_extend(
+    connection: Connection, table: PostgresTableSql, stored: Collection[str]
+) -> None:
+    """Create a table, or add the columns that it lacks."""
+    dataset = table.dataset
+    if not stored:
+        connection.execute(table.create.encode())
+        return
+    added = [column(field, dataset) for field in missing_fields(dataset, stored)]
+    if lacks_rank(dataset, stored):
+        added.append(RANK_COLUMN)
+    if lacks_edited(dataset, stored):
+        added.append(EDITED_COLUMN)
+    # short, since all others queue behind a transaction that waits for a table
+    connection.execute("set local lock_timeout = '1s'")
+    for definition in added:
+        statement = f"alter table {table.name} add column {definition}"
+        connection.execute(statement.encode())
+
+
+def archive_steps(connection: Connection, dataset: Dataset) -> list[str]:
+    """Describe what has to be created for the archive of a dataset."""
+    if dataset.archive is None:
+        return []
+    stored = stored_columns(connection, dataset.archived)
+    if not stored:
+        return [f"create table {dataset.archived.name}"]
+    return columns_to_add(dataset.archived, stored)
+
+
+def is_empty(transaction: PostgresTransaction, dataset: Dataset) -> bool:
+    """Return whether neither the dataset nor its archive has rows."""
+    if not transaction.table(dataset).is_empty():
+        return False
+    archived = dataset.archived
+    return (
+        not has_table(transaction.connection, archived.name)
+        or transaction.table(archived).is_empty()
     )
 
 
@@ -205,7 +254,7 @@ def drop_empty(transaction: PostgresTransaction, dataset: Dataset) -> None:
     name = dataset.name
     transaction.connection.execute("set local lock_timeout = '1s'")
     lock_table(transaction, name, mode="access exclusive")
-    if not transaction.table(dataset).is_empty():
+    if not is_empty(transaction, dataset):
         raise StoreUnavailable(f"dataset {name} is getting its first rows right now")
     # no import can start from here on
     transaction.one("hold_dataset", dataset=name)
@@ -231,10 +280,12 @@ def has_table(connection: Connection, name: str) -> bool:
 
 
 def drop_table(connection: Connection, name: str) -> None:
-    """Drop the table of a dataset, and its view."""
+    """Drop the table of a dataset, its archive, and its view."""
     drop_view(connection, name)
     with naming_views(name):
         connection.execute(f"drop table {quote(name)}".encode())
+        archive = quote(name + ARCHIVE_SUFFIX)
+        connection.execute(f"drop table if exists {archive}".encode())
 
 
 def drop_view(connection: Connection, name: str) -> list[str]:

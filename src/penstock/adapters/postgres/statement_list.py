@@ -23,7 +23,7 @@ PARAMETER = re.compile(r"%\((\w+)\)s")
 PARAMETER_TYPES: Mapping[str, str] = {
     **dict.fromkeys(["after", "before", "cursor", "dataset", "keys"], "text"),
     **dict.fromkeys(["memo", "proof", "retained"], "text"),
-    **dict.fromkeys(["provider_time", "started"], "timestamptz"),
+    **dict.fromkeys(["provider_time", "started", "written_before"], "timestamptz"),
     "digests": "bytea[]",
     "imprint": "bytea",
 }

@@ -15,7 +15,11 @@ from penstock.adapters.postgres.search.sql import (
     point_of,
     words_of,
 )
-from penstock.adapters.sqlstore.composed_sql import ranked_statement, statement
+from penstock.adapters.sqlstore.composed_sql import (
+    archive_statement,
+    ranked_statement,
+    statement,
+)
 from penstock.adapters.sqlstore.key_encoding import quote
 from penstock.adapters.sqlstore.page_summaries import (
     CURSOR,
@@ -63,12 +67,19 @@ ROW_LOCATION = "stored.ctid as _ctid, stored.tableoid as _tableoid"
 SAME_LOCATION = "stored.ctid = incoming._ctid and stored.tableoid = incoming._tableoid"
 # the position of a row in the source of its import
 RANK_COLUMN = "_rank bigint not null default 0"
+# when a client wrote a row: it is never archived
+EDITED_COLUMN = "_edited_at timestamptz"
 # kilobytes that a GIN index may have pending before a writer has to merge them
 MAX_PENDING_LIST = 16_384
 # the rows that clients see; an index of these only does not grow by deleted rows
 LIVE = "_deleted_at is null"
 # the rows that an import has not seen, and that nobody has written since it started
 MISSING = f"where {LIVE} and _import < %(import_id)s and _updated_at <= %(started)s"
+# the live rows that no import has brought since a cut; import 0 are clients
+EXPIRED = (
+    "stored._deleted_at is null and stored._import between 1 and %(last_seen_by)s "
+    "and stored._updated_at <= %(written_before)s and stored._edited_at is null"
+)
 # deleted rows from which on the live ones get an index by key of their own
 LIVE_INDEX_THRESHOLD = 1_000
 
@@ -297,6 +308,59 @@ where bad.job_id = %(job)s and bad.resolved is null and (
             self._incoming_keys(),
         )
 
+    @archive_statement
+    def mark_edited(self) -> str:
+        """Mark rows as written by a client, so that they are never archived."""
+        return self._update(f"_edited_at = {self.now}", self._incoming_keys())
+
+    @archive_statement
+    def first_expired(self) -> str:
+        """Find the first rows that are to be archived."""
+        return self._find_expired("")
+
+    @archive_statement
+    def next_expired(self) -> str:
+        """Find the rows after a key that are to be archived."""
+        after = ", ".join(f"%(value_{at})s" for at in range(len(self._key)))
+        return self._find_expired(f" and ({self._keys}) > ({after})")
+
+    @archive_statement
+    def still_expired(self) -> str:
+        """Lock rows that are to be archived, and check them again."""
+        keys = ", ".join(f"stored.{name}" for name in self._key)
+        return f"select {keys} from {self._locked()} where {self._expired}"
+
+    @archive_statement
+    def copy_to_archive(self) -> str:
+        """Copy rows to the archive, with the time as that of their change."""
+        names = [quote(field.name) for field in self.dataset.fields]
+        names += ["_digest", "_import", "_created_at"]
+        if self.dataset.is_ranked:
+            names.append("_rank")
+        return (
+            f"insert into {quote(self.dataset.archived.name)} "
+            f"({', '.join(names)}, _updated_at) "
+            f"select {', '.join(f'stored.{name}' for name in names)}, {self.now} "
+            f"from {self._incoming_keys()} "
+            f"cross join lateral ({self._lookup('stored.*')}) as stored"
+        )
+
+    @archive_statement
+    def delete(self) -> str:
+        """Delete rows that were archived."""
+        return (
+            f"delete from {self.name} as stored using ("
+            f"select stored._ctid, stored._tableoid from {self._incoming_keys()} "
+            f"cross join lateral ({self._lookup(ROW_LOCATION)}) as stored"
+            f") as incoming where {SAME_LOCATION}"
+        )
+
+    @archive_statement
+    def delete_archived(self) -> str:
+        """Delete rows from the archive that were stored again."""
+        archive = PostgresTableSql(self.dataset.archived, self.statements, self.now)
+        return archive.delete
+
     @statement
     def rows(self) -> str:
         """Read all rows by key: `penstock export`."""
@@ -365,6 +429,18 @@ where bad.job_id = %(job)s and bad.resolved is null and (
             f"{MISSING} and (_import, {FILE_NUMBER}) not in ("
             "select (origin ->> 0)::bigint, (origin ->> 1)::bigint "
             "from json_array_elements(%(retained)s::json) as origin)"
+        )
+
+    @cached_property
+    def _expired(self) -> str:
+        local = [field for field in self.dataset.fields if field.local]
+        unset = (f" and stored.{quote(field.name)} is null" for field in local)
+        return EXPIRED + "".join(unset)
+
+    def _find_expired(self, after: str) -> str:
+        return (
+            f"select {self._keys} from {self.name} as stored "
+            f"where {self._expired}{after} order by {self._keys} limit %(limit)s"
         )
 
     def definition(self, index: str) -> str:
@@ -704,6 +780,8 @@ def create_table(dataset: Dataset) -> str:
     columns = [*(column(field, dataset) for field in dataset.fields), *SYSTEM_COLUMNS]
     if dataset.is_ranked:
         columns.append(RANK_COLUMN)
+    if dataset.archive is not None:
+        columns.append(EDITED_COLUMN)
     columns.append(f"primary key ({', '.join(map(quote, key))})")
     name = deleted_index(dataset)
     return (

@@ -16,6 +16,7 @@ from penstock.adapters.sqlstore import database as sql
 from penstock.adapters.sqlstore.database import MergeResult, RowVersion, instant
 from penstock.adapters.sqlstore.key_encoding import encode_key_text
 from penstock.adapters.sqlstore.page_summaries import decode_summary
+from penstock.domain.archiving import ArchiveCut
 from penstock.domain.formats import EPOCH, MICROSECOND
 from penstock.domain.lost_files import RowOrigin
 from penstock.domain.page_reuse import combine_digests
@@ -125,6 +126,8 @@ class SqliteImportTable(sql.Table):
         ]
         if not changes:
             return
+        if merged.created and self.of.dataset.archive is not None:
+            self.of.restore(self.connection, merged.created)
         before, tag, previous_tag = self._reserve_changes(len(changes), publish=publish)
         name, now = self.of.dataset.name, self.now
         self.connection.executemany(
@@ -218,6 +221,20 @@ class SqliteImportTable(sql.Table):
         )
         return missing
 
+    @override
+    def expired(
+        self, cut: ArchiveCut, *, after: Key | None, limit: int
+    ) -> Sequence[Key]:
+        parameters = cut_parameters(cut)
+        return self.of.expired(self.connection, parameters, after=after, limit=limit)
+
+    @override
+    def archive(self, cut: ArchiveCut, keys: Sequence[Key]) -> int:
+        parameters = cut_parameters(cut)
+        moved = self.of.archive(self.connection, parameters, keys, now=self.now)
+        self.note(MergeResult(deleted=moved), import_id=None, publish=True)
+        return len(moved)
+
     def _reserve_changes(
         self, changes: int, *, publish: bool = False
     ) -> ReservedChanges:
@@ -234,6 +251,13 @@ class SqliteImportTable(sql.Table):
             raise LookupError(f"dataset {name!r} was never prepared")
         last, tag, previous_tag = rows[0]
         return ReservedChanges(last - changes, tag, previous_tag)
+
+
+def cut_parameters(cut: ArchiveCut) -> Mapping[str, object]:
+    return {
+        "last_seen_by": cut.last_seen_by,
+        "written_before": (cut.written_before - EPOCH) // MICROSECOND,
+    }
 
 
 @dataclass(slots=True)

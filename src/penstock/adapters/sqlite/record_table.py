@@ -168,6 +168,10 @@ class SqliteRecordTable(sql.RecordTable):
         self.of.remove(self.connection, keys, now=self._later(keys))
 
     @override
+    def mark_edited(self, keys: Sequence[Key]) -> None:
+        self.of.mark_edited(self.connection, keys, now=self.now)
+
+    @override
     def versions(self, keys: Sequence[Key]) -> Mapping[Key, str]:
         dataset = self.of.dataset
         width = len(dataset.key)

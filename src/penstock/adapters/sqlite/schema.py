@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from typing_extensions import override
 from penstock.adapters.sqlite.database import SqliteDatabase, SqliteTransaction
 from penstock.adapters.sqlite.table_sql import (
     COLUMN_TYPES,
+    EDITED_COLUMN,
     RANK_COLUMN,
     VIEW_MARK,
     SqliteTableSql,
@@ -22,6 +23,7 @@ from penstock.adapters.sqlstore.key_encoding import quote
 from penstock.adapters.sqlstore.schema import (
     columns_to_add,
     declared_types,
+    lacks_edited,
     lacks_rank,
     later_migrations,
     load_migrations,
@@ -34,7 +36,7 @@ from penstock.adapters.sqlstore.schema import (
     view_columns,
     view_steps,
 )
-from penstock.domain.dataset import LIVE_VIEW_SUFFIX, Dataset
+from penstock.domain.dataset import ARCHIVE_SUFFIX, LIVE_VIEW_SUFFIX, Dataset
 from penstock.errors import Misconfigured
 from penstock.ports import Schema
 
@@ -186,18 +188,13 @@ def prepare_table(
         replace_history(transaction, dataset.name)
         transaction.execute("forget_rejection_keys", dataset=dataset.name)
         stored, types = {}, {}
-    if stored:
-        for field in missing_fields(dataset, stored):
-            connection.execute(
-                f"alter table {quote(dataset.name)} "
-                f"add column {quote(field.name)} {COLUMN_TYPES[field.type]}"
-            )
-        if lacks_rank(dataset, stored):
-            connection.execute(
-                f"alter table {quote(dataset.name)} add column {RANK_COLUMN}"
-            )
-    else:
-        connection.execute(table.create)
+    create_or_extend(connection, table, stored)
+    if dataset.archive is not None:
+        archive = SqliteTableSql(dataset.archived)
+        create_or_extend(
+            connection, archive, stored_columns(connection, dataset.archived)
+        )
+        archive.build_indexes(connection)
     declared = {field.name: field.type for field in dataset.fields}
     transaction.execute(
         "set_fields", dataset=dataset.name, fields=json.dumps(types | declared)
@@ -205,6 +202,26 @@ def prepare_table(
     table.build_indexes(connection)
     update_view(connection, dataset)
     return done
+
+
+def create_or_extend(
+    connection: sqlite3.Connection, table: SqliteTableSql, stored: Collection[str]
+) -> None:
+    """Create a table, or add the columns that it lacks."""
+    dataset = table.dataset
+    if not stored:
+        connection.execute(table.create)
+        return
+    added = [
+        f"{quote(field.name)} {COLUMN_TYPES[field.type]}"
+        for field in missing_fields(dataset, stored)
+    ]
+    if lacks_rank(dataset, stored):
+        added.append(RANK_COLUMN)
+    if lacks_edited(dataset, stored):
+        added.append(EDITED_COLUMN)
+    for column in added:
+        connection.execute(f"alter table {quote(dataset.name)} add column {column}")
 
 
 def update_view(connection: sqlite3.Connection, dataset: Dataset) -> None:
@@ -216,9 +233,10 @@ def update_view(connection: sqlite3.Connection, dataset: Dataset) -> None:
 
 
 def drop_table(connection: sqlite3.Connection, name: str) -> None:
-    """Drop the table of a dataset, its view and its search tables."""
+    """Drop the table of a dataset, its archive, its view and its search tables."""
     drop_view(connection, name)
     connection.execute(f"drop table {quote(name)}")
+    connection.execute(f"drop table if exists {quote(name + ARCHIVE_SUFFIX)}")
     for part in ("words", "entries"):
         drop = f"drop table if exists {quote(f'penstock:{name}:{part}')}"
         connection.execute(drop)
@@ -276,7 +294,9 @@ def pending_steps(
     try:
         refuse_changed_table(dataset, stored, types)
     except Misconfigured:
-        if not is_empty(connection, dataset):
+        if not (
+            is_empty(connection, dataset) and is_archive_empty(connection, dataset)
+        ):
             raise
         refuse_unfinished(transaction, dataset.name)
         return replacement_steps(dataset)
@@ -284,7 +304,28 @@ def pending_steps(
     added = columns_to_add(dataset, stored) or view_steps(
         dataset, shown_columns(connection, dataset.live_view)
     )
-    return [*added, *build_steps(table.missing_indexes(connection))]
+    return [
+        *added,
+        *archive_steps(connection, dataset),
+        *build_steps(table.missing_indexes(connection)),
+    ]
+
+
+def archive_steps(connection: sqlite3.Connection, dataset: Dataset) -> list[str]:
+    """Describe what has to be created for the archive of a dataset."""
+    if dataset.archive is None:
+        return []
+    archived = dataset.archived
+    stored = stored_columns(connection, archived)
+    if not stored:
+        return [f"create table {archived.name}"]
+    missing = SqliteTableSql(archived).missing_indexes(connection)
+    return [*columns_to_add(archived, stored), *build_steps(missing)]
+
+
+def is_archive_empty(connection: sqlite3.Connection, dataset: Dataset) -> bool:
+    archived = dataset.archived
+    return not stored_columns(connection, archived) or is_empty(connection, archived)
 
 
 def build_steps(indexes: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from penstock.adapters.sqlstore.composed_sql import (
+    archive_statement,
     dataset_statements,
     distinct_values,
     ranked_statement,
@@ -60,6 +61,13 @@ MISSING = f"where {IS_LIVE} and _import < :import_id and _updated_at <= :started
 LIVE_INDEX_THRESHOLD = 1_000
 # the position of a row in the files of its import
 RANK_COLUMN = "_rank integer not null default 0"
+# when a client wrote a row: it is never archived
+EDITED_COLUMN = "_edited_at integer"
+# the live rows that no import has brought since a cut; import 0 are clients
+EXPIRED = (
+    f"{IS_LIVE} and _import between 1 and :last_seen_by "
+    "and _updated_at <= :written_before and _edited_at is null"
+)
 
 
 # marks a view as created by Penstock
@@ -245,6 +253,56 @@ class SqliteTableSql:
             f"where {self._key_in_list.replace('?', '?2')}"
         )
 
+    @archive_statement
+    def _mark_edited(self) -> str:
+        """Mark rows as written by a client, so that they are never archived."""
+        return (
+            f"update {self._table} set _edited_at = ?1 "
+            f"where {self._key_in_list.replace('?', '?2')}"
+        )
+
+    @archive_statement
+    def _first_expired(self) -> str:
+        """Find the first rows that are to be archived."""
+        return self._find_expired("")
+
+    @archive_statement
+    def _next_expired(self) -> str:
+        """Find the rows after a key that are to be archived."""
+        after = ", ".join(f":after_{index}" for index in range(len(self._key)))
+        return self._find_expired(f" and ({self._keys}) > ({after})")
+
+    @archive_statement
+    def _still_expired(self) -> str:
+        """Check rows again that are to be archived, before they are moved."""
+        return (
+            f"select {self._keys} from {self._table} where {self._expired} "
+            f"and {self._key_in_list.replace('?', ':keys')}"
+        )
+
+    @archive_statement
+    def _copy_to_archive(self) -> str:
+        """Copy rows to the archive, with the time as that of their change."""
+        names = [self._all_names, "_digest", "_import", "_created_at"]
+        if self.dataset.is_ranked:
+            names.append("_rank")
+        columns = ", ".join(names)
+        return (
+            f"insert into {quote(self.dataset.archived.name)} ({columns}, _updated_at) "
+            f"select {columns}, ?1 from {self._table} "
+            f"where {self._key_in_list.replace('?', '?2')}"
+        )
+
+    @archive_statement
+    def _delete(self) -> str:
+        """Delete rows that were archived."""
+        return delete_statement(self.dataset)
+
+    @archive_statement
+    def _delete_archived(self) -> str:
+        """Delete rows from the archive that were stored again."""
+        return delete_statement(self.dataset.archived)
+
     @statement
     def _rows(self) -> str:
         """Read all rows by key: `penstock export`."""
@@ -307,6 +365,18 @@ class SqliteTableSql:
             f"{MISSING} and (_import, {FILE_NUMBER}) not in (select "
             "json_extract(value, '$[0]'), json_extract(value, '$[1]') "
             "from json_each(:retained))"
+        )
+
+    @cached_property
+    def _expired(self) -> str:
+        local = [field for field in self.dataset.fields if field.local]
+        unset = (f" and {quote(field.name)} is null" for field in local)
+        return EXPIRED + "".join(unset)
+
+    def _find_expired(self, after: str) -> str:
+        return (
+            f"select {self._keys} from {self._table} where {self._expired}{after} "
+            f"order by {self._keys} limit :limit"
         )
 
     @cached_property
@@ -469,6 +539,53 @@ class SqliteTableSql:
     ) -> None:
         connection.execute(self._remove, (now, self._key_list(keys)))
 
+    def mark_edited(
+        self, connection: sqlite3.Connection, keys: Sequence[Key], *, now: int
+    ) -> None:
+        connection.execute(self._mark_edited, (now, self._key_list(keys)))
+
+    def expired(
+        self,
+        connection: sqlite3.Connection,
+        parameters: Mapping[str, object],
+        *,
+        after: Key | None,
+        limit: int,
+    ) -> list[Key]:
+        """Return keys of live rows that no import has brought since a cut."""
+        given = {**parameters, "limit": limit}
+        if after is None:
+            return self._read_keys(connection.execute(self._first_expired, given))
+        for index, part in enumerate(after):
+            given[f"after_{index}"] = plain_value(part)
+        return self._read_keys(connection.execute(self._next_expired, given))
+
+    def archive(
+        self,
+        connection: sqlite3.Connection,
+        parameters: Mapping[str, object],
+        keys: Sequence[Key],
+        *,
+        now: int,
+    ) -> list[Key]:
+        """Move those of the rows that are still expired; return their keys."""
+        given = {**parameters, "keys": self._key_list(keys)}
+        expired = self._read_keys(connection.execute(self._still_expired, given))
+        moved = self._key_list(expired)
+        connection.execute(self._delete_archived, (moved,))
+        connection.execute(self._copy_to_archive, (now, moved))
+        connection.execute(self._delete, (moved,))
+        return expired
+
+    def restore(self, connection: sqlite3.Connection, keys: Sequence[Key]) -> None:
+        """Delete rows from the archive that were stored again."""
+        connection.execute(self._delete_archived, (self._key_list(keys),))
+
+    def _read_keys(self, found: Iterable[Row]) -> list[Key]:
+        fields = {field.name: field for field in self.dataset.fields}
+        readers = [value_reader(fields[name]) for name in self.dataset.key]
+        return [read_all(readers, row) for row in found]
+
     def rows(self, connection: sqlite3.Connection) -> Iterator[Row]:
         readers = [value_reader(field) for field in self.dataset.fields]
         for row in connection.execute(self._rows):
@@ -547,6 +664,11 @@ def in_json_list(columns: Sequence[str]) -> str:
     return f"({', '.join(columns)}) in (select {values} from json_each(?))"
 
 
+def delete_statement(dataset: Dataset) -> str:
+    key = in_json_list([quote(name) for name in dataset.key])
+    return f"delete from {quote(dataset.name)} where {key}"
+
+
 def create_statement(dataset: Dataset, *, name: str | None = None) -> str:
     columns = []
     # a single integer key is the row id itself, so it needs no second index
@@ -562,6 +684,8 @@ def create_statement(dataset: Dataset, *, name: str | None = None) -> str:
     columns.extend(INTERNAL_COLUMNS)
     if dataset.is_ranked:
         columns.append(RANK_COLUMN)
+    if dataset.archive is not None:
+        columns.append(EDITED_COLUMN)
     if not is_rowid:
         columns.append(f"primary key ({', '.join(map(quote, dataset.key))})")
     tail = "strict" if is_rowid else "strict, without rowid"

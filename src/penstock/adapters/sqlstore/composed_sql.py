@@ -18,6 +18,10 @@ class ranked_statement(statement):  # noqa: N801 (the same)
     """A statement for datasets with ranked rows only."""
 
 
+class archive_statement(statement):  # noqa: N801 (the same)
+    """A statement for datasets whose old rows are archived."""
+
+
 class TableSql(Protocol):
     """The compiled statements of one dataset's table."""
 
@@ -81,11 +85,17 @@ def dataset_statements(
 
 def table_statements(table: TableSql) -> Iterator[SqlStatement]:
     for name, attribute in vars(type(table)).items():
-        if isinstance(attribute, statement) and (
-            table.dataset.is_ranked or not isinstance(attribute, ranked_statement)
-        ):
+        if isinstance(attribute, statement) and is_used(attribute, table.dataset):
             use = " ".join((attribute.__doc__ or "").split())
             yield SqlStatement(name=name.strip("_"), use=use, sql=getattr(table, name))
+
+
+def is_used(composed: statement, dataset: Dataset) -> bool:
+    if isinstance(composed, ranked_statement):
+        return dataset.is_ranked
+    if isinstance(composed, archive_statement):
+        return dataset.archive is not None
+    return True
 
 
 def distinct_values(dataset: str, field: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from penstock.domain.archiving import ArchiveCut
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.formats import EPOCH
 from penstock.domain.lost_files import RowOrigin
@@ -79,6 +80,8 @@ class Table(Protocol):
     ) -> None:
         """Append a change event for each row that was stored.
 
+        Rows that were created leave the archive.
+
         With `publish`, the generation rises, which invalidates cached responses.
         """
         ...
@@ -132,6 +135,24 @@ class Table(Protocol):
         self, *, import_id: int, started: datetime, retained: Sequence[RowOrigin] = ()
     ) -> int:
         """Mark the missing rows as deleted, with change events; return how many."""
+        ...
+
+    @abstractmethod
+    def expired(
+        self, cut: ArchiveCut, *, after: Key | None, limit: int
+    ) -> Sequence[Key]:
+        """Return keys of live rows that were not seen since a cut, in key order.
+
+        Rows that a client has written are none of them.
+        """
+        ...
+
+    @abstractmethod
+    def archive(self, cut: ArchiveCut, keys: Sequence[Key]) -> int:
+        """Move those of the rows that are still expired to the archive.
+
+        With change events; return how many.
+        """
         ...
 
 

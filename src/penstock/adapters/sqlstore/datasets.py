@@ -32,6 +32,14 @@ from penstock.ports.datasets import (
 OUTDATED_NOTE = "the dataset was dropped or converted since; import it again"
 
 
+class ValuesLost(Exception):
+    """Values cannot be converted: neither the table nor its archive is."""
+
+    def __init__(self, result: RetypeResult) -> None:
+        super().__init__(result)
+        self.result = result
+
+
 class TableChanges(Protocol):
     """Changes of a dataset's table that differ by kind of database."""
 
@@ -146,6 +154,7 @@ class SqlDatasets(Datasets):
         if counted is not None:
             self._tables.drop(transaction, name)
         transaction.execute("forget_fields", dataset=name)
+        transaction.execute("forget_all_sightings", dataset=name)
         until = begin_history(transaction, name)
         return sum(counted or ()), until, imports
 
@@ -162,6 +171,8 @@ class SqlDatasets(Datasets):
             return self._database.write(
                 lambda transaction: self._retype(transaction, dataset), slow=True
             )
+        except ValuesLost as lost:
+            return lost.result
         except StoreRefused as error:
             raise Misconfigured(
                 f"datasets.{dataset.name}: the rows cannot be stored under their new "
@@ -185,12 +196,18 @@ class SqlDatasets(Datasets):
         refuse_unfinished(transaction, name)
         conversion = Conversion(stored, dataset)
         rows = self._tables.convert(transaction, stored, dataset, conversion)
+        if self._tables.count(transaction, dataset.archived.name) is not None:
+            rows += self._tables.convert(
+                transaction, stored.archived, dataset.archived, conversion
+            )
         if conversion.lost:
-            return RetypeResult(
-                changes=changes,
-                rows=rows,
-                lost=conversion.lost,
-                losses=conversion.losses,
+            raise ValuesLost(
+                RetypeResult(
+                    changes=changes,
+                    rows=rows,
+                    lost=conversion.lost,
+                    losses=conversion.losses,
+                )
             )
         declared = {field.name: str(field.type) for field in dataset.fields}
         fields = {field: declared.get(field, kind) for field, kind in types.items()}

@@ -123,6 +123,9 @@ class SqlImports(Imports):
                 "repeat_jobs", import_id=import_id, of=of, proof=Proof.UNCHANGED
             )
             transaction.execute("repeat_counts", import_id=import_id)
+            if dataset.archive is not None:
+                # all rows of the last import were seen again
+                transaction.execute("extend_sighting", dataset=dataset.name)
             note = f"neither the files nor the rows have changed since import {of}"
             verdict = CompletionVerdict(
                 status=ImportStatus.DONE, proven=True, note=note
@@ -180,6 +183,11 @@ class SqlImports(Imports):
         # an import with a note has left something out, which the next one may read
         is_whole = verdict.proven and verdict.note is None
         repeatable = dataset if dataset.is_ranked and is_whole else None
+        is_sighting = verdict.proven and current.mode is Mode.FULL and current.tracked
+        if is_sighting and dataset.archive is not None:
+            transaction.execute(
+                "add_sighting", dataset=dataset.name, import_id=current.id
+            )
         transaction.execute("publish_dataset", dataset=dataset.name)
         end(transaction, current.id, verdict, deleted, repeatable=repeatable)
 

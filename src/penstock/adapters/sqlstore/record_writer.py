@@ -92,6 +92,8 @@ def edit(
         deleted=removed,
     )
     table.store(writes, locked)
+    if dataset.archive is not None:
+        table.mark_edited(written)
     table.remove(removed)
     transaction.table(dataset).note(merged, import_id=None, publish=True)
     one = table.one(written[0], dataset.fields) if len(written) == 1 else None

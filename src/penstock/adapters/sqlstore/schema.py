@@ -75,11 +75,18 @@ def lacks_rank(dataset: Dataset, stored: Collection[str]) -> bool:
     return dataset.is_ranked and "_rank" not in stored
 
 
+def lacks_edited(dataset: Dataset, stored: Collection[str]) -> bool:
+    """Return whether a dataset with an archive cannot tell what clients wrote."""
+    return dataset.archive is not None and "_edited_at" not in stored
+
+
 def columns_to_add(dataset: Dataset, stored: Collection[str]) -> list[str]:
     """Describe the columns that are added to a stored table."""
     names = [field.name for field in missing_fields(dataset, stored)]
     if lacks_rank(dataset, stored):
         names.append("_rank")
+    if lacks_edited(dataset, stored):
+        names.append("_edited_at")
     return [f"add column {name} to {dataset.name}" for name in names]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
+from penstock.adapters.sqlstore.archive import SqlArchive
 from penstock.adapters.sqlstore.budgets import SqlBudgets
 from penstock.adapters.sqlstore.claims import SqlClaimLog
 from penstock.adapters.sqlstore.coverage import SqlImportCoverage
@@ -73,4 +74,5 @@ def build_stores(
         claims=SqlClaimLog(database),
         retention=SqlRetention(database),
         feeders=SqlFeeders(database),
+        archive=SqlArchive(database),
     )

@@ -164,6 +164,11 @@ class RecordTable(Protocol):
         ...
 
     @abstractmethod
+    def mark_edited(self, keys: Sequence[Key]) -> None:
+        """Mark rows as written by a client, so that they are never archived."""
+        ...
+
+    @abstractmethod
     def versions(self, keys: Sequence[Key]) -> Mapping[Key, str]:
         """Return the versions of rows; no two rows are in memory at once."""
         ...

@@ -35,6 +35,7 @@ COMMANDS = {
     "audit": "imports:audit",
     "datasets": "datasets:app",
     "retention": "retention:retention",
+    "archive": "archive:archive",
     "quarantine": "quarantine:app",
     "export": "export:export",
     "budgets": "budgets:app",

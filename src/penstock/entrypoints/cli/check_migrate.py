@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.domain.dataset import SYSTEM_COLUMNS
+from penstock.domain.completion import moving_order
+from penstock.domain.dataset import SYSTEM_COLUMNS, WhenMissing
 from penstock.domain.formats import format_instant
 from penstock.domain.scheduling.schedule import Schedule, ScheduleDeclaration
 from penstock.domain.sharding.ignored_filters import unchecked_parameters
@@ -73,6 +74,7 @@ def check(
         *find_name_conflicts(settings),
         *find_tied_pages(settings),
         *find_unchecked_filters(settings),
+        *find_archives(settings),
         *(() if connect else find_key_warnings(settings)),
     ]
     if notes:
@@ -170,6 +172,24 @@ def find_unchecked_filters(settings: Settings) -> list[str]:
         for axis in dataset.axes
         if (names := unchecked_parameters(axis))
     ]
+
+
+def find_archives(settings: Settings) -> list[str]:
+    """Find what an archive costs, and those that nothing is ever moved to."""
+    notes = []
+    for dataset in settings.datasets.values():
+        if dataset.archive is None:
+            continue
+        place = f"datasets.{dataset.name}.archive"
+        moves = moving_order(dataset, aim="to have rows archived")
+        if moves is not None:
+            notes.append(f"{place}: nothing is archived: {moves}")
+        elif dataset.missing.do is WhenMissing.KEEP and not dataset.is_ranked:
+            notes.append(
+                f"{place}: full imports write which rows they have seen, so pages that "
+                "are the same as before are not recognised, and take as long as others"
+            )
+    return notes
 
 
 def migrate(

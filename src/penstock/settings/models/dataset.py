@@ -24,6 +24,7 @@ from penstock.settings.models.base import (
     OwnName,
     Ratio,
     RecordPath,
+    Stored,
     Text,
     Texts,
     TimeFormat,
@@ -52,6 +53,10 @@ class BadTable(TomlModel):
     max_ratio: Ratio | None = 0.5
 
 
+class ArchiveTable(TomlModel):
+    after: Stored
+
+
 class DeltaTable(TomlModel):
     send: Text
     field: RecordPath
@@ -74,6 +79,7 @@ class AnyDatasetTable(TomlModel):
     geo: Annotated[list[Text], Field(min_length=2, max_length=2)] | None = None
     filter: Texts = Field(default_factory=list)
     missing: MissingTable = MissingTable()
+    archive: ArchiveTable | None = None
     bad: BadTable = BadTable()
     # by default a tenth, and all where equal rows are one
     max_duplicates: Ratio | None = None

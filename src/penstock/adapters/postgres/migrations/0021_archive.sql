@@ -1,0 +1,10 @@
+-- Proven full imports of datasets whose missing rows are archived: rows name the import
+-- that has seen them last, and the imports themselves are removed earlier.
+create table penstock_sighting (
+    dataset text not null,
+    import_id bigint not null,
+    started_at timestamptz not null,
+    -- when it ended, or the last import that found its files unchanged
+    seen_at timestamptz not null,
+    primary key (dataset, import_id)
+);
