@@ -28,7 +28,7 @@ from penstock.adapters.sqlite import schema as sqlite
 from penstock.adapters.sqlite.table_sql import INTERNAL_COLUMNS
 from penstock.adapters.telemetry.log import event_name
 from penstock.adapters.telemetry.metrics import EventMetrics, MetricSpec
-from penstock.adapters.telemetry.store_metrics import GAUGES
+from penstock.adapters.telemetry.store_gauges import GAUGES
 from penstock.domain import events
 from penstock.domain.client_rate import ClientRate
 from penstock.domain.dataset import Dataset, DatasetName, Field, FieldType
@@ -388,7 +388,9 @@ def metric_groups() -> Iterator[tuple[str, str, list[MetricSpec]]]:
         "Stores",
         (
             "Read from the database when scraped, at most every five seconds: "
-            "the same from each process, so take their maximum."
+            "the same from each process, so take their maximum. "
+            "Only disks are those of the process that is scraped, and replicas are "
+            "those that `serve` reads from."
         ),
         sorted(GAUGES.values()),
     )

@@ -185,6 +185,7 @@ class JobsContract:
         leases = [claim(stores, POI) for _ in range(3)]
         for lease in leases:
             stores.ledger.fail(lease, TIMEOUT)
+        assert stores.jobs.count_failed(import_id) == 3
 
         first = stores.jobs.retry_failed(import_id, after=None, most=2)
         # a worker is fast, and fails one of them again
@@ -194,6 +195,7 @@ class JobsContract:
         assert [*first, *rest] == [lease.job for lease in leases]
         _, shards = stores.imports.get(import_id)
         assert (shards.failed, shards.pending) == (1, 3)
+        assert stores.jobs.count_failed(import_id) == 1
 
     def test_retrying_all_jobs_reopens_their_failed_import(self, stores: Stores):
         import_id = plan(stores, POI, "a")

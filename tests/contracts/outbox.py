@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import LeaseLost
 from penstock.ports import Stores
-from penstock.ports.outbox import Message, MessageId, NewMessage
+from penstock.ports.outbox import Message, MessageId, NewMessage, OutboxBacklog
 from tests.support.builders import (
     A_MOMENT,
     HOUR,
@@ -68,6 +68,30 @@ class OutboxContract:
         pass_time(A_MOMENT)
 
         assert [message.attempts for message in take(stores)] == [2]
+
+    def test_the_backlog_says_since_when_the_oldest_message_is_unsent(
+        self, stores: Stores, pass_time
+    ):
+        assert stores.outbox.backlog(HOOK) == OutboxBacklog(messages=0, unsent_for=None)
+        stores.outbox.add([new(1)])
+        pass_time(MINUTE)
+        stores.outbox.add([new(2), new(3, kind=WAKE_UP)])
+        pass_time(MINUTE)
+
+        found = stores.outbox.backlog(HOOK)
+        assert found.messages == 2
+        assert found.unsent_for is not None
+        assert 2 * MINUTE <= found.unsent_for < 3 * MINUTE
+
+        # the first was sent, and is not confirmed
+        stores.outbox.mark_sent(take(stores, most=1), confirm_within=HOUR)
+        found = stores.outbox.backlog(HOOK)
+        assert found.messages == 2
+        assert found.unsent_for is not None
+        assert MINUTE <= found.unsent_for < 2 * MINUTE
+
+        stores.outbox.mark_sent(take(stores), confirm_within=None)
+        assert stores.outbox.backlog(HOOK) == OutboxBacklog(messages=1, unsent_for=None)
 
     def test_a_sent_message_is_not_sent_again(self, stores: Stores, pass_time):
         stores.outbox.add([new()])

@@ -96,9 +96,48 @@ def test_gauges_of_the_stores_agree_with_the_ledger(workshop: Workshop):
     assert found["penstock_dataset_bad_rows", "poi"] == 0
     assert found["penstock_budget_rate", "practice"] == 5000
     assert found["penstock_budget_stopped", "practice"] == 0
+    assert found["penstock_running_imports", "poi"] == 1
+    assert found["penstock_waiting_imports", "poi", "no_worker"] == 1
+    for place in ("spool", "database"):
+        size = found["penstock_disk_size_bytes", place]
+        assert 0 < found["penstock_disk_free_bytes", place] <= size
     assert found[("penstock_store_reads_failed",)] == 0
     scheduler.terminate()
     assert workshop.output_of(scheduler).code == 0
+
+
+def test_gauges_show_failed_jobs_and_schedules(open_workshop):
+    workshop = open_workshop()
+    schedules = (
+        '[schedules.nightly]\ndataset = "poi"\nevery = "12h"\n'
+        '[schedules.later]\ndataset = "poi"\nevery = "1h"\npaused = true\n'
+    )
+    nowhere = workshop.by_country(path="/nowhere/")
+    workshop.declare(nowhere, schedules, attempts=1)
+    workshop.penstock("plan", "poi")
+    worker = workshop.worker("--metrics-port", "0", "--with-scheduler")
+    url = address_of(workshop, worker)
+    wait_until(workshop.is_finished)
+    wait_until(lambda: scrape(url).get(("penstock_failed_jobs", "poi")))
+
+    found = scrape(url)
+
+    (failed,) = workshop.ask(
+        "select count(*) as n from penstock_job where status = 'failed'"
+    )
+    assert found["penstock_failed_jobs", "poi"] == failed["n"] > 0
+    assert found["penstock_dataset_import_failed", "poi"] == 1
+    assert ("penstock_running_imports", "poi") not in found
+    assert found["penstock_schedules", "poi", "active"] == 1
+    # that one is paused in its declaration
+    assert ("penstock_schedules", "poi", "paused") not in found
+    assert found["penstock_schedule_overdue_seconds", "poi"] == 0
+    assert found["penstock_dataset_interval_seconds", "poi"] == 12 * 3600
+    assert found["penstock_maintenance_overdue_seconds", "leases"] < 60
+    assert found["penstock_maintenance_failing_tasks", "leases"] == 0
+
+    worker.terminate()
+    assert workshop.output_of(worker).code == 0
 
 
 def test_a_failed_import_is_an_error_in_the_log(open_workshop):

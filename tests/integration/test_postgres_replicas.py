@@ -22,6 +22,7 @@ from tests.services.private import PrivatePostgres, PrivateStandby
 from tests.support.builders import batch, claim, dataset, last, plan, record, run
 from tests.support.postgres import Place, opened
 from tests.support.proxy import Proxy
+from tests.support.workshop import happens
 
 POI = dataset()
 # as the driver sends it: a kind, a length, the text, whatever follows in the same go
@@ -323,3 +324,26 @@ def test_a_replica_that_was_promoted_is_not_requested(of: Set):
 
     assert of.ids() == [1, 2]
     assert not of.replica.is_in_rotation
+
+
+def test_the_state_of_a_replica_says_how_far_it_is_behind(of: Set):
+    run(of.stores, POI, last(record(1)))
+
+    def lag() -> int | None:
+        (state,) = of.database.states()
+        assert state.is_in_rotation
+        return state.lag
+
+    assert happens(lambda: lag() == 0, within=30)
+
+    of.hold_back()
+    of.write(2)
+
+    assert lag()
+    of.release()
+    assert happens(lambda: lag() == 0, within=30)
+
+    of.standby.stop("immediate")
+
+    (state,) = of.database.states()
+    assert (state.is_in_rotation, state.lag) == (False, None)

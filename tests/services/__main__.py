@@ -11,6 +11,7 @@ from tests.services.find import (
     provide_chromium,
     provide_nginx,
     provide_postgres,
+    provide_prometheus,
     provide_rabbit,
     provide_redis,
 )
@@ -25,6 +26,7 @@ def main() -> None:
         provide_rabbit()
     provide_nginx()
     provide_chromium()
+    provide_prometheus()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # these name servers of the caller's own, which are then used instead of private ones
@@ -20,12 +21,15 @@ REDIS_PACKAGES = ("redis-server",)
 RABBIT_PACKAGES = ("rabbitmq-server",)
 NGINX_PACKAGES = ("nginx-light",)
 CHROMIUM_PACKAGES = ("chromium",)
+PROMETHEUS_PACKAGES = ("prometheus",)
 WRK_PACKAGES = ("wrk",)
 
 # where distributions hide the programs that Debian keeps off the PATH
 # Debian's program on the PATH refuses users other than its own, and this one not
 RABBIT_PROGRAMS = ("usr/lib/rabbitmq/bin/rabbitmq-server",)
 POSTGRES_FOLDERS = ("usr/lib/postgresql/*/bin", "usr/pgsql-*/bin")
+# asked by Debian's packages before they start a service
+START_POLICY = Path("/usr/sbin/policy-rc.d")
 CLUSTER_SETTINGS = Path("/etc/postgresql-common/createcluster.d/penstock-tests.conf")
 
 
@@ -65,6 +69,16 @@ def provide_nginx() -> Path:
 def provide_chromium() -> Path:
     """Return its program."""
     return _find_or_install(find_chromium, CHROMIUM_PACKAGES)
+
+
+def provide_prometheus() -> Path:
+    """Return its program."""
+    return _find_or_install(find_prometheus, PROMETHEUS_PACKAGES)
+
+
+def provide_promtool() -> Path:
+    """Return the program that checks rules, which is in the same package."""
+    return _find_or_install(find_promtool, PROMETHEUS_PACKAGES)
 
 
 def provide_wrk() -> Path:
@@ -120,6 +134,20 @@ def find_chromium(path: str | None = None) -> Path:
     raise ServerMissing("a browser, Chromium", CHROMIUM_PACKAGES)
 
 
+def find_prometheus(path: str | None = None) -> Path:
+    program = shutil.which("prometheus", path=path)
+    if program is None:
+        raise ServerMissing("prometheus", PROMETHEUS_PACKAGES)
+    return Path(program)
+
+
+def find_promtool(path: str | None = None) -> Path:
+    program = shutil.which("promtool", path=path)
+    if program is None:
+        raise ServerMissing("promtool", PROMETHEUS_PACKAGES)
+    return Path(program)
+
+
 def find_wrk(path: str | None = None) -> Path:
     program = shutil.which("wrk", path=path)
     if program is None:
@@ -173,8 +201,23 @@ def _install(packages: tuple[str, ...]) -> None:
     apt = ("apt-get", "--quiet=2", "--option=DPkg::Lock::Timeout=120")
     quietly = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run([*apt, "update"], env=quietly, check=False)
-    subprocess.run(
-        [*apt, "install", "--yes", "--no-install-recommends", *packages],
-        env=quietly,
-        check=False,
-    )
+    with _no_service_starts():
+        subprocess.run(
+            [*apt, "install", "--yes", "--no-install-recommends", *packages],
+            env=quietly,
+            check=False,
+        )
+
+
+@contextmanager
+def _no_service_starts() -> Iterator[None]:
+    """Let packages start no service of the machine meanwhile: tests start their own."""
+    if START_POLICY.exists():
+        yield
+        return
+    START_POLICY.write_text("#!/bin/sh\nexit 101\n", "utf-8")
+    START_POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        START_POLICY.unlink()

@@ -30,6 +30,7 @@ from penstock.domain.scheduling.schedule import (
     Overlap,
     Schedule,
     ScheduleName,
+    import_interval,
 )
 
 HOUR = timedelta(hours=1)
@@ -335,3 +336,21 @@ def test_a_window_holds_its_wall_times(text, inside, outside):
 def test_a_bad_window_is_refused(text):
     with pytest.raises(ValueError, match=r".+"):
         ExceptionWindow.parse(text)
+
+
+def test_a_dataset_of_working_days_is_imported_every_three_days():
+    weekdays = CronTrigger(expression=CronExpression("0 9 * * 1-5"), zone=UTC_ZONE)
+    working_days = replace(HOURLY, trigger=weekdays)
+
+    for hours in range(0, 168, 5):
+        now = START + hours * HOUR
+        assert import_interval([working_days], now) == 72 * HOUR
+        # the schedule that imports most often counts
+        assert import_interval([working_days, HOURLY], now) == HOUR
+
+
+def test_a_dataset_that_is_imported_once_has_no_interval():
+    once = replace(HOURLY, trigger=OnceTrigger(at=START + HOUR))
+
+    assert import_interval([once], START) is None
+    assert import_interval([], START) is None

@@ -3,12 +3,14 @@
 import math
 from datetime import timedelta
 
+from penstock.domain.jobs import ImportId
 from penstock.domain.scaling import Allowance, Demand, OpenWork, find_demand
 from tests.support.builders import NOON, SECOND
 
 
 def work(dataset="poi", *, due=100, leased=0, region=None, gaps=()) -> OpenWork:
     return OpenWork(
+        import_id=ImportId(1),
         dataset=dataset,
         region=region,
         due=due,

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from penstock.domain.jobs import ImportId
+
 # of a page nobody has been seen to fetch yet
 ASSUMED_PAGE_TIME = timedelta(seconds=1)
 
@@ -13,6 +15,7 @@ ASSUMED_PAGE_TIME = timedelta(seconds=1)
 class OpenWork:
     """The open jobs of a running import, by the database's clock."""
 
+    import_id: ImportId
     dataset: str
     region: str | None
     # counted up to a limit

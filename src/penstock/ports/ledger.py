@@ -351,6 +351,11 @@ class Jobs(Protocol):
         ...
 
     @abstractmethod
+    def count_failed(self, import_id: ImportId) -> int:
+        """Count the failed jobs of an import."""
+        ...
+
+    @abstractmethod
     def sweep(self) -> Sequence[ImportId]:
         """Fail jobs whose third lease in a row has ended; return running imports
         without open jobs, which have to be closed, the oldest first.

@@ -36,6 +36,16 @@ class Message:
     sends: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutboxBacklog:
+    """What is left to do for the messages of a kind."""
+
+    # not sent yet, or not settled
+    messages: int
+    # since when the oldest of them waits that was never sent; none: all were
+    unsent_for: timedelta | None
+
+
 class Outbox(Protocol):
     """Messages until they were sent, or until their receiver has confirmed them.
 
@@ -86,6 +96,11 @@ class Outbox(Protocol):
     @abstractmethod
     def unsettled(self, kind: str) -> Sequence[Message]:
         """Return the messages that are not sent yet, or not settled, by id."""
+        ...
+
+    @abstractmethod
+    def backlog(self, kind: str) -> OutboxBacklog:
+        """Return how many messages are not sent or settled yet, and their delay."""
         ...
 
     @abstractmethod

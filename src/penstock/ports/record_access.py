@@ -224,6 +224,16 @@ FailureCheck: TypeAlias = Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    """A replica that reads may go to."""
+
+    name: str
+    is_in_rotation: bool
+    # bytes of the primary's log that it has not replayed; none: not known now
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiStores:
     """The stores of the API."""
 
@@ -232,3 +242,4 @@ class ApiStores:
     search: Search
     # returns why responses are slower, though not wrong, or None; may block shortly
     failure: FailureCheck = lambda: None
+    replicas: Callable[[], Sequence[ReplicaState]] = tuple

@@ -65,6 +65,7 @@ def open_postgres_stores(
         on_news=database.raise_floor,
         on_lost=database.doubt,
         failure=database.failure,
+        replicas=database.states,
     )
 
 

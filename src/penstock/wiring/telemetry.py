@@ -1,6 +1,6 @@
 """The listeners of a process: its log and its metrics, registered here alone."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,7 @@ from penstock.domain.events import Event, MetricsServed
 from penstock.errors import Misconfigured
 from penstock.flow.wake_ups import WAKE_UP
 from penstock.ports import Emit
+from penstock.ports.record_access import ReplicaState
 from penstock.settings import Settings
 from penstock.settings.models.base import Engine
 
@@ -48,16 +49,27 @@ def build_event_metrics() -> "EventMetrics":
 
 
 def build_store_metrics(
-    penstock: "Container", *, rows: Callable[[], Mapping[str, int]] = dict
+    penstock: "Container",
+    *,
+    rows: Callable[[], Mapping[str, int]] = dict,
+    replicas: Callable[[], Sequence[ReplicaState]] = tuple,
 ) -> "StoreMetrics":
     from penstock.adapters.telemetry.store_metrics import StoreFacts, StoreMetrics
 
-    sends_wake_ups = penstock.settings.engine is Engine.CELERY
+    settings = penstock.settings
+    places = {"spool": settings.spool}
+    if settings.sqlite_path is not None:
+        places["database"] = settings.sqlite_path.parent
+    sends_wake_ups = settings.engine is Engine.CELERY
     return StoreMetrics(
         StoreFacts(
             stores=penstock.stores,
             budgets=penstock.budgets,
             demand=penstock.demand,
+            explain_waiting=penstock.explain_waiting,
+            parse_schedule=lambda declaration: penstock.parse_schedule(declaration)[0],
+            places={name: path.absolute() for name, path in places.items()},
+            replicas=replicas,
             rows=rows,
             messages=[WAKE_UP] if sends_wake_ups else [],
         )

@@ -33,6 +33,7 @@ from penstock.adapters.sqlstore.database import Outcome
 from penstock.adapters.sqlstore.dataset_versions import has_change, read_dataset_version
 from penstock.domain.history import HistoryPosition
 from penstock.errors import Misconfigured, StoreTimeout, StoreUnavailable
+from penstock.ports.record_access import ReplicaState
 
 # seconds that a read waits for a replica to catch up, before the primary is used
 MAX_CATCH_UP_TIME = 0.2
@@ -160,6 +161,27 @@ class ReplicatedDatabase(sql.Database):
         with self._lock:
             self._floor = max(self._floor, position)
             self._covered_writes = max(self._covered_writes, covered_writes)
+
+    def states(self) -> Sequence[ReplicaState]:
+        """Return how far each replica is behind; one that is out is not read."""
+        return [self._state(replica) for replica in self.replicas]
+
+    def _state(self, replica: Replica) -> ReplicaState:
+        lag = None
+        if replica.is_in_rotation:
+            # the primary first: what it writes meanwhile is no lag
+            position = self.primary.read(wal_position)
+            try:
+                replayed = replica.database.read(replay_position)
+            except (StoreUnavailable, Misconfigured):
+                replica.leave_rotation()
+            else:
+                lag = max(position - replayed, 0)
+        return ReplicaState(
+            name=replica.database.place,
+            is_in_rotation=replica.is_in_rotation,
+            lag=lag,
+        )
 
     def failure(self) -> str | None:
         """Check all replicas; return which are out of the rotation, or None."""

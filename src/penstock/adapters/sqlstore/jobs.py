@@ -178,6 +178,15 @@ class SqlJobs(Jobs):
         ]
 
     @override
+    def count_failed(self, import_id: ImportId) -> int:
+        (row,) = self._database.read(
+            lambda transaction: transaction.all(
+                "count_failed_jobs", import_id=import_id
+            )
+        )
+        return int(row["jobs"])
+
+    @override
     def sweep(self) -> Sequence[ImportId]:
         # called often, and there is seldom anything to do: read before writing
         lost = self._database.read(

@@ -9,7 +9,13 @@ from typing_extensions import override
 from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
 from penstock.adapters.sqlstore.row_mappers import decode_json
 from penstock.domain.formats import MICROSECOND
-from penstock.ports.outbox import Message, MessageId, NewMessage, Outbox
+from penstock.ports.outbox import (
+    Message,
+    MessageId,
+    NewMessage,
+    Outbox,
+    OutboxBacklog,
+)
 
 
 class SqlOutbox(Outbox):
@@ -72,6 +78,17 @@ class SqlOutbox(Outbox):
             lambda transaction: transaction.all("unsettled_messages", kind=kind)
         )
         return [read_message(row) for row in found]
+
+    @override
+    def backlog(self, kind: str) -> OutboxBacklog:
+        (row,) = self._database.read(
+            lambda transaction: transaction.all("outbox_backlog", kind=kind)
+        )
+        unsent = row["unsent_for"]
+        return OutboxBacklog(
+            messages=row["messages"],
+            unsent_for=None if unsent is None else unsent * MICROSECOND,
+        )
 
     @override
     def forget(self, *, sent: timedelta, most: int) -> int:

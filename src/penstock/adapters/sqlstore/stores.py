@@ -1,6 +1,6 @@
 """Build the stores of one database."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from penstock.adapters.sqlstore.archive import SqlArchive
@@ -21,7 +21,7 @@ from penstock.adapters.sqlstore.schedules import SqlFireLog, SqlSchedules
 from penstock.adapters.sqlstore.search import SqlSearch
 from penstock.adapters.sqlstore.workers import SqlWorkers
 from penstock.ports import Budgets, DurableBudgets, Ledger, Schema, Stores, WorkNotifier
-from penstock.ports.record_access import ApiStores, FailureCheck
+from penstock.ports.record_access import ApiStores, FailureCheck, ReplicaState
 
 
 def build_api_stores(
@@ -31,6 +31,7 @@ def build_api_stores(
     on_news: Callable[[], None] | None = None,
     on_lost: Callable[[], None] = lambda: None,
     failure: FailureCheck = lambda: None,
+    replicas: Callable[[], Sequence[ReplicaState]] = tuple,
 ) -> ApiStores:
     """Build the stores of the API; `primary` is given if `database` is its replicas."""
     return ApiStores(
@@ -40,6 +41,7 @@ def build_api_stores(
         edits=SqlRecordWriter(database),
         search=SqlSearch(database),
         failure=failure,
+        replicas=replicas,
     )
 
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 from penstock.adapters.sqlstore.database import Database, Transaction
 from penstock.adapters.sqlstore.row_mappers import RowMappers
 from penstock.domain.formats import MICROSECOND
-from penstock.domain.jobs import WorkerId
+from penstock.domain.jobs import ImportId, WorkerId
 from penstock.domain.scaling import OpenWork
 from penstock.domain.waiting import DepartedWorker, LiveWorker
 from penstock.ports import Workers
@@ -56,6 +56,7 @@ class SqlWorkers(Workers):
         def work(transaction: Transaction) -> Sequence[OpenWork]:
             return [
                 OpenWork(
+                    import_id=ImportId(row["id"]),
                     dataset=row["dataset"],
                     region=row["region"],
                     due=row["due"],

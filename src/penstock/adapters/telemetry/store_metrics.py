@@ -2,90 +2,44 @@
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
+from shutil import disk_usage
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
-from penstock.adapters.telemetry.metrics import MetricSpec, task_label
+from penstock.adapters.telemetry.metrics import task_label
+from penstock.adapters.telemetry.store_gauges import MAX_COUNTED_JOBS, gauge
 from penstock.domain.budget import Budget
+from penstock.domain.jobs import Import, ImportStatus
 from penstock.domain.scaling import Demand, OpenWork
+from penstock.domain.scheduling.schedule import (
+    Schedule,
+    ScheduleDeclaration,
+    import_interval,
+)
+from penstock.domain.waiting import Waiting
 from penstock.errors import PenstockError
 from penstock.ports import Stores
 from penstock.ports.cancellation import time_limit
+from penstock.ports.maintenance import TaskState
+from penstock.ports.record_access import ReplicaState
+from penstock.ports.schedules import ScheduleFilter, ScheduleStatus, StoredSchedule
 
 # seconds between two reads, however often they are scraped
 MIN_INTERVAL = 5.0
 # for all of them: Prometheus waits 10 s by default
 READ_TIMEOUT = timedelta(seconds=3)
-# due jobs of an import are counted up to this
-MAX_COUNTED_JOBS = 10_000
-
-
-def spec(name: str, text: str, *labels: str) -> MetricSpec:
-    return MetricSpec(f"penstock_{name}", "gauge", text, labels)
-
-
-GAUGES = {
-    spec.name: spec
-    for spec in (
-        spec("store_reads_failed", "Groups of gauges that could not be read"),
-        spec("budget_rate", "Sustained requests per second", "budget"),
-        spec("budget_allowed_requests", "Requests of a limit", "budget", "window"),
-        spec(
-            "budget_used_requests", "Requests that a quota counts", "budget", "window"
-        ),
-        spec(
-            "budget_remaining_requests",
-            "Requests that a limit allows at once",
-            "budget",
-            "window",
-        ),
-        spec("budget_taken_requests", "Requests ever allowed", "budget"),
-        spec("budget_closed_seconds", "Until a closed budget opens", "budget"),
-        spec("budget_stopped", "1 if an operator has to open the budget", "budget"),
-        spec(
-            "due_jobs",
-            f"Jobs that could be claimed, up to {MAX_COUNTED_JOBS:,} of an import",
-            "dataset",
-            "region",
-        ),
-        spec(
-            "oldest_due_seconds",
-            "Since when the oldest of them is due",
-            "dataset",
-            "region",
-        ),
-        spec("leased_jobs", "Jobs in work", "dataset", "region"),
-        spec(
-            "useful_jobs", "Jobs that can run before workers wait for budgets", "region"
-        ),
-        spec(
-            "dataset_imported_timestamp_seconds",
-            "When the last successful import ended",
-            "dataset",
-        ),
-        spec("dataset_rows", "Live rows; only of serve", "dataset"),
-        spec("dataset_bad_rows", "Open rows in quarantine", "dataset"),
-        spec("live_workers", "Worker processes", "region"),
-        spec("live_worker_threads", "Jobs that they can run", "region"),
-        spec("outbox_messages", "Messages not sent or not confirmed", "kind"),
-        spec(
-            "maintenance_last_run_timestamp_seconds",
-            "When a task of this kind ran last",
-            "task",
-        ),
-        spec(
-            "maintenance_last_failure_timestamp_seconds",
-            "When a task of this kind failed last",
-            "task",
-        ),
-    )
-}
+# whether more running imports make progress is not looked up
+MAX_EXPLAINED_IMPORTS = 20
+MAX_SCHEDULES = 1_000
+# a task that has been due for longer belongs to a process that does not run any more
+MAX_OVERDUE = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +49,25 @@ class StoreFacts:
     stores: Stores
     budgets: Mapping[str, Budget]
     demand: Callable[[], Sequence[Demand]]
+    # what an import waits for; none: it makes progress
+    explain_waiting: Callable[[Import], Waiting | None]
+    # none: it does not fit the datasets
+    parse_schedule: Callable[[ScheduleDeclaration], Schedule | None]
+    # what is stored on the disks of this host, by name
+    places: Mapping[str, Path]
     # kinds of messages that this configuration sends
     messages: Sequence[str] = ()
     # counts the live rows by dataset, where that is quick
     rows: Callable[[], Mapping[str, int]] = dict
+    # from which this process reads
+    replicas: Callable[[], Sequence[ReplicaState]] = tuple
 
 
 class StoreMetrics(Collector):
     """Gauges of the ledger and the budgets; those of a store that is away are left out.
 
-    Every process exposes the same ones: an alert should take their maximum.
+    Every process exposes the same ones: an alert should take their maximum. Only the
+    disks are those of its host, and the replicas its own.
     """
 
     def __init__(
@@ -133,16 +96,20 @@ class StoreMetrics(Collector):
         failed = 0
         # what may be slow comes last: a count waits for a table that is locked
         groups = (
+            self._disks,
             self._budgets,
             self._jobs,
             self._processes,
+            self._schedules,
+            self._waiting,
             self._datasets,
+            self._replicas,
             self._rows,
         )
         for read in groups:
             try:
                 yield from [*read()]
-            except PenstockError:
+            except (PenstockError, OSError):
                 failed += 1
         away.add_metric([], failed)
         yield away
@@ -186,21 +153,74 @@ class StoreMetrics(Collector):
             useful.add_metric([demand.region or ""], demand.useful_jobs)
         yield from (due, oldest, leased, useful)
 
+    def _waiting(self) -> Iterator[Metric]:
+        running = gauge("running_imports")
+        waiting = gauge("waiting_imports")
+        open_work = self._stores.workers.open_work(most=1)
+        for dataset, count in Counter(work.dataset for work in open_work).items():
+            running.add_metric([dataset], count)
+        reasons: Counter[tuple[str, str]] = Counter()
+        for work in open_work[-MAX_EXPLAINED_IMPORTS:]:
+            found = self._facts.explain_waiting(
+                self._stores.imports.peek(work.import_id)
+            )
+            if found is not None:
+                reasons[work.dataset, found.reason] += 1
+        for labels, count in reasons.items():
+            waiting.add_metric(labels, count)
+        yield from (running, waiting)
+
     def _datasets(self) -> Iterator[Metric]:
         imported = gauge("dataset_imported_timestamp_seconds")
         bad_rows = gauge("dataset_bad_rows")
+        failed = gauge("dataset_import_failed")
+        failed_jobs = gauge("failed_jobs")
         for summary in self._stores.schema.datasets.summaries():
             bad_rows.add_metric([summary.name], summary.bad_rows)
+            newest = self._stores.imports.newest(summary.name)
+            if newest is not None:
+                is_failed = newest.status is ImportStatus.FAILED
+                failed.add_metric([summary.name], is_failed)
+                count = self._stores.jobs.count_failed(newest.id)
+                failed_jobs.add_metric([summary.name], count)
             if summary.imported_at is not None:
                 at = summary.imported_at.timestamp()
                 imported.add_metric([summary.name], at)
-        yield from (imported, bad_rows)
+        yield from (imported, bad_rows, failed, failed_jobs)
 
     def _rows(self) -> Iterator[Metric]:
         rows = gauge("dataset_rows")
         for name, count in self._facts.rows().items():
             rows.add_metric([name], count)
         yield rows
+
+    def _schedules(self) -> Iterator[Metric]:
+        by_status = gauge("schedules")
+        overdue = gauge("schedule_overdue_seconds")
+        intervals = gauge("dataset_interval_seconds")
+        now = self._stores.jobs.now()
+        counts: Counter[tuple[str, str]] = Counter()
+        active: dict[str, list[Schedule]] = defaultdict(list)
+        waits: dict[str, float] = defaultdict(float)
+        for stored in self._stores.schedules.find(
+            ScheduleFilter(), limit=MAX_SCHEDULES
+        ):
+            schedule = self._facts.parse_schedule(stored.declaration)
+            if schedule is not None and schedule.paused:
+                continue
+            name = stored.declaration.dataset
+            counts[name, stored.status] += 1
+            if stored.status is ScheduleStatus.ACTIVE and schedule is not None:
+                active[name].append(schedule)
+                waits[name] = max(waits[name], seconds(overdue_by(stored, now)))
+        for labels, count in counts.items():
+            by_status.add_metric(labels, count)
+        for dataset, wait in waits.items():
+            overdue.add_metric([dataset], wait)
+            interval = import_interval(active[dataset], now)
+            if interval is not None:
+                intervals.add_metric([dataset], seconds(interval))
+        yield from (by_status, overdue, intervals)
 
     def _processes(self) -> Iterator[Metric]:
         workers = gauge("live_workers")
@@ -213,19 +233,31 @@ class StoreMetrics(Collector):
             threads.add_metric([region], sum(by_region[region]))
         yield from (workers, threads)
         yield from self._maintenance()
-        outbox = gauge("outbox_messages")
+        messages = gauge("outbox_messages")
+        unsent = gauge("outbox_unsent_seconds")
         for kind in self._facts.messages:
-            outbox.add_metric([kind], len(self._stores.outbox.unsettled(kind)))
-        yield outbox
+            backlog = self._stores.outbox.backlog(kind)
+            messages.add_metric([kind], backlog.messages)
+            unsent.add_metric([kind], seconds(backlog.unsent_for))
+        yield from (messages, unsent)
 
     def _maintenance(self) -> Iterator[Metric]:
         last_run = gauge("maintenance_last_run_timestamp_seconds")
         last_failure = gauge("maintenance_last_failure_timestamp_seconds")
+        overdue = gauge("maintenance_overdue_seconds")
+        failing = gauge("maintenance_failing_tasks")
+        now = self._stores.jobs.now()
         runs: dict[str, list[datetime]] = defaultdict(list)
         failures: dict[str, list[datetime]] = defaultdict(list)
+        waits: dict[str, list[timedelta]] = defaultdict(list)
+        failed: Counter[str] = Counter()
         for task in self._stores.maintenance.tasks():
             # a one-off task is named by a number
             label = task.kind or task_label(task.name)
+            if task.due_at is not None:
+                wait = now - task.due_at if task.owner is None else timedelta()
+                waits[label].append(wait)
+                failed[label] += wait <= MAX_OVERDUE and has_failed(task)
             if task.last_run_at is not None:
                 runs[label].append(task.last_run_at)
             if task.failed_at is not None:
@@ -234,6 +266,31 @@ class StoreMetrics(Collector):
             for label, times in found.items():
                 metric.add_metric([label], max(times).timestamp())
             yield metric
+        for label, found_waits in waits.items():
+            # of hosts and declarations that are gone nobody runs the tasks
+            overdue.add_metric([label], seconds(min(found_waits)))
+            failing.add_metric([label], failed[label])
+        yield from (overdue, failing)
+
+    def _replicas(self) -> Iterator[Metric]:
+        in_rotation = gauge("replica_in_rotation")
+        lag = gauge("replica_lag_bytes")
+        for replica in self._facts.replicas():
+            in_rotation.add_metric([replica.name], replica.is_in_rotation)
+            if replica.lag is not None:
+                lag.add_metric([replica.name], replica.lag)
+        yield from (in_rotation, lag)
+
+    def _disks(self) -> Iterator[Metric]:
+        free = gauge("disk_free_bytes")
+        size = gauge("disk_size_bytes")
+        for name, path in self._facts.places.items():
+            # a folder is created when it is first needed
+            existing = next(each for each in (path, *path.parents) if each.exists())
+            usage = disk_usage(existing)
+            free.add_metric([name], usage.free)
+            size.add_metric([name], usage.total)
+        yield from (free, size)
 
 
 def by_dataset(
@@ -245,10 +302,19 @@ def by_dataset(
     return groups
 
 
+def overdue_by(stored: StoredSchedule, now: datetime) -> timedelta | None:
+    """Return how long a fire has been due; one that waits for an import is decided."""
+    if stored.next_run_at is None or stored.waiting is not None:
+        return None
+    return now - stored.next_run_at
+
+
+def has_failed(task: TaskState) -> bool:
+    """Return whether the last run that has ended failed."""
+    if task.failed_at is None or task.last_run_at is None:
+        return False
+    return task.failed_at >= task.last_run_at
+
+
 def seconds(duration: timedelta | None) -> float:
     return 0.0 if duration is None else max(duration.total_seconds(), 0.0)
-
-
-def gauge(name: str) -> GaugeMetricFamily:
-    found = GAUGES[f"penstock_{name}"]
-    return GaugeMetricFamily(found.name, found.text, labels=found.labels)

@@ -1,7 +1,7 @@
 """A schedule: which dataset is imported, when, and what happens to each fire."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -16,6 +16,9 @@ from penstock.domain.scheduling.cron import CronExpression
 from penstock.domain.scheduling.exception_windows import ExceptionWindow
 
 ScheduleName = NewType("ScheduleName", str)
+
+# fires after one another, between which the longest pause is found: more than a week's
+COMPARED_FIRES = 9
 
 UTC_ZONE = ZoneInfo("UTC")
 
@@ -128,3 +131,19 @@ class Schedule:
             (window for window in self.exceptions if window.contains(fire, self.zone)),
             None,
         )
+
+
+def import_interval(schedules: Iterable[Schedule], now: datetime) -> timedelta | None:
+    """Return how often a dataset is imported by its schedules; None if only once.
+
+    Of a schedule with irregular fires its longest pause counts, so that a dataset of
+    working days is not late on a Sunday.
+    """
+    pauses = (longest_pause(schedule.trigger, now) for schedule in schedules)
+    return min((pause for pause in pauses if pause is not None), default=None)
+
+
+def longest_pause(trigger: Trigger, now: datetime) -> timedelta | None:
+    fires = itertools.islice(trigger.fires_after(now), COMPARED_FIRES)
+    pairs = itertools.pairwise(fires)
+    return max((later - earlier for earlier, later in pairs), default=None)

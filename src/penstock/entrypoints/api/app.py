@@ -139,7 +139,9 @@ def build_api(
         process_metrics=SingleProcessMetrics(
             metrics,
             build_store_metrics(
-                penstock, rows=partial(row_counts.all, penstock.settings.datasets)
+                penstock,
+                rows=partial(row_counts.all, penstock.settings.datasets),
+                replicas=served.replicas,
             ),
         ),
         background=BackgroundExecutor(penstock.emit),

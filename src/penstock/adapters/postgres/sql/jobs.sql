@@ -478,6 +478,10 @@ from (
 group by dataset
 order by dataset;
 
+-- name: count_failed_jobs
+select count(*) as jobs from penstock_job
+where import_id = %(import_id)s and status = 'failed';
+
 -- name: import_job_ids
 select id from penstock_job where import_id = %(import_id)s order by id;
 

@@ -56,6 +56,14 @@ from penstock_outbox
 where kind = %(kind)s and due_at is not null
 order by id;
 
+-- name: outbox_backlog
+select count(*) as messages,
+    (
+        extract(epoch from {now} - min(created_at) filter (where sends = 0)) * 1000000
+    )::bigint as unsent_for
+from penstock_outbox
+where kind = %(kind)s and due_at is not null;
+
 -- name: forget_messages
 delete from penstock_outbox
 where id in (

@@ -43,6 +43,12 @@ from penstock_outbox
 where kind = :kind and due_at is not null
 order by id;
 
+-- name: outbox_backlog
+select count(*) as messages,
+    :now - min(created_at) filter (where sends = 0) as unsent_for
+from penstock_outbox
+where kind = :kind and due_at is not null;
+
 -- name: forget_messages
 delete from penstock_outbox
 where id in (

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from penstock.domain.auth_claims import AccessScope
 from penstock.domain.dataset import Dataset, DatasetName
 from penstock.domain.jobs import Import, ImportStatus
-from penstock.domain.scheduling.schedule import CronTrigger, IntervalTrigger, Schedule
+from penstock.domain.scheduling.schedule import import_interval
 from penstock.domain.waiting import WaitReason
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import (
@@ -111,7 +111,8 @@ def describe_dataset(
         DatasetName(dataset.name)
     )
     mine = [each for each in schedules if each.declaration.dataset == dataset.name]
-    interval = shortest_interval(api, mine, now)
+    parsed = (api.penstock.parse_schedule(each.declaration)[0] for each in mine)
+    interval = import_interval([each for each in parsed if each is not None], now)
     age = None if proven_at is None else now - proven_at
     return {
         "name": dataset.name,
@@ -123,25 +124,6 @@ def describe_dataset(
             (each.next_run_at for each in mine if each.next_run_at), default=None
         ),
     }
-
-
-def shortest_interval(
-    api: AppContext, schedules: Sequence[StoredSchedule], now: datetime
-) -> timedelta | None:
-    """Return how often a dataset is to be imported; None without a schedule."""
-    parsed = (api.penstock.parse_schedule(each.declaration)[0] for each in schedules)
-    intervals = (interval_of(each, now) for each in parsed if each is not None)
-    return min((each for each in intervals if each is not None), default=None)
-
-
-def interval_of(schedule: Schedule, now: datetime) -> timedelta | None:
-    if isinstance(schedule.trigger, IntervalTrigger):
-        return schedule.trigger.interval
-    if not isinstance(schedule.trigger, CronTrigger):
-        return None
-    fires = schedule.trigger.fires_after(now)
-    first = next(fires)
-    return next(fires) - first
 
 
 def judge_freshness(
