@@ -94,6 +94,10 @@ class ListRecords:
             count=self._reads.count(query, count) if is_counted else None,
         )
 
+    def batch(self, query: Query) -> RecordPage:
+        """Return the next rows of an export, from the position of the query."""
+        return self._reads.page(query)
+
     def _cursor(
         self, query: Query, position: Sequence[object] | None, *, backward: bool = False
     ) -> str | None:

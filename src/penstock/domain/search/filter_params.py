@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from enum import StrEnum
+from typing import NamedTuple
 
 from penstock.domain.dataset import Dataset, Field, FieldType
 from penstock.domain.formats import is_unicode
@@ -33,10 +35,27 @@ MAX_PARAM_ERRORS, MAX_NAMES_SUGGESTED = 20, 3
 # before the name of a field that has the name of a reserved parameter
 FIELD_PREFIX = "field."
 RESERVED_PARAMS = frozenset({"sort", "limit", "cursor", "fields"})
+EXPORT_PARAMS = frozenset({"sort", "fields", "format", "raw"})
+# rows that are read at once, for an export
+EXPORT_BATCH = 1_000
 # lists: given several times, or with commas
 LIST_PARAMS = frozenset({"fields", "by"})
 
 parse_int = value_syntax.parse_int
+
+
+class ExportFormat(StrEnum):
+    """The formats of a streamed export."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class Export(NamedTuple):
+    query: Query
+    form: ExportFormat
+    # whether text that a spreadsheet would run stays as it is
+    raw: bool
 
 
 @dataclass
@@ -79,6 +98,28 @@ def read_query(
     )
     reader.finish()
     return query, own.get("cursor")
+
+
+def read_export(dataset: Dataset, given: Iterable[tuple[str, str]]) -> Export:
+    """Return which rows to export, and how."""
+    reader = ParamReader(dataset)
+    own, conditions = split_params(reader, given, reserved=EXPORT_PARAMS)
+    sort, descending = read_sort(reader, own.get("sort"))
+    form, raw = own.get("format", ExportFormat.JSONL), own.get("raw", "false")
+    if form not in {*ExportFormat}:
+        reader.flaw("format", "choice", f"must be one of {', '.join(ExportFormat)}")
+    if raw not in {"true", "false"}:
+        reader.flaw("raw", "type", "must be true or false")
+    query = Query(
+        dataset=dataset,
+        conditions=conditions,
+        sort=sort,
+        descending=descending,
+        fields=read_fields(reader, own.get("fields")),
+        limit=EXPORT_BATCH,
+    )
+    reader.finish()
+    return Export(query, ExportFormat(form), raw == "true")
 
 
 def read_own_params(

@@ -32,6 +32,7 @@ from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.resources import (
     budgets,
     datasets,
+    exports,
     health,
     import_events,
     imports,
@@ -70,6 +71,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
     documented = [
         *records.endpoints(),
         *search.endpoints(),
+        *exports.endpoints(),
         *datasets.endpoints(),
         *start_import.endpoints(),
         *previews.endpoints(),

@@ -5,11 +5,13 @@ apart before 3.12.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from typing import IO, Any, TypeAlias
 
-from penstock.domain.dataset import Dataset, FieldType
+import msgspec
+
+from penstock.domain.dataset import Dataset, Field, FieldType
 from penstock.domain.formats import format_instant
 
 FormatCell: TypeAlias = Callable[[Any], str]
@@ -32,7 +34,7 @@ def write_csv(
     Unless raw, text that a spreadsheet would run gets an apostrophe in front.
     """
     formatters = [cell_formatter(field.type, raw=raw) for field in dataset.fields]
-    file.write(csv_line(field.name for field in dataset.fields))
+    file.write(csv_header(dataset.fields))
     count = 0
     for row in rows:
         file.write(
@@ -43,6 +45,41 @@ def write_csv(
         )
         count += 1
     return count
+
+
+def csv_header(fields: Sequence[Field]) -> bytes:
+    return csv_line(field.name for field in fields)
+
+
+def csv_of_json(
+    fields: Sequence[Field], *, raw: bool
+) -> Callable[[Sequence[bytes]], bytes]:
+    """Return the function that formats rows which are JSON objects already."""
+    formatters = [
+        (field.name, json_cell_formatter(field.type, raw=raw)) for field in fields
+    ]
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+    def format_row(row: bytes) -> bytes:
+        values = decode(row)
+        return csv_line(
+            "" if values[name] is None else format_cell(values[name])
+            for name, format_cell in formatters
+        )
+
+    return lambda rows: b"".join(map(format_row, rows))
+
+
+def json_cell_formatter(kind: FieldType, *, raw: bool) -> FormatCell:
+    """Return the function that formats values of a type as JSON has them."""
+    match kind:
+        case FieldType.JSON:
+            encode = msgspec.json.Encoder().encode
+            return lambda value: quote(encode(value).decode())
+        case FieldType.DATE | FieldType.TIMESTAMP:
+            return str
+        case FieldType.TEXT | FieldType.INT | FieldType.FLOAT | FieldType.BOOL:
+            return cell_formatter(kind, raw=raw)
 
 
 def csv_line(cells: Iterable[str]) -> bytes:

@@ -19,6 +19,8 @@ class Lane(StrEnum):
     READS = "reads"
     SEARCH = "search"
     WRITES = "writes"
+    # streams of whole datasets, batch by batch
+    EXPORT = "export"
     # long polls and streams, which need a thread only briefly
     FEEDS = "feeds"
 
@@ -28,6 +30,7 @@ DEADLINES: Mapping[Lane, timedelta] = {
     Lane.READS: timedelta(seconds=5),
     Lane.SEARCH: timedelta(seconds=3),
     Lane.WRITES: timedelta(seconds=10),
+    Lane.EXPORT: timedelta(seconds=10),
 }
 
 
@@ -76,7 +79,10 @@ def fair_share(slots: int, *, others: int) -> int:
 
 
 def divide_threads(threads: int) -> ThreadShares:
-    """Reserve a quarter of the threads for reads, an eighth for each other lane."""
+    """Reserve a quarter of the threads for reads, an eighth for search and writes.
+
+    Exports have time: they only borrow.
+    """
     if threads < len(DEADLINES):
         # too few to reserve any
         share = LaneShare(reserved=0, limit=threads)
@@ -88,5 +94,6 @@ def divide_threads(threads: int) -> ThreadShares:
         ),
         Lane.SEARCH: LaneShare(reserved=eighth, limit=half),
         Lane.WRITES: LaneShare(reserved=eighth, limit=half),
+        Lane.EXPORT: LaneShare(reserved=0, limit=max(1, threads // 4)),
     }
     return ThreadShares(threads, shares)

@@ -1,6 +1,6 @@
 """OpenAPI for the records of a dataset: parameters, bodies, responses, links."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.search.filter_params import (
@@ -9,6 +9,7 @@ from penstock.domain.search.filter_params import (
     MAX_CONDITIONS_PER_FIELD,
     MAX_ROWS,
     RESERVED_PARAMS,
+    ExportFormat,
 )
 from penstock.domain.search.query import field_named, filterable_fields
 from penstock.entrypoints.api.endpoints import OperationDoc
@@ -255,6 +256,25 @@ def page_schema(name: str) -> Schema:
     )
 
 
+EXPORT_PARAMETERS: Sequence[Schema] = (
+    {
+        "name": "format",
+        "in": "query",
+        "description": "One JSON object a line, or CSV with a header.",
+        "schema": {
+            "type": "string",
+            "enum": [*ExportFormat],
+            "default": ExportFormat.JSONL,
+        },
+    },
+    {
+        "name": "raw",
+        "in": "query",
+        "description": "CSV: do not put an apostrophe before text that a spreadsheet "
+        "would run as a formula.",
+        "schema": {"type": "boolean", "default": False},
+    },
+)
 LIMIT: Schema = {
     "name": "limit",
     "in": "query",

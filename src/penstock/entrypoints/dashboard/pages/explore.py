@@ -14,6 +14,12 @@ from starlette.responses import Response
 
 from penstock.domain.auth_claims import AccessScope
 from penstock.domain.dataset import Dataset
+from penstock.domain.search.filter_params import (
+    EXPORT_PARAMS,
+    FIELD_PREFIX,
+    RESERVED_PARAMS,
+    ExportFormat,
+)
 from penstock.domain.source import CsvSource
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
@@ -91,6 +97,7 @@ def build_explore(api: AppContext, requested: ExploreRequest) -> View:
         if found.next is None
         else "?" + urlencode([*without(head.query, "cursor"), ("cursor", found.next)]),
         "sort_links": sort_links(dataset, head.query),
+        "exports": {} if "q" in given else export_links(dataset, head.query),
         "address": address,
         "curl": f"curl {shlex.quote('http://' + head_host(head) + address)}",
         "datasets": sorted(api.penstock.settings.datasets),
@@ -130,6 +137,22 @@ def sort_links(dataset: Dataset, query: Sequence[tuple[str, str]]) -> Mapping[st
         name: "?"
         + urlencode([*rest, ("sort", f"-{name}" if current == name else name)])
         for name in {*dataset.key, *dataset.filter}
+    }
+
+
+def export_links(
+    dataset: Dataset, query: Sequence[tuple[str, str]]
+) -> Mapping[str, str]:
+    """Return the addresses of the files with all that matches, by format."""
+    route = f"/api/v1/datasets/{dataset.name}/export"
+    # names of fields in the address of this page
+    reserved_here = EXPORT_PARAMS - RESERVED_PARAMS
+    rest = [
+        (f"{FIELD_PREFIX}{name}" if name in reserved_here else name, value)
+        for name, value in without(query, "cursor", "limit")
+    ]
+    return {
+        form: f"{route}?{urlencode([*rest, ('format', form)])}" for form in ExportFormat
     }
 
 
