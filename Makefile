@@ -72,8 +72,9 @@ format: $(READY) ## Format and fix what can be fixed
 	@$(BIN)/ruff check --fix .
 
 .PHONY: docs
-docs: $(READY) ## Write the generated reference pages
+docs: $(READY) ## Write the generated reference pages and dashboards
 	@$(BIN)/python -m docs.generate
+	@$(BIN)/python -m deploy.grafana.generate
 
 .PHONY: lock
 lock: ## Compile requirements/*.txt anew, with hashes and without an index

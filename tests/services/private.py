@@ -1,6 +1,7 @@
 """Servers in temporary folders, on loopback ports that nobody else uses."""
 
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -12,9 +13,11 @@ import tempfile
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
+from urllib.parse import urlencode
+from urllib.request import urlopen
 
 from typing_extensions import override
 
@@ -22,6 +25,7 @@ from tests.services import keeper
 from tests.services.find import (
     provide_nginx,
     provide_postgres,
+    provide_prometheus,
     provide_rabbit,
     provide_redis,
 )
@@ -446,6 +450,71 @@ class PrivateNginx(PrivateServer):
     @override
     def _is_ready(self) -> bool:
         return is_open(self.port)
+
+
+PROMETHEUS = """\
+global:
+  scrape_interval: 500ms
+  scrape_timeout: 500ms
+  evaluation_interval: 1s
+rule_files:
+  - {rules}
+scrape_configs:
+"""
+PROMETHEUS_JOB = """\
+  - job_name: {name}
+    static_configs:
+      - targets: ["{target}"]
+"""
+
+
+class PrivatePrometheus(PrivateServer):
+    """Scrapes some targets, by the names of their jobs, twice a second."""
+
+    last_signal = signal.SIGTERM
+
+    def __init__(self, rules: Path, targets: Mapping[str, str]) -> None:
+        self._program = provide_prometheus()
+        super().__init__()
+        jobs = "".join(
+            PROMETHEUS_JOB.format(name=name, target=target)
+            for name, target in targets.items()
+        )
+        (self.folder / "prometheus.yml").write_text(
+            PROMETHEUS.format(rules=rules) + jobs, "utf-8"
+        )
+
+    @property
+    @override
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @override
+    def _command(self) -> Sequence[str | Path]:
+        return [
+            self._program,
+            f"--config.file={self.folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={self.folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+        ]
+
+    @override
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(OSError):
+            return get(f"{self.url}/-/ready").startswith(b"Prometheus")
+        return False
+
+    def query(self, path: str, **parameters: str) -> Any:
+        """Return the data of a response, which has to be a success."""
+        document = json.loads(get(f"{self.url}/api/v1/{path}?{urlencode(parameters)}"))
+        assert document["status"] == "success", document
+        return document["data"]
+
+
+def get(url: str) -> bytes:
+    with urlopen(url, timeout=10) as response:
+        body: bytes = response.read()
+        return body
 
 
 def is_open(port: int) -> bool:
