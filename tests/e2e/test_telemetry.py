@@ -6,6 +6,7 @@ from collections import Counter
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.stores import everywhere
 from tests.support.workshop import Process, Workshop, wait_until
 
 Samples = dict[tuple[str, ...], float]
@@ -106,6 +107,7 @@ def test_gauges_of_the_stores_agree_with_the_ledger(workshop: Workshop):
     assert workshop.output_of(scheduler).code == 0
 
 
+@everywhere
 def test_gauges_show_failed_jobs_and_schedules(open_workshop):
     workshop = open_workshop()
     schedules = (
@@ -135,6 +137,7 @@ def test_gauges_show_failed_jobs_and_schedules(open_workshop):
     assert found["penstock_dataset_interval_seconds", "poi"] == 12 * 3600
     assert found["penstock_maintenance_overdue_seconds", "leases"] < 60
     assert found["penstock_maintenance_failing_tasks", "leases"] == 0
+    assert found[("penstock_store_reads_failed",)] == 0
 
     worker.terminate()
     assert workshop.output_of(worker).code == 0

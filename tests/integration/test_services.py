@@ -19,6 +19,7 @@ from tests.services.find import (
     ServerMissing,
     find_chromium,
     find_postgres,
+    find_prometheus,
     find_rabbit,
     find_redis,
 )
@@ -83,6 +84,15 @@ def test_a_missing_browser_is_reported_in_one_sentence(tmp_path: Path):
     assert str(missing.value) == (
         "the tests need a browser, Chromium: install it "
         "(on Debian: apt-get install chromium)"
+    )
+
+
+def test_a_missing_prometheus_is_reported_in_one_sentence(tmp_path: Path):
+    with pytest.raises(ServerMissing) as missing:
+        find_prometheus(path=str(tmp_path))
+
+    assert str(missing.value) == (
+        "the tests need prometheus: install it (on Debian: apt-get install prometheus)"
     )
 
 
