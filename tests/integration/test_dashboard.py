@@ -1,6 +1,7 @@
 """The dashboard as a browser gets it: whole pages, their content, and their files."""
 
 import re
+import time
 from datetime import timedelta
 from html import unescape
 
@@ -199,6 +200,8 @@ class TestImports:
         running.wait_for(started, ImportStatus.RUNNING)
         for _ in range(3):
             fail_one(running)
+            # claims of one moment are in one picture
+            time.sleep(0.01)
 
         html = page(running, f"/imports/{started}")
 
@@ -229,6 +232,43 @@ def fail_one(running: Running) -> None:
     lease = claim_one(running, "ann")
     error = JobError(code="rejected", message="the provider says <b>no</b>")
     running.stores.ledger.fail(lease, error)
+
+
+class TestShards:
+    @pytest.fixture
+    def started(self, running: Running) -> str:
+        started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
+        running.wait_for(started, ImportStatus.RUNNING)
+        return f"/imports/{started}/shards"
+
+    def test_only_missing_and_failed_ones_are_listed_at_first(
+        self, running: Running, started: str
+    ):
+        lease = claim_one(running, "ann")
+        fail_one(running)
+
+        missing = page(running, started)
+        everything = page(running, f"{started}?show=all")
+
+        link = f'href="/jobs/{lease.job}"'
+        assert link not in missing
+        assert f'href="/jobs/{lease.job + 1}"' in missing
+        assert "the provider says &lt;b&gt;no&lt;/b&gt;" in missing
+        assert link in everything
+
+    def test_a_cell_lists_its_shards_alone(self, running: Running, started: str):
+        first = claim_one(running, "ann").job + 1
+
+        html = page(running, f"{started}?first={first}&last={first}")
+
+        assert f'href="/jobs/{first}"' in html
+        assert f'href="/jobs/{first + 1}"' not in html
+        assert running.client.get(f"{started}?first=1").status == 400
+
+    def test_an_import_with_one_axis_has_no_matrix(
+        self, running: Running, started: str
+    ):
+        assert 'role="grid"' not in page(running, started)
 
 
 class TestJobs:

@@ -8,7 +8,15 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, Request, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    Dialog,
+    Page,
+    Request,
+    Route,
+    expect,
+    sync_playwright,
+)
 
 from penstock.domain.jobs import (
     ImportId,
@@ -30,7 +38,8 @@ from tests.support.api_server import Running, listening, running_api
 PATIENCE = 20_000
 expect.set_options(timeout=PATIENCE)
 ANN = WorkerId("ann")
-PAGES = ("/", "/imports", "/imports/1", "/jobs/1", "/schedules", "/schedules/nightly",
+PAGES = ("/", "/imports", "/imports/1", "/imports/1/shards", "/imports/2/shards",
+         "/jobs/1", "/schedules", "/schedules/nightly",
          "/budgets", "/workers", "/datasets/shops",
          "/quarantine/shops", "/upload", "/upload/shops")  # fmt: skip
 # narrow phone, laptop, wide screen
@@ -52,6 +61,22 @@ files = "stops-*.csv"
 id = { column = "id" }
 name = { column = "name", required = true }
 """
+PLACES = """
+[datasets.places]
+key = "id"
+fields = { id = { path = "ID", type = "int" } }
+source = { url = "http://127.0.0.1:9/places" }
+
+[datasets.places.shards.country]
+kind = "list"
+send = "country"
+values = ["AT", "BE", "<b>CH</b>"]
+
+[datasets.places.shards.level]
+kind = "list"
+send = "level"
+values = [1, 2, 3, 4]
+"""
 HOSTILE_FILE = f"id,name,{HOSTILE}\n{HOSTILE},{HOSTILE},1\n2,,3\n"
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
@@ -60,7 +85,7 @@ THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 def running(tmp_path_factory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("dashboard")
     with running_api(
-        folder, 'database = "sqlite:///penstock.db"', more=STOPS
+        folder, 'database = "sqlite:///penstock.db"', more=STOPS + PLACES
     ) as running:
         fill(running)
         yield running
@@ -71,6 +96,8 @@ def fill(running: Running) -> None:
     import_id = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
     running.wait_for(import_id, ImportStatus.RUNNING)
     fail_one(running)
+    places = running.client.post(f"{OF}/places/imports", {}).json["import_id"]
+    running.wait_for(places, ImportStatus.RUNNING)
     announce(running.stores, ANN, region="<b>eu</b>")
     running.client.post(
         "/api/v1/schedules",
@@ -256,6 +283,31 @@ def test_a_timeline_leads_to_jobs_and_its_table_stays_open(
     expect(page.locator("h1")).to_contain_text("Job ")
 
 
+def test_arrows_move_in_a_matrix_and_a_cell_leads_to_its_shards(page: Page):
+    page.goto("/imports/2")
+    grid = page.get_by_role("grid")
+    expect(grid.get_by_role("link")).to_have_count(12)
+    expect(grid.locator("a[tabindex='0']")).to_have_count(1)
+    grid.locator("a[tabindex='0']").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "End", "ArrowLeft", "Home"):
+        page.keyboard.press(key)
+    page.keyboard.press("ArrowRight")
+    cell = grid.get_by_role("link", name="country:<b>CH</b>, level:2: 1 open")
+    expect(cell).to_be_focused()
+    expect(grid.locator("a[tabindex='0']")).to_have_count(1)
+
+    page.keyboard.press("Enter")
+
+    expect(page.locator("h1")).to_have_text("Shards")
+    listed = page.get_by_role("region", name="All shards of country:<b>CH</b>, level:2")
+    expect(listed.get_by_role("row")).to_have_count(2)
+    page.get_by_role("link", name="Only missing and failed").click()
+    page.get_by_role("link", name="Of the whole import").click()
+    expect(page.get_by_role("region", name="Missing").get_by_role("row")).to_have_count(
+        13
+    )
+
+
 def test_a_job_is_retried_on_its_page(page: Page, running: Running):
     page.goto(f"/jobs/{failed_job(running)}")
 
@@ -265,6 +317,22 @@ def test_a_job_is_retried_on_its_page(page: Page, running: Running):
     expect(page.locator(".history")).to_contain_text("waits for a worker")
     expect(page.get_by_role("button", name="Retry")).to_have_count(0)
     fail_one(running)
+
+
+def test_a_retry_goes_on_while_there_is_more(page: Page):
+    more = [False, True, True]
+
+    def answer(route: Route) -> None:
+        route.fulfill(json={"import_id": 1, "retried": 1000, "has_more": more.pop()})
+
+    page.route("**/api/v1/jobs/retry", answer)
+    page.goto("/imports/1")
+    page.once("dialog", lambda dialog: dialog.accept())
+
+    page.get_by_role("button", name="Retry 1 failed").click()
+
+    expect(page.locator("#result")).to_contain_text("done")
+    assert more == []
 
 
 def test_a_question_that_is_declined_changes_nothing(page: Page):

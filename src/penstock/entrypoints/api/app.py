@@ -54,6 +54,7 @@ from penstock.entrypoints.dashboard.pages import jobs as job_pages
 from penstock.entrypoints.dashboard.pages import quarantine as quarantine_pages
 from penstock.entrypoints.dashboard.pages import resources as resource_pages
 from penstock.entrypoints.dashboard.pages import schedules as schedule_pages
+from penstock.entrypoints.dashboard.pages import shards as shard_pages
 from penstock.entrypoints.dashboard.pages import upload as upload_pages
 from penstock.errors import PenstockError
 from penstock.flow.edit_records import EditRecords
@@ -90,6 +91,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *swagger_ui.endpoints(),
         *overview.endpoints(),
         *import_pages.endpoints(),
+        *shard_pages.endpoints(),
         *job_pages.endpoints(),
         *schedule_pages.endpoints(),
         *resource_pages.endpoints(),

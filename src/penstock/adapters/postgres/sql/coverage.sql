@@ -35,3 +35,76 @@ cross join (
 where import_id = %(import_id)s
 group by 1
 order by 1;
+
+-- name: plan_size
+-- The first value of the first axis has as many shards as the other axes have values.
+select count(*) as total,
+    count(*) filter (where split_part(shard_key, '|', 1) = first.down) as across
+from penstock_job
+cross join (
+    select split_part(shard_key, '|', 1) as down
+    from penstock_job
+    where import_id = %(import_id)s and parent is null
+    order by id
+    limit 1
+) as first
+where import_id = %(import_id)s and parent is null;
+
+-- name: coverage_matrix
+-- The plan has the values of the first axis in turn, each with all of the others.
+select cells.*, first_job.shard_key as first_key, last_job.shard_key as last_key
+from (
+    select number / %(across)s::bigint as y,
+        number %% %(across)s::bigint * %(columns)s::bigint / %(across)s::bigint as x,
+        min(id) as first_id,
+        max(id) as last_id,
+        count(*) filter (where status = 'pending') as pending,
+        count(*) filter (where status = 'leased') as leased,
+        count(*) filter (where status = 'done') as done,
+        count(*) filter (where status = 'failed') as failed,
+        count(*) filter (where status = 'split') as split,
+        count(*) filter (where status = 'cancelled') as cancelled,
+        count(*) as total
+    from (
+        select id, status, row_number() over (order by id) - 1 as number
+        from penstock_job
+        where import_id = %(import_id)s and parent is null
+    ) as planned
+    group by 1, 2
+) as cells
+join penstock_job as first_job on first_job.id = cells.first_id
+join penstock_job as last_job on last_job.id = cells.last_id
+order by cells.first_id;
+
+-- name: split_shards
+with recursive family (id, planned) as (
+    select id, id from penstock_job
+    where import_id = %(import_id)s and status = 'split' and parent is null
+    union all
+    select child.id, family.planned
+    from family
+    join penstock_job as child on child.parent = family.id
+)
+select family.planned, penstock_job.status, count(*) as jobs
+from family
+join penstock_job on penstock_job.id = family.id
+where penstock_job.parent is not null
+group by family.planned, penstock_job.status;
+
+-- name: find_shards
+with recursive family (id) as (
+    select id from penstock_job
+    where import_id = %(import_id)s and status = 'split'
+        and id between %(first)s and %(last)s
+    union all
+    select child.id
+    from family
+    join penstock_job as child on child.parent = family.id
+)
+select * from penstock_job
+where import_id = %(import_id)s
+    and id > %(after)s
+    and (id between %(first)s and %(last)s or id in (select id from family))
+    and status in (select value from jsonb_array_elements_text(%(statuses)s::jsonb) as value)
+order by id
+limit %(limit)s;

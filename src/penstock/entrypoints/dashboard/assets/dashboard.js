@@ -175,6 +175,30 @@ document.addEventListener("keydown", (event) => {
   if (actions[event.key]) { event.preventDefault(); actions[event.key](); }
 });
 
+// --- arrows move between the cells of a grid, of which one is in the order of tabs
+
+const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+document.addEventListener("keydown", (event) => {
+  const from = event.target.closest?.("[role=grid] a");
+  if (!from || event.metaKey || event.ctrlKey || event.altKey) return;
+  const grid = [...from.closest("[role=grid]").rows].map((row) => [...row.querySelectorAll("a")]);
+  const down = grid.findIndex((row) => row.includes(from));
+  const across = grid[down].indexOf(from);
+  let to = null;
+  if (steps[event.key]) to = grid[down + steps[event.key][0]]?.[across + steps[event.key][1]];
+  else if (event.key === "Home") to = grid[down][0];
+  else if (event.key === "End") to = grid[down].at(-1);
+  else return;
+  event.preventDefault();
+  to?.focus();
+});
+document.addEventListener("focusin", (event) => {
+  const cell = event.target.closest?.("[role=grid] a");
+  if (!cell) return;
+  for (const other of cell.closest("[role=grid]").querySelectorAll('a[tabindex="0"]')) other.tabIndex = -1;
+  cell.tabIndex = 0;
+});
+
 // --- actions: a button names the route of the API that it calls
 
 async function act(button) {
@@ -183,13 +207,17 @@ async function act(button) {
   button.disabled = true;
   let text;
   try {
-    const body = button.dataset.body;
-    const response = await fetch(button.dataset.post, {
-      method: "POST",
-      headers: body ? { "content-type": "application/json" } : {},
-      body,
-    });
-    const answer = await response.json().catch(() => ({}));
+    let response, answer;
+    // one request does a part of what there is
+    do {
+      const body = button.dataset.body;
+      response = await fetch(button.dataset.post, {
+        method: "POST",
+        headers: body ? { "content-type": "application/json" } : {},
+        body,
+      });
+      answer = await response.json().catch(() => ({}));
+    } while (response.ok && answer.has_more === true);
     text = response.ok ? `${label}: done.` : `${label}: ${answer.detail || answer.title || response.status}`;
   } catch (error) {
     text = `${label}: ${error.message}`;

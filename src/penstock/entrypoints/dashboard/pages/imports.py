@@ -16,6 +16,11 @@ from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
 from penstock.entrypoints.api.params.query_params import QueryParams, id_in_path
 from penstock.entrypoints.api.params.request_head import RequestHead
 from penstock.entrypoints.api.resources.imports import ImportListRequest, parse_list
+from penstock.entrypoints.dashboard.pages.matrix import (
+    MAX_CELLS,
+    build_matrix,
+    count_states,
+)
 from penstock.entrypoints.dashboard.pages.timeline import OUTCOMES, read_timeline
 from penstock.entrypoints.dashboard.rendering import View, send_page
 from penstock.ports import JobFilter
@@ -23,7 +28,9 @@ from penstock.ports import JobFilter
 # buckets of the bar of all shards; a narrow screen shows about as many pixels
 MAX_BUCKETS = 400
 MAX_PARTS = 60
-MAX_JOBS = 50
+MAX_JOBS = 10
+# a larger import has its matrix on the page of its shards only
+MAX_MATRIX_SHARDS = 10_000
 LIST_LIMIT = 50
 # bad rows of an import that are counted by reason
 MAX_COUNTED = 10_000
@@ -110,6 +117,12 @@ def build_import(api: AppContext, requested: ImportRequest) -> View:
     values = {
         "now": now,
         "timeline": timeline,
+        "matrix": build_matrix(
+            stores.coverage.matrix(import_id, cells=MAX_CELLS)
+            if shards.total <= MAX_MATRIX_SHARDS
+            else ()
+        ),
+        "chosen_jobs": None,
         "outcomes": OUTCOMES,
         "requested": requested,
         "import": import_,
@@ -140,7 +153,7 @@ def draw_buckets(buckets: Sequence[Shards]) -> Iterator[Segment]:
     """
     start, state = 0, None
     for number, bucket in enumerate([*buckets, None]):
-        levels = [] if bucket is None else levels_of(bucket)
+        levels = [] if bucket is None else count_states(bucket)
         single = levels[0][0] if len(levels) == 1 else None
         if state is not None and single != state:
             yield Segment(state, start, number - start, 0, 1)
@@ -148,18 +161,6 @@ def draw_buckets(buckets: Sequence[Shards]) -> Iterator[Segment]:
             start, state = number, single
         if single is None:
             yield from stack(levels, number)
-
-
-def levels_of(shards: Shards) -> list[tuple[str, int]]:
-    """Return the states of a bucket with their counts, the worst at the bottom."""
-    counts = (
-        ("failed", shards.failed),
-        ("missing", shards.cancelled),
-        ("running", shards.leased),
-        ("open", shards.pending),
-        ("done", shards.done + shards.split),
-    )
-    return [(state, count) for state, count in counts if count]
 
 
 def stack(levels: Sequence[tuple[str, int]], x: int) -> Iterator[Segment]:
