@@ -22,6 +22,7 @@ from tests.support.workshop import (
     KEY,
     PENSTOCK,
     Workshop,
+    happens,
     wait_until,
 )
 
@@ -33,6 +34,7 @@ HELP = {
     ("run",): "run an import",
     ("worker",): "until sigterm",
     ("status",): "upkeep",
+    ("health",): "alive",
     ("imports",): "imports",
     ("imports", "cancel"): "cancel an import",
     ("jobs",): "retry failed",
@@ -562,6 +564,34 @@ def test_the_status_shows_what_runs_waits_and_failed(open_workshop):
     assert tasks.keys() >= {"leases", "indexes", "spool", "expired"}
     assert tasks["leases"]["last_run_at"] is not None
     assert tasks["leases"]["error"] is None
+
+
+def test_a_probe_tells_whether_a_worker_of_this_host_is_alive(workshop):
+    alone = workshop.penstock("health")
+    worker = workshop.worker()
+    wait_until(lambda: workshop.penstock("health").code == 0)
+    shown = workshop.penstock("health", "--json").json
+    worker.kill()
+    worker.wait()
+
+    assert (alone.code, alone.out) == (1, "")
+    assert alone.err.endswith("has reported lately\n")
+    assert shown["healthy"] is True
+    assert [found["pid"] for found in shown["workers"]] == [worker.pid]
+    assert happens(lambda: workshop.penstock("health").code == 1, within=60)
+
+
+def test_a_database_that_is_away_is_no_reason_to_restart_workers(workshop):
+    text = workshop.config.read_text("utf-8").replace(
+        workshop.store.declaration(),
+        'database = "postgresql://nobody@127.0.0.1:1/nothing"',
+    )
+    workshop.config.write_text(text, encoding="utf-8")
+
+    checked = workshop.penstock("health", "--json")
+
+    assert (checked.code, checked.json["healthy"]) == (0, True)
+    assert "unknown: " in checked.json["detail"]
 
 
 def test_the_sandbox_serves_until_ctrl_c(open_workshop):

@@ -30,6 +30,7 @@ COMMANDS = {
     "worker": "worker:worker",
     "scheduler": "scheduler:scheduler",
     "status": "status:status",
+    "health": "health:health",
     "imports": "imports:app",
     "jobs": "jobs:app",
     "audit": "imports:audit",
