@@ -1,5 +1,6 @@
 """What every store promises of the archive of rows that are gone from the source."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -7,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.dataset import Dataset, FieldType, Missing
+from penstock.domain.dataset import ArchivePolicy, Dataset, FieldType, Missing
 from penstock.domain.jobs import Mode
+from penstock.domain.search.filter_params import read_query
+from penstock.errors import Conflict
 from penstock.flow.archive_rows import ROW_BATCH, ArchiveRows
 from penstock.ports import Stores
-from penstock.ports.record_access import ApiStores, Write
+from penstock.ports.record_access import ApiStores, CountKind, Write
 from tests.contracts.imports import FILES, import_files
 from tests.support.builders import (
     A_MOMENT,
@@ -34,7 +37,8 @@ from tests.support.builders import (
 DAY = timedelta(days=1)
 YEAR = 365 * DAY
 ALL = Missing(max_drop=1)
-POI = dataset(archive=YEAR, missing=ALL)
+ARCHIVED = ArchivePolicy(after=YEAR)
+POI = dataset(archive=ARCHIVED, missing=ALL)
 NOTED = replace(POI, fields=(*POI.fields, text_field("note", local=True)))
 # a key that each database stores in its own way
 DATED = dataset(
@@ -45,7 +49,7 @@ DATED = dataset(
         text_field("title"),
     ),
     key=("at", "id"),
-    archive=YEAR,
+    archive=ARCHIVED,
     missing=ALL,
 )
 
@@ -164,7 +168,7 @@ class ArchiveContract:
         assert archive(stores) == 1
 
     def test_an_import_of_unchanged_files_has_seen_all_rows(self, stores, pass_time):
-        files = replace(FILES, archive=YEAR, missing=ALL)
+        files = replace(FILES, archive=ARCHIVED, missing=ALL)
         import_files(stores, files, {"a.csv": [1, 2]})
         pass_time(YEAR)
         earlier = stores.imports.last_reusable(files, Mode.FULL)
@@ -273,6 +277,24 @@ class ArchiveContract:
             "3 rows were not archived: 30.0% of 10 is more than missing.max_drop = 0.2"
         )
         assert archive_of(stores)(replace(POI, missing=Missing(max_drop=0.3))).rows == 3
+
+    def test_a_shift_fails_where_rows_have_to_stay(self, stores, import_of):
+        import_of(*range(10), then=YEAR)
+        import_of(*range(7))
+        careful = replace(POI, missing=Missing(max_drop=0.2))
+        with pytest.raises(Conflict, match="3 rows were not archived"):
+            archive_of(stores).run_shift(careful)
+
+    def test_the_archive_is_read_like_its_dataset(self, stores, served, import_of):
+        import_of(*range(1, 9), then=YEAR)
+        import_of(1)
+        archive(stores)
+        query, _ = read_query(POI, [("archived", "true"), ("id", "gt.3")])
+        page = served.reads.page(query)
+        assert [json.loads(row)["id"] for row in page.rows] == [4, 5, 6, 7, 8]
+        assert served.reads.count(query, CountKind.EXACT).value == 5
+        assert served.reads.one(POI.archived, (4,), POI.fields) is not None
+        assert served.reads.one(POI.archived, (1,), POI.fields) is None
 
     def test_bad_rows_without_a_key_could_be_the_missing_ones(
         self, stores, import_of, pass_time

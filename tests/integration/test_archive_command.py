@@ -10,11 +10,29 @@ from pathlib import Path
 import pytest
 
 from penstock.entrypoints.cli.app import main
+from tests.support.api_client import OF, serving
 from tests.support.shops import lines, shops, some_shops, write
-from tests.support.workshop import BUGS, Ran
+from tests.support.workshop import BUGS, Ran, Workshop, wait_until
 
 Penstock = Callable[..., Ran]
 YEAR = 365 * 86_400 * 1_000_000
+POINTS = """\
+[datasets.points]
+key = "id"
+archive = {{ after = "365d" }}
+
+[datasets.points.fields]
+id = {{ type = "int" }}
+
+[datasets.points.source]
+type = "http"
+url = "http://127.0.0.1:9/points"
+
+[datasets.points.source.pages]
+by = "{by}"
+{more}
+"""
+KEYSET = 'send = "after"\nfield = "id"'
 
 
 @pytest.fixture
@@ -87,3 +105,33 @@ def test_a_dataset_without_archive_says_how_to_declare_one(penstock):
     refused = penstock("archive", "shops")
     assert refused.code == 2
     assert 'declare: archive = { after = "365d" }' in refused.err
+
+
+def test_maintenance_archives_and_the_api_reads_it(old, tmp_path):
+    records = f"{OF}/shops/records"
+    with closing(sqlite3.connect(old, isolation_level=None)) as connection:
+        # those of the commands have just run
+        connection.execute("delete from penstock_task")
+    with serving(Workshop(tmp_path)) as api:
+        wait_until(lambda: len(api.get(f"{records}?archived=true").items) == 3)
+
+        assert len(api.get(records).items) == 17
+        assert api.get(f"{records}/18").status == 404
+        assert api.get(f"{records}/18?archived=true").json["id"] == 18
+        assert api.get(f"{records}/1?archived=true").status == 404
+        assert api.get(f"{records}?archived=maybe").status == 400
+        parameters = api.get("/openapi.json").json["paths"][records]["get"][
+            "parameters"
+        ]
+        assert "archived" in [each.get("name") for each in parameters]
+        feed = api.get(f"{OF}/shops/changes?limit=1000").items
+        assert [each["kind"] for each in feed[-3:]] == ["deleted"] * 3
+
+
+@pytest.mark.usefixtures("old")
+def test_what_an_archive_costs_or_needs_is_noted(penstock):
+    assert "archive" not in penstock("check").out
+    Path("penstock.toml").write_text(POINTS.format(by="keyset", more=KEYSET))
+    assert "full imports write which rows they have seen" in penstock("check").out
+    Path("penstock.toml").write_text(POINTS.format(by="page", more='send = "page"'))
+    assert "nothing is archived: pages by page pass over" in penstock("check").out

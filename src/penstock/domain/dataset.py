@@ -105,6 +105,16 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePolicy:
+    """When rows are archived."""
+
+    # how long they must not have been seen in the source
+    after: timedelta
+    # how often maintenance archives
+    every: timedelta = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
     """How many bad rows an import may have before it fails."""
 
@@ -164,8 +174,8 @@ class Dataset:
     region: str | None = None
     # how long the API may serve a cached response
     cache: timedelta = timedelta(seconds=60)
-    # rows that were not seen in the source for so long are archived; None: never
-    archive: timedelta | None = None
+    # None: no row is archived
+    archive: ArchivePolicy | None = None
 
     @cached_property
     def columns(self) -> tuple[Field, ...]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from penstock.domain.archiving import ArchiveCut, find_cut, judge_archive
 from penstock.domain.dataset import Dataset
 from penstock.domain.pages import Key
+from penstock.errors import Conflict
 from penstock.ports import Archive, Jobs
 
 # rows that are archived in one transaction, while others wait for its locks
@@ -59,11 +60,19 @@ class ArchiveRows:
         return ArchiveReport(rows=rows, cut=judged.cut)
 
     def run_shift(self, dataset: Dataset) -> timedelta | None:
-        """Archive for a few seconds; return when to continue, if there is more."""
+        """Archive for a few seconds; return when to continue, if there is more.
+
+        Raises `Conflict` if rows that were missing for so long have to stay.
+        """
+        began = self._monotonic()
         judged = self.preview(dataset)
-        if judged.cut is None or judged.note is not None:
+        if judged.cut is None:
             return None
-        end = self._monotonic() + SHIFT.total_seconds()
+        if judged.note is not None:
+            raise Conflict(f"dataset {dataset.name}: {judged.note}")
+        # all rows were read to judge them: worth it only for as long a move
+        took = self._monotonic() - began
+        end = self._monotonic() + max(SHIFT.total_seconds(), took)
         for moved in self._move(dataset, judged.cut):
             # a shift that has moved nothing would be repeated for ever
             if moved and self._monotonic() > end:
@@ -74,7 +83,7 @@ class ArchiveRows:
         if dataset.archive is None:
             return None
         sightings = self._archive.sightings(dataset)
-        return find_cut(sightings, after=dataset.archive, now=self._jobs.now())
+        return find_cut(sightings, after=dataset.archive.after, now=self._jobs.now())
 
     def _move(self, dataset: Dataset, cut: ArchiveCut) -> Iterator[int]:
         for keys in self._batches(dataset, cut):

@@ -10,6 +10,7 @@ from penstock.domain.dataset import (
     MAX_DUPLICATES,
     ROW_KEY,
     ROW_KEY_FIELD,
+    ArchivePolicy,
     Dataset,
     DatasetName,
     Delta,
@@ -104,7 +105,9 @@ def build_dataset(
         priority=table.priority,
         region=table.region,
         cache=table.cache,
-        archive=None if table.archive is None else table.archive.after,
+        archive=None
+        if table.archive is None
+        else ArchivePolicy(after=table.archive.after, every=table.archive.every),
     )
 
 

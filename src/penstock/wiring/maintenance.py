@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
-from penstock.domain.dataset import Dataset
+from penstock.domain.dataset import ArchivePolicy, Dataset
 from penstock.flow.maintenance import (
     MaintenanceLoop,
     MaintenanceTask,
@@ -85,6 +85,8 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
             run=partial(maintain, penstock, dataset),
             is_slow=True,
         )
+        if dataset.archive is not None:
+            yield archive_task(penstock, dataset, dataset.archive)
     folder = penstock.settings.spool.resolve()
     yield MaintenanceTask(
         name=TaskName(f"spool:{socket.gethostname()}:{folder}"),
@@ -112,6 +114,19 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
             retry_interval=BROKER_RETRY_INTERVAL,
             run=build_send_wake_ups(penstock),
         )
+
+
+def archive_task(
+    penstock: "Container", dataset: Dataset, policy: ArchivePolicy
+) -> MaintenanceTask:
+    """Build the task that archives rows; another policy is another task."""
+    rules = repr((policy, dataset.missing.max_drop))
+    return MaintenanceTask(
+        name=TaskName(f"archive:{dataset.name}:{short_digest(rules)}"),
+        interval=policy.every,
+        run=partial(penstock.archive.run_shift, dataset),
+        is_slow=True,
+    )
 
 
 def maintain(penstock: "Container", dataset: Dataset) -> None:

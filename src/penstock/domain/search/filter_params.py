@@ -38,6 +38,8 @@ RESERVED_PARAMS = frozenset({"sort", "limit", "cursor", "fields"})
 EXPORT_PARAMS = frozenset({"sort", "fields", "format", "raw"})
 # rows that are read at once, for an export
 EXPORT_BATCH = 1_000
+# the parameter of datasets that have an archive
+ARCHIVED = "archived"
 # lists: given several times, or with commas
 LIST_PARAMS = frozenset({"fields", "by"})
 
@@ -86,10 +88,10 @@ def read_query(
 ) -> tuple[Query, str | None]:
     """Return the requested query, and its cursor as text."""
     reader = ParamReader(dataset)
-    own, conditions = split_params(reader, given)
+    own, conditions = split_params(reader, given, reserved=reserved_params(dataset))
     sort, descending = read_sort(reader, own.get("sort"))
     query = Query(
-        dataset=dataset,
+        dataset=read_archived(reader, own.get(ARCHIVED)),
         conditions=conditions,
         sort=sort,
         descending=descending,
@@ -120,6 +122,18 @@ def read_export(dataset: Dataset, given: Iterable[tuple[str, str]]) -> Export:
     )
     reader.finish()
     return Export(query, ExportFormat(form), raw == "true")
+
+
+def reserved_params(dataset: Dataset) -> frozenset[str]:
+    """Return the parameters of a list that are no conditions on fields."""
+    return RESERVED_PARAMS if dataset.archive is None else RESERVED_PARAMS | {ARCHIVED}
+
+
+def read_archived(reader: ParamReader, text: str | None) -> Dataset:
+    """Return the dataset, or its archive if that is requested."""
+    if text not in {None, "true", "false"}:
+        reader.flaw(ARCHIVED, "value", "takes true or false")
+    return reader.dataset.archived if text == "true" else reader.dataset
 
 
 def read_own_params(

@@ -55,6 +55,7 @@ class BadTable(TomlModel):
 
 class ArchiveTable(TomlModel):
     after: Stored
+    every: Stored = timedelta(days=30)
 
 
 class DeltaTable(TomlModel):

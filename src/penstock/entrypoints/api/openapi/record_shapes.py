@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.search.filter_params import (
+    ARCHIVED,
     DEFAULT_LIMIT,
     FIELD_PREFIX,
     MAX_CONDITIONS_PER_FIELD,
     MAX_ROWS,
     RESERVED_PARAMS,
     ExportFormat,
+    reserved_params,
 )
 from penstock.domain.search.query import field_named, filterable_fields
 from penstock.entrypoints.api.endpoints import OperationDoc
@@ -48,9 +50,10 @@ def describe_list(dataset: Dataset) -> OperationDoc:
     name = schema_name(dataset.name)
     return OperationDoc(
         parameters=[
-            *filter_parameters(dataset),
+            *filter_parameters(dataset, reserved=reserved_params(dataset)),
             sort_parameter(dataset),
             fields_parameter(dataset),
+            *archive_parameters(dataset),
             LIMIT,
             CURSOR,
             PREFER,
@@ -78,6 +81,7 @@ def describe_get(dataset: Dataset) -> OperationDoc:
         parameters=[
             *key_parameters(dataset),
             fields_parameter(dataset),
+            *archive_parameters(dataset),
             TOKEN,
             IF_NONE_MATCH,
         ],
@@ -197,6 +201,16 @@ def filter_parameters(
                 "minItems": 1,
                 "maxItems": MAX_CONDITIONS_PER_FIELD,
             },
+        }
+
+
+def archive_parameters(dataset: Dataset) -> Iterator[Schema]:
+    if dataset.archive is not None:
+        yield {
+            "name": ARCHIVED,
+            "in": "query",
+            "description": "Read the archive instead, of rows gone from the source.",
+            "schema": {"type": "boolean", "default": False},
         }
 
 

@@ -16,10 +16,13 @@ from penstock.domain.dataset import Dataset, Field
 from penstock.domain.pages import Key
 from penstock.domain.record_validation import ANY_VERSION, Precondition, require_record
 from penstock.domain.search.filter_params import (
+    ARCHIVED,
     ParamReader,
+    read_archived,
     read_fields,
     read_own_params,
     refuse_all_params,
+    reserved_params,
 )
 from penstock.entrypoints.api.cache.response_cache import ReadResult
 from penstock.entrypoints.api.context import AppContext
@@ -118,10 +121,12 @@ def parse_get(api: AppContext, head: RequestHead) -> GetRequest:
     dataset = api.dataset(head.parts["dataset"])
     key = parse_key(api, dataset, head.raw_path)
     reader = ParamReader(dataset)
-    values = read_own_params(reader, head.query, {"fields"})
+    allowed = {"fields", ARCHIVED} & {"fields", *reserved_params(dataset)}
+    values = read_own_params(reader, head.query, allowed)
     fields = read_fields(reader, values.get("fields"))
+    source = read_archived(reader, values.get(ARCHIVED))
     reader.finish()
-    return GetRequest(dataset, key, fields)
+    return GetRequest(source, key, fields)
 
 
 def get_record(api: AppContext, requested: GetRequest) -> ReadResult:
