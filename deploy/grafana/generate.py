@@ -391,18 +391,10 @@ DATABASE = Dashboard(
             queries={"sum by (lane) (penstock_http_waiting)": "{{lane}}"},
         ),
         Panel(
-            title="Slow queries: cancelled, and reads above a second",
+            title="Slow queries: a second or longer, and cancelled ones",
             queries={
+                rate("penstock_slow_statements_total", "statement"): "{{statement}}",
                 rate("penstock_http_called_off_total", "lane"): "{{lane}} cancelled",
-                rate(
-                    "penstock_http_request_seconds_count",
-                    selector=f'{{method="GET",{READS}}}',
-                )
-                + " - "
-                + rate(
-                    "penstock_http_request_seconds_bucket",
-                    selector=f'{{method="GET",{READS},le="1.0"}}',
-                ): "slow reads",
             },
         ),
         Panel(

@@ -116,7 +116,9 @@ def running_api(folder: Path, result: str, *, more: str = "") -> Iterator[Runnin
         penstock.stores.schema.migrate()
         for each in settings.datasets.values():
             penstock.stores.schema.ensure_table(each)
-        clients = stack.enter_context(open_api_stores(settings, threads=10))
+        clients = stack.enter_context(
+            open_api_stores(settings, penstock.emit, threads=10)
+        )
         api = build_api(penstock, clients, threads=8)
         url = stack.enter_context(listening(api))
         yield Running(api, Client(url), folder)

@@ -27,7 +27,13 @@ from penstock.domain.pages import Counts
 SECRET = "practice-key-7f3a91c2"
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 # which are declared or listed in the code, and so can be labels
-NAMES = {"dataset": "poi", "budget": "practice", "code": "rejected", "task": "leases:x"}
+NAMES = {
+    "dataset": "poi",
+    "budget": "practice",
+    "code": "rejected",
+    "task": "leases:x",
+    "statement": "records:select",
+}
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 JOB = JobFields(
     job=JobId(7), import_id=ImportId(3), dataset="poi", worker=WorkerId("host:1")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import ClassVar, NamedTuple, TypedDict
+from typing import ClassVar, NamedTuple, NewType, TypedDict
 
 from penstock.domain.jobs import (
     ImportId,
@@ -15,6 +15,9 @@ from penstock.domain.jobs import (
 )
 from penstock.domain.pages import Counts, Proof
 from penstock.domain.scheduling.fires import SkipReason
+
+# of the .sql files, or such as `records:select`: there are few of them
+StatementName = NewType("StatementName", str)
 
 
 class Level(StrEnum):
@@ -385,6 +388,16 @@ class RequestStoodOut(Event):
     cause: str | None
     # similar requests since the last logged one
     untold: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementWasSlow(Event):
+    """A statement of the database took long; never with its values."""
+
+    level: ClassVar[Level] = Level.WARNING
+
+    statement: StatementName
+    took: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,31 +5,37 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 
 from penstock.adapters.sqlstore.stores import build_api_stores
+from penstock.ports import Emit
 from penstock.ports.rate_limits import SharedRateLimiter
 from penstock.ports.record_access import ApiStores
 from penstock.ports.response_cache import SharedCache
 from penstock.settings import Settings
+from penstock.wiring.databases import slow_reporter
 
 # how long a query of a client may take
 QUERY_TIMEOUT = timedelta(seconds=5)
 
 
 @contextmanager
-def open_api_stores(settings: Settings, *, threads: int) -> Iterator[ApiStores]:
+def open_api_stores(
+    settings: Settings, emit: Emit, *, threads: int
+) -> Iterator[ApiStores]:
     """Open the stores of the API, with their own connections."""
     with ExitStack() as stack:
         if settings.sqlite_path is not None:
             from penstock.adapters.sqlite.database import SqliteDatabase
 
-            database = SqliteDatabase(settings.sqlite_path, busy=QUERY_TIMEOUT)
+            database = SqliteDatabase(
+                settings.sqlite_path, busy=QUERY_TIMEOUT, on_slow=slow_reporter(emit)
+            )
             stack.callback(database.close)
             yield build_api_stores(database)
             return
-        yield open_postgres_stores(settings, stack, threads=threads)
+        yield open_postgres_stores(settings, stack, emit, threads=threads)
 
 
 def open_postgres_stores(
-    settings: Settings, stack: ExitStack, *, threads: int
+    settings: Settings, stack: ExitStack, emit: Emit, *, threads: int
 ) -> ApiStores:
     from penstock.adapters.postgres.connection_pool import (
         CLIENT_SESSION,
@@ -47,6 +53,7 @@ def open_postgres_stores(
             limit=QUERY_TIMEOUT,
             most_connections=threads,
             manner=profile,
+            on_slow=slow_reporter(emit),
         )
         stack.callback(database.close)
         return database

@@ -5,7 +5,9 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
 
+from penstock.adapters.sqlstore.slow_statements import OnSlow
 from penstock.adapters.sqlstore.stores import Limiter, build_stores
+from penstock.domain.events import StatementName, StatementWasSlow
 from penstock.errors import Misconfigured
 from penstock.ports import Emit, ServerDiagnostics, SqlStatement, Stores
 from penstock.settings import Settings
@@ -27,20 +29,33 @@ def open_container(
     """
     with ExitStack() as stack:
         if scratch:
-            stores = sqlite_stores(IN_MEMORY, settings, stack)
+            stores = sqlite_stores(IN_MEMORY, settings, stack, emit)
         elif settings.sqlite_path is not None:
-            stores = sqlite_stores(settings.sqlite_path, settings, stack)
+            stores = sqlite_stores(settings.sqlite_path, settings, stack, emit)
         else:
-            stores = postgres_stores(settings, stack, threads=threads)
+            stores = postgres_stores(settings, stack, emit, threads=threads)
         yield Container(settings=settings, stores=stores, emit=emit)
 
 
-def sqlite_stores(path: Path, settings: Settings, stack: ExitStack) -> Stores:
+def slow_reporter(emit: Emit) -> OnSlow:
+    """Return what emits an event for a slow statement."""
+
+    def report(statement: StatementName, took: timedelta) -> None:
+        emit(StatementWasSlow(statement=statement, took=took))
+
+    return report
+
+
+def sqlite_stores(
+    path: Path, settings: Settings, stack: ExitStack, emit: Emit
+) -> Stores:
     from penstock.adapters.sqlite.database import SqliteDatabase
     from penstock.adapters.sqlite.ledger import NoNotifier, SqliteLedger
     from penstock.adapters.sqlite.schema import SqliteSchema
 
-    database = SqliteDatabase(path, busy=settings.commit_timeout)
+    database = SqliteDatabase(
+        path, busy=settings.commit_timeout, on_slow=slow_reporter(emit)
+    )
     stack.callback(database.close)
     return build_stores(
         database,
@@ -51,7 +66,9 @@ def sqlite_stores(path: Path, settings: Settings, stack: ExitStack) -> Stores:
     )
 
 
-def postgres_stores(settings: Settings, stack: ExitStack, *, threads: int) -> Stores:
+def postgres_stores(
+    settings: Settings, stack: ExitStack, emit: Emit, *, threads: int
+) -> Stores:
     from penstock.adapters.postgres.database import PostgresDatabase
     from penstock.adapters.postgres.ledger import PostgresLedger
     from penstock.adapters.postgres.notifications import ListenNotifier
@@ -67,6 +84,7 @@ def postgres_stores(settings: Settings, stack: ExitStack, *, threads: int) -> St
         # one for each worker thread, one for the thread that watches them and for quick
         # maintenance, and one for slow maintenance
         most_connections=threads + 2,
+        on_slow=slow_reporter(emit),
     )
     stack.callback(database.close)
     bell = ListenNotifier(database.connections.open_connection, schema=settings.schema)

@@ -11,14 +11,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
+from typing_extensions import override
 
 from penstock.adapters.postgres.binary_arrays import register_array_dumpers
+from penstock.adapters.sqlstore.slow_statements import SLOW, StatementWatch
 from penstock.ports.cancellation import CURRENT_TOKEN
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
@@ -95,6 +97,24 @@ def connection_parameters(
     }
 
 
+class TimedCursor(psycopg.Cursor[DictRow]):
+    """A cursor that reports statements which take long."""
+
+    def __init__(self, *arguments: Any, watch: StatementWatch, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._watch = watch
+
+    @override
+    def execute(self, query: Any, *arguments: Any, **options: Any) -> Self:
+        begun = time.perf_counter()
+        try:
+            return super().execute(query, *arguments, **options)
+        finally:
+            took = time.perf_counter() - begun
+            if took >= SLOW and isinstance(query, str | bytes):
+                self._watch.report(query, took)
+
+
 class ConnectionPool:
     """A bounded pool of connections.
 
@@ -107,8 +127,14 @@ class ConnectionPool:
     """
 
     def __init__(
-        self, parameters: dict[str, Any], *, max_size: int, limit: timedelta
+        self,
+        parameters: dict[str, Any],
+        *,
+        max_size: int,
+        limit: timedelta,
+        watch: StatementWatch | None = None,
     ) -> None:
+        self._watch = watch
         self._parameters = parameters
         self._limit = limit.total_seconds()
         self._max_size = max_size
@@ -126,6 +152,9 @@ class ConnectionPool:
             **self._parameters, autocommit=True, row_factory=dict_row
         )
         register_array_dumpers(connection)
+        if self._watch is not None:
+            factory = partial(TimedCursor, watch=self._watch)
+            connection.cursor_factory = cast("type[TimedCursor]", factory)
         return connection
 
     @contextmanager

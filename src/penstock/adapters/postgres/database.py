@@ -41,6 +41,11 @@ from penstock.adapters.postgres.table_sql import (
 )
 from penstock.adapters.sqlstore import database as sql
 from penstock.adapters.sqlstore.database import Outcome
+from penstock.adapters.sqlstore.slow_statements import (
+    OnSlow,
+    StatementWatch,
+    ignore_slow,
+)
 from penstock.domain.dataset import Dataset, Reference
 from penstock.errors import Refused, StoreRefused, StoreUnavailable
 
@@ -219,7 +224,7 @@ class PostgresDatabase(sql.Database):
       it has taken effect.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what differs between those that use a server)
         self,
         url: str,
         *,
@@ -229,6 +234,7 @@ class PostgresDatabase(sql.Database):
         most_connections: int = 8,
         clock: str | None = None,
         manner: SessionProfile = IMPORT_SESSION,
+        on_slow: OnSlow = ignore_slow,
     ) -> None:
         self.place = place
         self.schema = schema
@@ -236,13 +242,14 @@ class PostgresDatabase(sql.Database):
         self._retry_time = self._limit if manner.retries else 0.0
         self._has_succeeded = False
         self._has_written = False
+        # a test may bring an SQL expression of its own for the time
+        self._statements = statements(now=clock or NOW, clock=clock or CLOCK)
         self.connections = ConnectionPool(
             connection_parameters(url, schema=schema, limit=limit, profile=manner),
             max_size=most_connections,
             limit=limit,
+            watch=StatementWatch(self._statements, on_slow),
         )
-        # a test may bring an SQL expression of its own for the time
-        self._statements = statements(now=clock or NOW, clock=clock or CLOCK)
         self._tables = PostgresTableCatalog(self._statements, now=clock or NOW)
         self._gin_cleanup = GinCleanup(self.connections)
 

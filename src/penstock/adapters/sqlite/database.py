@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -22,6 +23,12 @@ from penstock.adapters.sqlite.table_sql import (
 from penstock.adapters.sqlstore import database as sql
 from penstock.adapters.sqlstore.database import Outcome, instant
 from penstock.adapters.sqlstore.key_encoding import plain_value
+from penstock.adapters.sqlstore.slow_statements import (
+    SLOW,
+    OnSlow,
+    StatementWatch,
+    ignore_slow,
+)
 from penstock.adapters.sqlstore.sql_loader import load_statements
 from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.formats import EPOCH, MICROSECOND
@@ -137,6 +144,22 @@ class SqliteTransaction(sql.Transaction):
         return self.connection.execute(self.statements[name], parameters)
 
 
+class TimedConnection(sqlite3.Connection):
+    """A connection that reports statements which take long."""
+
+    watch: StatementWatch | None = None
+
+    @override
+    def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:
+        begun = time.perf_counter()
+        try:
+            return super().execute(statement, *arguments)
+        finally:
+            took = time.perf_counter() - begun
+            if took >= SLOW and self.watch is not None:
+                self.watch.report(statement, took)
+
+
 class SqliteDatabase(sql.Database):
     """The file with the ledger and the records.
 
@@ -150,6 +173,7 @@ class SqliteDatabase(sql.Database):
         *,
         busy: timedelta = timedelta(seconds=10),
         clock: Callable[[], datetime] | None = None,
+        on_slow: OnSlow = ignore_slow,
     ) -> None:
         self.path = path
         # whether this process may read the opened file, and not write it or beside it
@@ -163,6 +187,7 @@ class SqliteDatabase(sql.Database):
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._statements = load_statements("penstock.adapters.sqlite")
+        self._watch = StatementWatch(self._statements, on_slow)
         self._tables = SqliteTableCatalog()
 
     @override
@@ -249,7 +274,9 @@ class SqliteDatabase(sql.Database):
             # `close` may be called by another thread than the one that opened it
             check_same_thread=False,
             uri=True,
+            factory=TimedConnection,
         )
+        connection.watch = self._watch
         connection.row_factory = sqlite3.Row
         if not self.is_read_only:
             connection.execute("pragma journal_mode = wal")

@@ -40,6 +40,7 @@ from penstock.domain.events import (
     PageCommitted,
     ScheduleFired,
     ScheduleStopped,
+    StatementWasSlow,
     StoreWasAway,
     TokenTaken,
     UpstreamResponded,
@@ -109,6 +110,7 @@ class EventMetrics:
             PageCommitted: self._count_page,
             ScheduleFired: self._count_fire,
             ScheduleStopped: self._count_schedule_stop,
+            StatementWasSlow: self._count_slow_statement,
             StoreWasAway: self._count_store_away,
             TokenTaken: self._count_token,
             UpstreamResponded: self._count_response,
@@ -211,6 +213,11 @@ class EventMetrics:
         self._maintenance_seconds = self._counter(
             "maintenance_seconds", "Time spent in maintenance tasks", "task"
         )
+        self._slow_statements = self._counter(
+            "slow_statements",
+            "Statements of the database that took a second or longer",
+            "statement",
+        )
         self._worker_failures = self._counter(
             "worker_failures", "Unexpected errors of workers"
         )
@@ -279,6 +286,9 @@ class EventMetrics:
 
     def _count_maintenance_failure(self, event: MaintenanceFailed) -> None:
         self._maintenance.labels(task_label(TaskName(event.task)), "failed").inc()
+
+    def _count_slow_statement(self, event: StatementWasSlow) -> None:
+        self._slow_statements.labels(event.statement).inc()
 
     def _count_worker_failure(self, event: WorkerFailed) -> None:
         del event

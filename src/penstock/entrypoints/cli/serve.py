@@ -199,7 +199,9 @@ def open_api(options: ServeOptions) -> Iterator[AppContext]:
             lambda settings: emit_of(settings, metrics),
             threads=threads + CONNECTIONS,
         ) as penstock,
-        open_api_stores(penstock.settings, threads=threads + POLL_THREADS) as stores,
+        open_api_stores(
+            penstock.settings, penstock.emit, threads=threads + POLL_THREADS
+        ) as stores,
         open_shared_cache(penstock.settings) as cache,
         open_shared_rate_limiter(penstock.settings) as rates,
     ):
