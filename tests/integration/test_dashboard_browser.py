@@ -413,6 +413,10 @@ def test_a_hidden_page_asks_for_nothing(page: Page):
     assert requests == []
 
 
+# the button to choose a file is there before, and its name ends in upload
+LOAD = re.compile("^Load .* into stops$")
+
+
 def drop_file(page: Page, name: str, content: str) -> None:
     """Drop a file on the page, as from a folder."""
     dropped = page.evaluate_handle(
@@ -435,7 +439,7 @@ def test_a_dropped_file_is_read_checked_loaded_and_searched(
     expect(page.locator("#match-verdict")).to_have_text("2 columns matched, 1 ignored.")
     expect(page.locator("#check-verdict")).to_contain_text("39 good, 1 bad")
     expect(page.locator("#reasons")).to_contain_text("is required")
-    page.get_by_role("button", name=re.compile("Load .* into stops")).click()
+    page.get_by_role("button", name=LOAD).click()
     page.wait_for_url("**/imports/*")
     # its worker may begin when the tab is long closed
     running.work("stops")
@@ -519,11 +523,11 @@ def test_an_upload_that_breaks_is_sent_again_as_the_same(page: Page, watched: Wa
         ),
     )
     page.route("**/stops/imports", lambda route: route.abort())
-    page.get_by_role("button", name="Load").click()
+    page.get_by_role("button", name=LOAD).click()
     expect(page.locator("#load-error")).to_contain_text("connection was lost")
     page.unroute("**/stops/imports")
 
-    page.get_by_role("button", name="Load").click()
+    page.get_by_role("button", name=LOAD).click()
 
     page.wait_for_url("**/imports/*")
     assert len(keys) == 2
