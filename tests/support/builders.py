@@ -61,9 +61,11 @@ def sqlite_stores(database: SqliteDatabase, *, lease: timedelta = LEASE) -> Stor
     )
 
 
-def open_sqlite(path: Path, *, lease: timedelta = LEASE) -> Stores:
+def open_sqlite(
+    path: Path, *, lease: timedelta = LEASE, busy: timedelta = 10 * SECOND
+) -> Stores:
     """Open a file by SQLite's own clock, as another process would."""
-    return sqlite_stores(SqliteDatabase(path), lease=lease)
+    return sqlite_stores(SqliteDatabase(path, busy=busy), lease=lease)
 
 
 def int_field(name: str, **declared: Any) -> Field:

@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 # the error message of a cancelled statement
 INTERRUPTED = "interrupted"
+# how long a process waits at least for another one that creates or migrates the file
+MIN_WAIT = timedelta(seconds=10)
+RETRY_INTERVAL = 0.05
+MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +198,6 @@ class SqliteDatabase(sql.Database):
     def write(
         self, work: Callable[[SqliteTransaction], Outcome], *, slow: bool = False
     ) -> Outcome:
-        del slow  # transactions have no time limit here
         with translate_errors(self.path):
             connection = self._connection()
             if self.is_read_only:
@@ -202,7 +205,7 @@ class SqliteDatabase(sql.Database):
                     f"{self.path}: may only be read by this user; this needs a file "
                     "and a folder that can be written"
                 )
-            connection.execute("begin immediate")
+            self._begin(connection, slow=slow)
             try:
                 with interruptible(connection):
                     outcome = work(self._transaction(connection))
@@ -242,6 +245,12 @@ class SqliteDatabase(sql.Database):
             self._local = threading.local()
             self._file = None
 
+    def _begin(self, connection: sqlite3.Connection, *, slow: bool) -> None:
+        """Wait for other writers; a transaction that has begun has no time limit."""
+        limit = max(self._busy, MIN_WAIT) if slow else self._busy
+        connection.execute(f"pragma busy_timeout = {limit // MILLISECOND:d}")
+        connection.execute("begin immediate")
+
     def _transaction(self, connection: sqlite3.Connection) -> SqliteTransaction:
         now = None if self._clock is None else self.to_stored_time(self._clock())
         row = connection.execute(self._statements["now"], {"now": now}).fetchone()
@@ -279,12 +288,29 @@ class SqliteDatabase(sql.Database):
         connection.watch = self._watch
         connection.row_factory = sqlite3.Row
         if not self.is_read_only:
-            connection.execute("pragma journal_mode = wal")
+            self._use_write_ahead_log(connection)
         # a crash of the process loses nothing; only a power cut may lose the last
         # commits, and then cursor and records are lost together
         connection.execute("pragma synchronous = normal")
         connection.execute("pragma foreign_keys = on")
         return connection
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        """Switch the file to its log, even while another process writes to a new one.
+
+        SQLite refuses that switch at once, whatever its timeout is.
+        """
+        deadline = time.monotonic() + max(self._busy, MIN_WAIT).total_seconds()
+        while True:
+            try:
+                connection.execute("pragma journal_mode = wal")
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_INTERVAL)
+            else:
+                return
 
     def _uri(self) -> str:
         uri = self.path.absolute().as_uri()

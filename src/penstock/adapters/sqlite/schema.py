@@ -78,7 +78,7 @@ class SqliteSchema(Schema):
     @override
     def migrate(self) -> Sequence[str]:
         # every command calls this: read before taking the writers' lock
-        return self._database.write(self._migrate) if self.pending() else []
+        return self._database.write(self._migrate, slow=True) if self.pending() else []
 
     @override
     def pending(self) -> Sequence[str]:
@@ -112,7 +112,7 @@ class SqliteSchema(Schema):
             return []
         table = SqliteTableSql(dataset)
         return self._database.write(
-            lambda transaction: prepare_table(transaction, dataset, table)
+            lambda transaction: prepare_table(transaction, dataset, table), slow=True
         )
 
     @override
