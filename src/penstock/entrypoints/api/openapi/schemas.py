@@ -5,6 +5,7 @@ They are exact: a value that is valid by the schema is accepted, any other is re
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any, TypeAlias
 
@@ -89,11 +90,12 @@ def pascal_case(name: str) -> str:
 
 def record_schemas(dataset: Dataset, name: str) -> Iterator[tuple[str, Schema]]:
     """Yield the names and schemas of the components for a dataset's records."""
-    fields = {field.name: field_schema(field) for field in dataset.fields}
-    yield name, record_object(f"A record of {dataset.name}.", fields)
+    read = {field.name: without_default(field) for field in dataset.fields}
+    yield name, record_object(f"A record of {dataset.name}.", read)
     written = [as_written(field) for field in dataset.fields]
     fields = {field.name: field_schema(field) for field in written}
     required = [field.name for field in written if field.required]
+    changed = {field.name: without_default(field) for field in written}
     keys = {key: {**fields[key], "readOnly": True} for key in dataset.key}
     others = [field for field in required if field not in dataset.key]
     yield (
@@ -107,7 +109,7 @@ def record_schemas(dataset: Dataset, name: str) -> Iterator[tuple[str, Schema]]:
     yield (
         f"{name}Patch",
         record_object(
-            "Fields to change; the others stay unchanged.", {**fields, **keys}
+            "Fields to change; the others stay unchanged.", {**changed, **keys}
         ),
     )
     yield f"{name}Row", record_object("A complete record.", fields, required=required)
@@ -132,16 +134,25 @@ def field_schema(field: Field) -> Schema:
         schema["enum"] = [to_json_value(choice) for choice in field.choices]
     elif field.type is FieldType.TEXT:
         schema.update(text_patterns(field))
-    if not field.required and field.type is not FieldType.JSON:
+    if not field.required and field.choices is not None:
+        # of an enum with null in it, generators of clients make several types
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    elif not field.required and field.type is not FieldType.JSON:
         schema["type"] = [schema["type"], "null"]
-        if "enum" in schema:
-            schema["enum"] = [*schema["enum"], None]
     if field.default is not None:
         schema["default"] = to_json_value(field.default)
     schema.update(example_of(field))
     if notes := ". ".join(field_notes(field)):
         schema["description"] = f"{notes}."
     return schema
+
+
+def without_default(field: Field) -> Schema:
+    """Return the schema of a field that is absent where it has not been requested.
+
+    Generated clients fill in defaults: in a patch, they would overwrite the record.
+    """
+    return field_schema(replace(field, default=None))
 
 
 TYPES: Mapping[FieldType, Schema] = {
