@@ -67,6 +67,7 @@ from penstock.settings.models.dataset import (
     MissingTable,
 )
 from penstock.settings.models.field import FieldTable
+from penstock.settings.models.hooks import HookTable
 from penstock.settings.models.schedule import ScheduleTable
 from penstock.settings.models.source import (
     BasicTable,
@@ -88,6 +89,7 @@ TABLES: Mapping[str, type[BaseModel]] = {
     "penstock": PenstockTable,
     "celery": CeleryTable,
     "retention": RetentionTable,
+    "hooks.NAME": HookTable,
     "budgets.NAME": BudgetTable,
     "datasets.NAME": DatasetTable,
     "datasets.NAME.missing": MissingTable,

@@ -57,6 +57,51 @@ class OutboxContract:
         assert numbers([first, second]) == [1, 3]
         assert numbers(take(stores, WAKE_UP)) == [2]
 
+    def test_the_messages_of_one_destination_are_taken_alone(self, stores: Stores):
+        stores.outbox.add([new(1), new(2, destination="chat"), new(3)])
+
+        taken = stores.outbox.take(HOOK, most=9, lasting=MINUTE, destination="chat")
+
+        assert numbers([*taken]) == [2]
+        assert numbers(take(stores)) == [1, 3]
+
+    def test_a_message_that_was_given_up_is_seen_until_it_is_forgotten(
+        self, stores: Stores, pass_time
+    ):
+        stores.outbox.add([new(1), new(2, destination="chat"), new(3)])
+        (first, *_) = take(stores, most=1)
+        stores.outbox.give_up([first], error="the shop is closed")
+        pass_time(HOUR)
+
+        assert [
+            (each.destination, each.waiting, each.given_up, each.error)
+            for each in stores.outbox.destinations(HOOK)
+        ] == [("chat", 1, 0, None), ("shop", 1, 1, "the shop is closed")]
+        assert numbers(take(stores)) == [2, 3]
+
+        stores.outbox.mark_sent(stores.outbox.unsettled(HOOK), confirm_within=None)
+        assert stores.outbox.forget(sent=MINUTE, most=9) == 1
+        assert stores.outbox.destinations(HOOK) == []
+
+    def test_messages_that_nobody_takes_are_dropped_where_their_hook_is_unknown(
+        self, stores: Stores, pass_time
+    ):
+        def drop(known: str) -> dict[str, int]:
+            return {**stores.outbox.drop_overdue(HOOK, known=[known], overdue=HOUR)}
+
+        stores.outbox.add([new(1), new(2), new(3, kind=WAKE_UP)])
+        assert drop("chat") == {}
+
+        pass_time(HOUR)
+        # another process delivers it
+        stores.outbox.postpone(take(stores, most=1), delay=MINUTE, error="away")
+        pass_time(MINUTE)
+
+        assert drop("shop") == {}
+        assert drop("chat") == {"shop": 1}
+        assert numbers(take(stores)) == [1]
+        assert numbers(take(stores, WAKE_UP)) == [3]
+
     def test_a_message_that_is_being_sent_is_not_taken_again_before_its_time(
         self, stores: Stores, pass_time
     ):

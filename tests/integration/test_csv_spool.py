@@ -16,7 +16,6 @@ from penstock.adapters.csv.download import (
     Download,
     LongResponse,
     inflate,
-    is_public,
     parse_target,
 )
 from penstock.adapters.csv.file_scanner import FileScanner
@@ -24,6 +23,7 @@ from penstock.adapters.csv.gzip_reader import GzipReader
 from penstock.adapters.csv.limits import FileLimits
 from penstock.adapters.csv.source import CsvSourceReader
 from penstock.adapters.csv.spool import Spool, safe_file_name
+from penstock.adapters.net.public_addresses import is_public
 from penstock.domain.dataset import Dataset
 from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import CsvSource

@@ -1,11 +1,13 @@
 """PostgreSQL keeps every promise of the stores, and those that only it can make."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
 
 from penstock.adapters.sqlstore.stores import build_api_stores
+from penstock.domain.hooks import Subscribers
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
 from tests.contracts.archive import ArchiveContract
@@ -14,6 +16,7 @@ from tests.contracts.claims import ClaimsContract
 from tests.contracts.coverage import CoverageContract
 from tests.contracts.datasets import DatasetsContract
 from tests.contracts.file_rejections import FileRejectionsContract
+from tests.contracts.hooks import SUBSCRIBERS, HooksContract, Open
 from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
@@ -86,6 +89,26 @@ class TestPostgresClaims(ClaimsContract): ...
 
 
 class TestPostgresOutbox(OutboxContract): ...
+
+
+class TestPostgresHooks(HooksContract):
+    @pytest.fixture
+    def open_stores(self, place: Place) -> Open:
+        @contextmanager
+        def open_with(subscribers: Subscribers) -> Iterator[Stores]:
+            with opened(place, clock=place.clock, subscribers=subscribers) as (
+                stores,
+                _,
+            ):
+                yield stores
+
+        return open_with
+
+    @pytest.fixture
+    def stores(self, open_stores: Open) -> Iterator[Stores]:
+        with open_stores(SUBSCRIBERS) as stores:
+            stores.schema.migrate()
+            yield stores
 
 
 class TestPostgresSchedules(SchedulesContract): ...

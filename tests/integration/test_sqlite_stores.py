@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +14,7 @@ from penstock.adapters.sqlite.database import SqliteDatabase
 from penstock.adapters.sqlite.table_sql import LIVE_INDEX_THRESHOLD
 from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.domain.dataset import Missing, WhenMissing
+from penstock.domain.hooks import Subscribers
 from penstock.domain.jobs import Mode
 from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavailable
 from penstock.ports import Stores
@@ -24,6 +25,7 @@ from tests.contracts.claims import ClaimsContract
 from tests.contracts.coverage import CoverageContract
 from tests.contracts.datasets import DatasetsContract
 from tests.contracts.file_rejections import FileRejectionsContract
+from tests.contracts.hooks import SUBSCRIBERS, HooksContract, Open
 from tests.contracts.idempotency import RequestsContract
 from tests.contracts.imports import ImportsContract
 from tests.contracts.jobs import JobsContract
@@ -126,6 +128,23 @@ class TestSqliteClaims(ClaimsContract): ...
 
 
 class TestSqliteOutbox(OutboxContract): ...
+
+
+class TestSqliteHooks(HooksContract):
+    @pytest.fixture
+    def open_stores(self, path: Path, clock: Clock) -> Open:
+        @contextmanager
+        def open_with(subscribers: Subscribers) -> Iterator[Stores]:
+            with closing(SqliteDatabase(path, clock=clock)) as database:
+                yield sqlite_stores(database, subscribers=subscribers)
+
+        return open_with
+
+    @pytest.fixture
+    def stores(self, open_stores: Open) -> Iterator[Stores]:
+        with open_stores(SUBSCRIBERS) as stores:
+            stores.schema.migrate()
+            yield stores
 
 
 class TestSqliteSchedules(SchedulesContract): ...

@@ -12,6 +12,7 @@ from penstock.adapters.sqlite.schema import SqliteSchema
 from penstock.adapters.sqlstore.stores import build_stores
 from penstock.domain.budget import Budget, Limit
 from penstock.domain.dataset import Dataset, DatasetName, Field, FieldType
+from penstock.domain.hooks import Subscribers
 from penstock.domain.jobs import (
     Import,
     ImportId,
@@ -52,12 +53,18 @@ class Clock:
         self.now += span
 
 
-def sqlite_stores(database: SqliteDatabase, *, lease: timedelta = LEASE) -> Stores:
+def sqlite_stores(
+    database: SqliteDatabase,
+    *,
+    lease: timedelta = LEASE,
+    subscribers: Subscribers | None = None,
+) -> Stores:
     return build_stores(
         database,
         schema=SqliteSchema(database),
         ledger=SqliteLedger(database, lease=lease),
         notifier=NoNotifier(),
+        subscribers=subscribers,
     )
 
 

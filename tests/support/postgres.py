@@ -15,6 +15,7 @@ from penstock.adapters.postgres.ledger import PostgresLedger
 from penstock.adapters.postgres.notifications import ListenNotifier
 from penstock.adapters.postgres.schema import PostgresSchema
 from penstock.adapters.sqlstore.stores import build_stores
+from penstock.domain.hooks import Subscribers
 from penstock.ports import Stores
 from tests.support.builders import LEASE, NOON
 
@@ -64,7 +65,11 @@ def own_schema(url: str) -> Iterator[Place]:
 
 @contextmanager
 def opened(
-    place: Place, *, lease: timedelta = LEASE, **how: Any
+    place: Place,
+    *,
+    lease: timedelta = LEASE,
+    subscribers: Subscribers | None = None,
+    **how: Any,
 ) -> Iterator[tuple[Stores, PostgresDatabase]]:
     """Open stores as a process would, and close them."""
     database = PostgresDatabase(
@@ -78,6 +83,7 @@ def opened(
                 schema=PostgresSchema(database),
                 ledger=PostgresLedger(database, lease=lease),
                 notifier=notifier,
+                subscribers=subscribers,
             ),
             database,
         )

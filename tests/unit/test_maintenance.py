@@ -22,6 +22,7 @@ from penstock.flow.maintenance import (
     MaintenanceLoop,
     MaintenanceTask,
     OneOffTask,
+    TaskKind,
     TaskRunner,
 )
 from penstock.ports import Stores
@@ -107,10 +108,10 @@ def task(
     *,
     name: TaskName = UPKEEP,
     retry: timedelta | None = None,
-    is_slow: bool = False,
+    kind: TaskKind = TaskKind.QUICK,
 ) -> MaintenanceTask:
     return MaintenanceTask(
-        name=name, interval=MINUTE, run=run, retry_interval=retry, is_slow=is_slow
+        name=name, interval=MINUTE, run=run, retry_interval=retry, kind=kind
     )
 
 
@@ -134,7 +135,9 @@ class TestRunning:
         loops = [bench.loop(task(lambda: runs.append(1))) for _ in range(PROCESSES)]
         for count in (1, 2):
             in_threads(*loops)
-            wait_until(lambda: all(loop._quick.is_idle for loop in loops))
+            wait_until(
+                lambda: all(loop._threads[TaskKind.QUICK].is_idle for loop in loops)
+            )
             assert len(runs) == count
             bench.pass_time(MINUTE)
 
@@ -186,7 +189,7 @@ class TestRunning:
     def test_quick_tasks_do_not_wait_for_slow_ones(self, bench: Bench):
         held = Held()
         quick = task(lambda: None)
-        loop = bench.loop(task(held, name=SLOW, is_slow=True), quick)
+        loop = bench.loop(task(held, name=SLOW, kind=TaskKind.SLOW), quick)
         loop()
         assert held.began.wait(60)
         bench.pass_time(MINUTE)
@@ -319,7 +322,7 @@ class TestOneOffTasks:
         loop = bench.loop(one_off={"count": count})
         loop()
         assert reached.wait(60)
-        loop._slow.stop()
+        loop._threads[TaskKind.SLOW].stop()
         go_on.set()
         loop.close()
 

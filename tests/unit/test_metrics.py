@@ -33,6 +33,7 @@ NAMES = {
     "code": "rejected",
     "task": "leases:x",
     "statement": "records:select",
+    "hook": "pager",
 }
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 JOB = JobFields(

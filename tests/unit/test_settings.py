@@ -341,6 +341,8 @@ def test_a_wrong_key_is_named_with_the_nearest_word(refuse, added, problem):
     assert any(problem in each for each in refuse(MINIMAL + added))
 
 
+HOOK_SECRET = "whsec_aG9vay1zZWNyZXQtb2YtdGhlLXRlc3RzLTEyMzQ="
+HOOK_URL = f"url = 'https://example.org/hook'\nsecret = '{HOOK_SECRET}'"
 BAD_PENSTOCK = {
     "memory": ("database = 'sqlite:///:memory:'", "database: must name a file"),
     "no file": ("database = 'sqlite://'", "database: must name a file"),
@@ -360,6 +362,54 @@ BAD_PENSTOCK = {
     "retention": (
         "[retention]\nimports = '90s'",
         "retention.imports: '90s' is shorter than 3600s",
+    ),
+    "a hook that leads nowhere": (
+        "[hooks.pager]\non = ['import_failed']",
+        "hooks.pager: leads nowhere; add url, or call = 'module:function'",
+    ),
+    "a hook that leads to two": (
+        f"[hooks.pager]\non = 'import_done'\n{HOOK_URL}\ncall = 'a:b'",
+        "hooks.pager.call: and url exclude each other; declare two hooks",
+    ),
+    "a hook of an unknown fact": (
+        f"[hooks.pager]\non = 'import_fails'\n{HOOK_URL}",
+        "hooks.pager.on: 'import_fails' is not one of import_failed, import_done",
+    ),
+    "a hook of no fact": (
+        f"[hooks.pager]\non = []\n{HOOK_URL}",
+        "hooks.pager.on: is empty; name some of import_failed, import_done",
+    ),
+    "a hook without TLS": (
+        f"[hooks.pager]\non = 'import_done'\n{HOOK_URL.replace('https', 'http')}",
+        "hooks.pager.url: must begin with https://: others could read messages",
+    ),
+    "a hook with a password": (
+        f"[hooks.pager]\non = 'import_done'\n{HOOK_URL.replace('//', '//u:p@')}",
+        "hooks.pager.url: must hold neither a password nor a '#'",
+    ),
+    "a hook at no address": (
+        f"[hooks.pager]\non = 'import_done'\n{HOOK_URL.replace('https:', 'ftp:')}",
+        "hooks.pager.url: is not an address such as 'https://example.org/hook'",
+    ),
+    "a hook without a secret": (
+        "[hooks.pager]\non = 'import_done'\nurl = 'https://example.org/hook'",
+        "hooks.pager.secret: is required by url, so that the receiver can verify",
+    ),
+    "a hook with a short secret": (
+        f"[hooks.pager]\non = 'import_done'\n{HOOK_URL.replace(HOOK_SECRET, 'aGk=')}",
+        "hooks.pager.secret: must be base64 of 24 to 64 bytes; make one: openssl",
+    ),
+    "a hook with a password for a secret": (
+        f"[hooks.pager]\non = 'import_done'\n{HOOK_URL.replace(HOOK_SECRET, 'hm!')}",
+        "hooks.pager.secret: is not base64; make one: openssl rand -base64 32",
+    ),
+    "a hook that calls no function": (
+        "[hooks.pager]\non = 'import_done'\ncall = 'alerts.send'",
+        "hooks.pager.call: must be 'module:function', such as 'alerts:send'",
+    ),
+    "a function with a secret": (
+        f"[hooks.pager]\non = 'import_done'\ncall = 'a:b'\nsecret = '{HOOK_SECRET}'",
+        "hooks.pager.secret: has no meaning with call; remove it",
     ),
     "celery on a file": (
         "engine = 'celery'\nbroker = 'redis://h'",

@@ -438,3 +438,51 @@ class ServerReplaced(Event):
 
     process: int
     status: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookDelivered(Event):
+    """A hook has confirmed a message."""
+
+    hook: str
+    fact: str
+    # all deliveries of a message have the same id
+    message: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookDeliveryFailed(Event):
+    """A hook has not confirmed a message, which is delivered again later."""
+
+    level: ClassVar[Level] = Level.WARNING
+
+    hook: str
+    fact: str
+    message: str
+    attempts: int
+    error: str
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookMessageGivenUp(Event):
+    """A message is not delivered any more; whoever it was for has not heard of it."""
+
+    level: ClassVar[Level] = Level.ERROR
+
+    hook: str
+    fact: str
+    message: str
+    attempts: int
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookMessagesDropped(Event):
+    """Messages of a hook that is no longer declared were removed."""
+
+    level: ClassVar[Level] = Level.WARNING
+
+    hook: str
+    count: int

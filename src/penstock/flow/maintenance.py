@@ -1,8 +1,8 @@
 """The loop that carries all maintenance: named tasks, each claimed in the database.
 
 Every process has such a loop with nearly the same tasks, and whichever claims a task
-first runs it. Quick and slow tasks have a thread each, so that nothing waits for the
-build of an index.
+first runs it. Quick, slow and remote tasks have a thread each, so that nothing waits
+for the build of an index or for another system.
 """
 
 import random
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
@@ -39,6 +40,17 @@ OneOffTask: TypeAlias = Callable[
 ]
 
 
+class TaskKind(Enum):
+    """What a task may wait for; each kind has a thread of its own."""
+
+    # for a moment
+    QUICK = "maintenance"
+    # for a long statement of the database
+    SLOW = "slow-maintenance"
+    # for systems that are none of ours
+    REMOTE = "remote-maintenance"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceTask:
     """What is done periodically, by one of all processes that have a task so named.
@@ -53,8 +65,7 @@ class MaintenanceTask:
     run: Callable[[], timedelta | None]
     # after an error; none: the interval
     retry_interval: timedelta | None = None
-    # whether it may take longer than a moment
-    is_slow: bool = False
+    kind: TaskKind = TaskKind.QUICK
 
 
 class MaintenanceLoop:
@@ -72,8 +83,10 @@ class MaintenanceLoop:
         self._store = runner.store
         self._monotonic = monotonic
         self._jitter = jitter
-        self._quick = TaskThread("maintenance", runner, monotonic=monotonic)
-        self._slow = TaskThread("slow-maintenance", runner, monotonic=monotonic)
+        self._threads = {
+            kind: TaskThread(kind.value, runner, monotonic=monotonic)
+            for kind in TaskKind
+        }
         self._check_at = monotonic()
 
     def __call__(self) -> None:
@@ -82,7 +95,7 @@ class MaintenanceLoop:
         A failed task is stored and emitted. Raises `StoreUnavailable` if the tasks
         cannot be read.
         """
-        for thread in (self._quick, self._slow):
+        for thread in self._threads.values():
             thread.renew(self._store)
         if self._monotonic() >= self._check_at:
             self._check()
@@ -92,22 +105,20 @@ class MaintenanceLoop:
 
         What was cancelled is done again when its claim has expired.
         """
-        for thread in (self._quick, self._slow):
+        for thread in self._threads.values():
             thread.stop()
             if cancel:
                 thread.cancel()
-        for thread in (self._quick, self._slow):
+        for thread in self._threads.values():
             thread.join()
 
     def _check(self) -> None:
         # set first: a failed check is not repeated at once
         self._schedule_check(MAX_PAUSE)
-        idle = [thread for thread in (self._quick, self._slow) if thread.is_idle]
-        names = [
-            task.name for task in self._tasks.values() if self._thread(task) in idle
-        ]
+        idle = [thread for thread in self._threads.values() if thread.is_idle]
+        names = [name for name in self._tasks if self._thread_of(name) in idle]
         waits = self._store.waits(
-            names, kinds=self._kinds if self._slow in idle else []
+            names, kinds=self._kinds if self._threads[TaskKind.SLOW] in idle else []
         )
         due = sorted((wait, name) for name, wait in waits.items() if wait <= ZERO)
         for thread in idle:
@@ -125,10 +136,7 @@ class MaintenanceLoop:
 
     def _thread_of(self, name: TaskName) -> "TaskThread":
         task = self._tasks.get(name)
-        return self._slow if task is None else self._thread(task)
-
-    def _thread(self, task: MaintenanceTask) -> "TaskThread":
-        return self._slow if task.is_slow else self._quick
+        return self._threads[TaskKind.SLOW if task is None else task.kind]
 
 
 class TaskThread:

@@ -1,7 +1,7 @@
 """Messages for others: written with what they are about, and sent at least once."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NewType, Protocol
@@ -46,6 +46,19 @@ class OutboxBacklog:
     unsent_for: timedelta | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationState:
+    """The messages of one receiver that were not sent."""
+
+    destination: str
+    # not sent yet
+    waiting: int
+    # given up lately, until they are forgotten
+    given_up: int
+    # of the newest attempt
+    error: str | None
+
+
 class Outbox(Protocol):
     """Messages until they were sent, or until their receiver has confirmed them.
 
@@ -59,11 +72,19 @@ class Outbox(Protocol):
         ...
 
     @abstractmethod
-    def take(self, kind: str, *, most: int, lasting: timedelta) -> Sequence[Message]:
+    def take(
+        self,
+        kind: str,
+        *,
+        most: int,
+        lasting: timedelta,
+        destination: str | None = None,
+    ) -> Sequence[Message]:
         """Return due messages, to be sent now, in the order of their ids.
 
-        They are due again after a while, unless they are marked as sent until then: a
-        process that is killed meanwhile loses none.
+        With `destination`, only those of one receiver. They are due again after a
+        while, unless they are marked as sent until then: a process that is killed
+        meanwhile loses none.
         """
         ...
 
@@ -83,6 +104,26 @@ class Outbox(Protocol):
         self, messages: Sequence[Message], *, delay: timedelta, error: str | None
     ) -> None:
         """Make messages that were not sent due again after a while."""
+        ...
+
+    @abstractmethod
+    def give_up(self, messages: Sequence[Message], *, error: str) -> None:
+        """Mark messages that are not sent any more; `forget` removes them later."""
+        ...
+
+    @abstractmethod
+    def drop_overdue(
+        self, kind: str, *, known: Collection[str], overdue: timedelta
+    ) -> Mapping[str, int]:
+        """Remove messages that nobody has taken for so long, of unknown destinations.
+
+        Returns how many of each were removed.
+        """
+        ...
+
+    @abstractmethod
+    def destinations(self, kind: str) -> Sequence[DestinationState]:
+        """Return what waits and what was given up, by destination."""
         ...
 
     @abstractmethod

@@ -34,6 +34,7 @@ from penstock.settings.models.dataset import (
     CsvDatasetTable,
     DatasetTable,
 )
+from penstock.settings.models.hooks import HookTable, build_hook, hook_secrets
 from penstock.settings.rules import (
     ValidationContext,
     cycle_rules,
@@ -65,13 +66,12 @@ UNSAFE_LINK_URL = (
     "holds a secret, and the provider's next links, which repeat it, are stored in the "
     "ledger; send it in headers or in query"
 )
-AUTH_SECRET_PATH = ("auth", "secret")
 SOURCE_TYPES = ("csv", "http")
 # the quotes of word processors
 CURLY_QUOTES = re.compile("[\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\xab\xbb]")
 SECTIONS = (
     *("penstock", "budgets", "datasets", "schedules"),
-    *("auth", "api", "celery", "retention"),
+    *("auth", "api", "celery", "retention", "hooks"),
 )
 
 
@@ -95,6 +95,7 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
     for key_path, value in (
         *server_passwords(tables.get("penstock")),
         *auth_secrets(tables.get("auth")),
+        *hook_secrets(tables.get("hooks")),
     ):
         secrets.setdefault(value, f"${{{spell(key_path)}}}")
     likely = {
@@ -136,6 +137,9 @@ def load(path: Path, environ: Mapping[str, str]) -> Settings:
         broker=penstock.broker,
         celery=declaration.celery,
         retention=build_retention(declaration.retention),
+        hooks={
+            name: build_hook(name, table) for name, table in declaration.hooks.items()
+        },
         secrets=secrets,
         redact=redact,
     )
@@ -244,9 +248,17 @@ def format_problem(path: Path, problem: Problem, redact: Redact) -> str:
     """Format a problem without secrets; shortened before, a part of one would stay."""
     at, sentence = problem
     line = f"{path}: {spell(at)}: {sentence}"
-    # No message about this key shows a value. A secret that is too short may be a word
-    # of the message, and redacting that word would reveal the secret.
-    return line if at == AUTH_SECRET_PATH else redact(line)
+    # No message about these keys shows a value. A secret that is too short may be a
+    # word of the message, and redacting that word would reveal the secret.
+    return line if is_secret_path(at) else redact(line)
+
+
+def is_secret_path(at: KeyPath) -> bool:
+    match at:
+        case ("auth", "secret") | ("hooks", _, "secret"):
+            return True
+        case _:
+            return False
 
 
 def shorten(sentence: str) -> str:
@@ -268,6 +280,7 @@ class Declaration:
     api: ApiTable
     celery: CeleryTable
     retention: RetentionTable
+    hooks: Mapping[str, HookTable]
 
 
 @dataclass(slots=True)
@@ -319,6 +332,7 @@ class SettingsReader:
             api=api or ApiTable(),
             celery=celery or CeleryTable(),
             retention=retention or RetentionTable(),
+            hooks=self.hooks(tree),
         )
 
     def budgets(self, tree: Tree) -> dict[str, BudgetTable]:
@@ -326,6 +340,15 @@ class SettingsReader:
         for name, given in self.entries(tree, "budgets"):
             self.check_name(as_budget_name, name, ("budgets", name))
             table = self.table(BudgetTable, given, ("budgets", name))
+            if table is not None:
+                read_tables[name] = table
+        return read_tables
+
+    def hooks(self, tree: Tree) -> dict[str, HookTable]:
+        read_tables = {}
+        for name, given in self.entries(tree, "hooks"):
+            self.check_name(as_budget_name, name, ("hooks", name))
+            table = self.table(HookTable, given, ("hooks", name))
             if table is not None:
                 read_tables[name] = table
         return read_tables

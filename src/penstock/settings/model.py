@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock.domain.auth_claims import AuthConfig
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
+from penstock.domain.hooks import Hook
 from penstock.domain.redaction import Redactor
 from penstock.domain.retention import RetentionPolicy
 from penstock.domain.scheduling.schedule import ScheduleDeclaration
@@ -50,6 +51,8 @@ class Settings:
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     datasets: Mapping[str, Dataset] = field(default_factory=dict)
     schedules: Mapping[str, ScheduleDeclaration] = field(default_factory=dict)
+    # who is told of what
+    hooks: Mapping[str, Hook] = field(default_factory=dict)
     # which tokens the API accepts; None: it serves this machine only
     auth: AuthConfig | None = None
     # what the API allows its clients

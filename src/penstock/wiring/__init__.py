@@ -18,6 +18,7 @@ from penstock.wiring.databases import (
     open_container,
     server_diagnostics,
 )
+from penstock.wiring.hooks import check_hook_functions
 from penstock.wiring.maintenance import build_maintenance
 from penstock.wiring.process_identity import new_worker_id
 from penstock.wiring.runtime import build_runtime
@@ -28,7 +29,7 @@ from penstock.wiring.telemetry import (
     fan_out,
     serve_metrics,
 )
-from penstock.wiring.transforms import load_transform
+from penstock.wiring.user_functions import load_transform
 
 __all__ = [
     "Container",
@@ -42,6 +43,7 @@ __all__ = [
     "celery_app",
     "check_broker",
     "check_celery",
+    "check_hook_functions",
     "fan_out",
     "list_statements",
     "load_transform",

@@ -22,6 +22,7 @@ from penstock.flow.apply_retention import ApplyRetention
 from penstock.flow.archive_rows import ArchiveRows
 from penstock.flow.audit import Audit
 from penstock.flow.clean_spool import CleanSpool
+from penstock.flow.deliver_hooks import DeliverHook
 from penstock.flow.explain_waiting import ExplainWaiting
 from penstock.flow.find_duplicates import FindDuplicates
 from penstock.flow.finish_import import FinishImport
@@ -51,9 +52,10 @@ from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, declaration_digest
 from penstock.settings.schedules import parse_schedule
 from penstock.settings.validation_errors import spell
+from penstock.wiring.hooks import build_hook_target
 from penstock.wiring.process_identity import has_ended, new_worker_id
 from penstock.wiring.runtime import build_runtime
-from penstock.wiring.transforms import load_transform
+from penstock.wiring.user_functions import load_transform
 
 if TYPE_CHECKING:
     from penstock.adapters.csv.file_scanner import FileScanner
@@ -129,6 +131,20 @@ class Container:
         return CleanSpool(
             datasets=self.settings.datasets, stores=self.stores, uploads=self.uploads
         )
+
+    @cached_property
+    def hook_deliveries(self) -> Mapping[str, DeliverHook]:
+        """What delivers the due messages of each hook."""
+        return {
+            name: DeliverHook(
+                name,
+                build_hook_target(self.settings, hook),
+                outbox=self.stores.outbox,
+                redact=self.settings.redact,
+                emit=self.emit,
+            )
+            for name, hook in self.settings.hooks.items()
+        }
 
     @cached_property
     def retention(self) -> ApplyRetention:

@@ -8,6 +8,7 @@ from pathlib import Path
 from penstock.adapters.sqlstore.slow_statements import OnSlow
 from penstock.adapters.sqlstore.stores import Limiter, build_stores
 from penstock.domain.events import StatementName, StatementWasSlow
+from penstock.domain.hooks import find_subscribers
 from penstock.errors import Misconfigured
 from penstock.ports import Emit, ServerDiagnostics, SqlStatement, Stores
 from penstock.settings import Settings
@@ -63,6 +64,7 @@ def sqlite_stores(
         ledger=SqliteLedger(database, lease=settings.lease),
         notifier=NoNotifier(),
         limiter=None if path is IN_MEMORY else redis_limiter(settings, stack),
+        subscribers=find_subscribers(settings.hooks.values()),
     )
 
 
@@ -95,6 +97,7 @@ def postgres_stores(
         ledger=PostgresLedger(database, lease=settings.lease),
         notifier=bell,
         limiter=redis_limiter(settings, stack),
+        subscribers=find_subscribers(settings.hooks.values()),
     )
 
 

@@ -9,14 +9,17 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from penstock.domain.dataset import ArchivePolicy, Dataset
+from penstock.flow.deliver_hooks import drop_undeclared
 from penstock.flow.maintenance import (
     MaintenanceLoop,
     MaintenanceTask,
     OneOffTask,
+    TaskKind,
     TaskRunner,
 )
 from penstock.ports.maintenance import TaskName
 from penstock.settings.models.base import Engine
+from penstock.wiring.hooks import describe_target
 from penstock.wiring.process_identity import new_worker_id, process_space
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ TASK_RETENTION = timedelta(days=7)
 MESSAGE_RETENTION = timedelta(days=1)
 # it may read all rows of a dataset
 RETENTION_INTERVAL = timedelta(hours=6)
+HOOK_INTERVAL = timedelta(seconds=2)
 
 
 def build_maintenance(
@@ -83,7 +87,7 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
             interval=INDEX_INTERVAL,
             retry_interval=INDEX_RETRY_INTERVAL,
             run=partial(maintain, penstock, dataset),
-            is_slow=True,
+            kind=TaskKind.SLOW,
         )
         if dataset.archive is not None:
             yield archive_task(penstock, dataset, dataset.archive)
@@ -92,7 +96,7 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
         name=TaskName(f"spool:{socket.gethostname()}:{folder}"),
         interval=CLEANUP_INTERVAL,
         run=penstock.clean_spool,
-        is_slow=True,
+        kind=TaskKind.SLOW,
     )
     yield MaintenanceTask(
         name=TaskName("expired"),
@@ -103,8 +107,9 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
         name=TaskName("retention"),
         interval=RETENTION_INTERVAL,
         run=penstock.retention.run_shift,
-        is_slow=True,
+        kind=TaskKind.SLOW,
     )
+    yield from hook_tasks(penstock)
     if penstock.settings.engine is Engine.CELERY:
         from penstock.wiring.celery import build_send_wake_ups
 
@@ -116,6 +121,26 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
         )
 
 
+def hook_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
+    """Yield a task for each hook, so that none waits for the messages of another."""
+    hooks = penstock.settings.hooks
+    for name, deliver in penstock.hook_deliveries.items():
+        target = penstock.settings.redact(describe_target(hooks[name]))
+        yield MaintenanceTask(
+            name=TaskName(f"hooks:{name}:{short_digest(target)}"),
+            interval=HOOK_INTERVAL,
+            run=deliver,
+            kind=TaskKind.REMOTE,
+        )
+    yield MaintenanceTask(
+        name=TaskName(f"undeclared-hooks:{short_digest(sorted(hooks))}"),
+        interval=CLEANUP_INTERVAL,
+        run=partial(
+            drop_undeclared, penstock.stores.outbox, hooks=hooks, emit=penstock.emit
+        ),
+    )
+
+
 def archive_task(
     penstock: "Container", dataset: Dataset, policy: ArchivePolicy
 ) -> MaintenanceTask:
@@ -125,7 +150,7 @@ def archive_task(
         name=TaskName(f"archive:{dataset.name}:{short_digest(rules)}"),
         interval=policy.every,
         run=partial(penstock.archive.run_shift, dataset),
-        is_slow=True,
+        kind=TaskKind.SLOW,
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.adapters.csv.download import is_public
+from penstock.adapters.net.public_addresses import is_public
 
 PRIVATE = (
     "0.0.0.0/8",

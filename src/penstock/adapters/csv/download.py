@@ -1,7 +1,5 @@
 """Download a file by URL: within a deadline, and from public addresses only."""
 
-import ipaddress
-import socket
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from penstock.adapters.net.http_deadlines import (
     TimedSecureConnection,
     TimedSecurePool,
 )
+from penstock.adapters.net.public_addresses import PrivateAddress, resolve
 from penstock.errors import Rejected, SourceUnavailable
 from penstock.ports import KeepAlive
 
@@ -41,22 +40,6 @@ ZLIB_WINDOW, DEFLATE_WINDOW = 15, -15
 HTTPS_PORT, HTTP_PORT = 443, 80
 # seconds for which a server may send nothing
 SILENCE_TIMEOUT = 30.0
-GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-# their last 32 bits are an IPv4 address: mapped, and behind NAT64 (RFC 6052)
-IPV4_MAPPED = (
-    ipaddress.IPv6Network("::ffff:0:0/96"),
-    ipaddress.IPv6Network("64:ff9b::/96"),
-)
-# tunnels to IPv4 addresses, and the range for documentation: Teredo, 6to4 (deprecated
-# by RFC 7526), 3fff::/20
-EXCLUDED = (
-    ipaddress.IPv6Network("2001::/32"),
-    ipaddress.IPv6Network("2002::/16"),
-    ipaddress.IPv6Network("3fff::/20"),
-)
-# the bits before the last 32 that announce an IPv4 address (RFC 5214)
-ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
-IPV4_MASK = 0xFFFF_FFFF
 
 
 class LongResponse(TimedResponse):
@@ -217,17 +200,11 @@ class Download:
     def _resolve(self, host: str) -> str:
         """Return the first address of a host, if all of them are allowed."""
         try:
-            results = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            return resolve(host, allow_private=self.may_be_private)
         except OSError as error:
             raise SourceUnavailable(f"the name {host!r} cannot be resolved") from error
-        addresses = [str(result[4][0]) for result in results]
-        for address in addresses:
-            if not self.may_be_private and not is_public(address):
-                raise Rejected(
-                    f"{host} is {address}, which is not a public address; set "
-                    "source.private = true to allow it"
-                )
-        return addresses[0]
+        except PrivateAddress as error:
+            raise Rejected(f"{error}; set source.private = true to allow it") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,32 +288,6 @@ def has_length(response: urllib3.BaseHTTPResponse) -> bool:
     return isinstance(response, urllib3.HTTPResponse) and (
         response.length_remaining is not None
     )
-
-
-def is_public(address: str) -> bool:
-    """Return whether an address belongs to the public internet, however it is written.
-
-    Of IPv6 only what is listed here does: Python's own tables differ by version, and
-    many forms contain an IPv4 address that a router extracts again.
-    """
-    parsed = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return is_public_ipv4(int(parsed))
-    number = int(parsed)
-    if any(parsed in network for network in IPV4_MAPPED):
-        return is_public_ipv4(number & IPV4_MASK)
-    if (number >> 32) & IPV4_MASK in ISATAP and not is_public_ipv4(number & IPV4_MASK):
-        return False
-    return (
-        parsed in GLOBAL_UNICAST
-        and parsed.is_global
-        and not any(parsed in network for network in EXCLUDED)
-    )
-
-
-def is_public_ipv4(number: int) -> bool:
-    address = ipaddress.IPv4Address(number)
-    return address.is_global and not address.is_multicast
 
 
 def check_status(host: str, status: int) -> None:

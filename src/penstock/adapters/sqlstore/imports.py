@@ -16,6 +16,7 @@ from penstock.adapters.sqlstore.database import (
     read_count,
 )
 from penstock.adapters.sqlstore.file_rejections import supersede_file_rejections
+from penstock.adapters.sqlstore.hook_messages import HookMessages
 from penstock.adapters.sqlstore.row_mappers import RowMappers, read_shards
 from penstock.adapters.sqlstore.schema import refuse_stale
 from penstock.domain.completion import (
@@ -41,8 +42,9 @@ JOB_BATCH = 5_000
 
 
 class SqlImports(Imports):
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, hooks: HookMessages | None = None) -> None:
         self._database = database
+        self._hooks = hooks or HookMessages()
         self._rows = RowMappers(database.instant)
 
     @override
@@ -131,6 +133,7 @@ class SqlImports(Imports):
                 status=ImportStatus.DONE, proven=True, note=note
             )
             end(transaction, import_id, verdict, 0, repeatable=dataset)
+            self._hooks.add_import(transaction, self._get(transaction, import_id))
             return True
 
         return self._database.write(work)
@@ -149,7 +152,9 @@ class SqlImports(Imports):
             if failed is not None:
                 transaction.execute("cancel_jobs", import_id=import_id)
             self._settle(transaction, dataset, current, shards, failed)
-            return self._get(transaction, import_id)
+            ended = self._get(transaction, import_id)
+            self._hooks.add_import(transaction, ended)
+            return ended
 
         if failed is None and not self._is_settled(import_id):
             return None

@@ -1,7 +1,8 @@
 """The outbox, in the database of what its messages are about."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from typing_extensions import override
@@ -10,6 +11,7 @@ from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
 from penstock.adapters.sqlstore.row_mappers import decode_json
 from penstock.domain.formats import MICROSECOND
 from penstock.ports.outbox import (
+    DestinationState,
     Message,
     MessageId,
     NewMessage,
@@ -29,10 +31,21 @@ class SqlOutbox(Outbox):
         )
 
     @override
-    def take(self, kind: str, *, most: int, lasting: timedelta) -> Sequence[Message]:
+    def take(
+        self,
+        kind: str,
+        *,
+        most: int,
+        lasting: timedelta,
+        destination: str | None = None,
+    ) -> Sequence[Message]:
         found = self._database.write(
             lambda transaction: transaction.all(
-                "take_messages", kind=kind, most=most, lasting=lasting // MICROSECOND
+                "take_messages",
+                kind=kind,
+                destination=destination,
+                most=most,
+                lasting=lasting // MICROSECOND,
             )
         )
         return sorted(map(read_message, found), key=lambda message: message.id)
@@ -63,6 +76,45 @@ class SqlOutbox(Outbox):
                 error=error,
             )
         )
+
+    @override
+    def give_up(self, messages: Sequence[Message], *, error: str) -> None:
+        self._database.write(
+            lambda transaction: transaction.execute(
+                "give_up_messages",
+                ids=encode_ids(message.id for message in messages),
+                error=error,
+            )
+        )
+
+    @override
+    def drop_overdue(
+        self, kind: str, *, known: Collection[str], overdue: timedelta
+    ) -> Mapping[str, int]:
+        found = self._database.write(
+            lambda transaction: transaction.all(
+                "drop_overdue_messages",
+                kind=kind,
+                known=json.dumps(sorted(known)),
+                overdue=overdue // MICROSECOND,
+            )
+        )
+        return Counter(row["destination"] for row in found)
+
+    @override
+    def destinations(self, kind: str) -> Sequence[DestinationState]:
+        found = self._database.read(
+            lambda transaction: transaction.all("outbox_destinations", kind=kind)
+        )
+        return [
+            DestinationState(
+                destination=row["destination"],
+                waiting=row["waiting"],
+                given_up=row["given_up"],
+                error=row["error"],
+            )
+            for row in found
+        ]
 
     @override
     def settle(self, ids: Sequence[MessageId]) -> int:

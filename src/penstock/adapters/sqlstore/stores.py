@@ -8,6 +8,7 @@ from penstock.adapters.sqlstore.budgets import SqlBudgets
 from penstock.adapters.sqlstore.claims import SqlClaimLog
 from penstock.adapters.sqlstore.coverage import SqlImportCoverage
 from penstock.adapters.sqlstore.database import Database
+from penstock.adapters.sqlstore.hook_messages import HookMessages
 from penstock.adapters.sqlstore.idempotency import SqlIdempotencyStore
 from penstock.adapters.sqlstore.imports import SqlImports
 from penstock.adapters.sqlstore.jobs import SqlJobs
@@ -20,6 +21,7 @@ from penstock.adapters.sqlstore.retention import SqlFeeders, SqlRetention
 from penstock.adapters.sqlstore.schedules import SqlFireLog, SqlSchedules
 from penstock.adapters.sqlstore.search import SqlSearch
 from penstock.adapters.sqlstore.workers import SqlWorkers
+from penstock.domain.hooks import Subscribers
 from penstock.ports import Budgets, DurableBudgets, Ledger, Schema, Stores, WorkNotifier
 from penstock.ports.record_access import ApiStores, FailureCheck, ReplicaState
 
@@ -56,11 +58,13 @@ def build_stores(
     ledger: Ledger,
     notifier: WorkNotifier,
     limiter: Limiter | None = None,
+    subscribers: Subscribers | None = None,
 ) -> Stores:
     budgets = SqlBudgets(database)
+    hooks = HookMessages(subscribers)
     return Stores(
         schema=schema,
-        imports=SqlImports(database),
+        imports=SqlImports(database, hooks),
         ledger=ledger,
         jobs=SqlJobs(database),
         budgets=budgets if limiter is None else limiter(budgets),

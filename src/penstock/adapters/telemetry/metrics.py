@@ -26,6 +26,10 @@ from penstock.domain.events import (
     BudgetWasStopped,
     Event,
     FiresSkipped,
+    HookDelivered,
+    HookDeliveryFailed,
+    HookMessageGivenUp,
+    HookMessagesDropped,
     ImportFinished,
     ImportPlanned,
     JobClaimed,
@@ -96,6 +100,10 @@ class EventMetrics:
             BudgetWasClosed: self._count_closure,
             BudgetWasStopped: self._count_stop,
             FiresSkipped: self._count_skipped,
+            HookDelivered: self._count_hook("delivered"),
+            HookDeliveryFailed: self._count_hook("failed"),
+            HookMessageGivenUp: self._count_hook("given_up"),
+            HookMessagesDropped: self._count_dropped,
             ImportFinished: self._count_finished,
             ImportPlanned: self._count_planned,
             JobClaimed: self._count_claim,
@@ -207,6 +215,9 @@ class EventMetrics:
         )
 
     def _add_process_metrics(self) -> None:
+        self._hooks = self._counter(
+            "hook_deliveries", "Deliveries of messages to hooks", "hook", "outcome"
+        )
         self._maintenance = self._counter(
             "maintenance_runs", "Runs of maintenance tasks", "task", "outcome"
         )
@@ -289,6 +300,19 @@ class EventMetrics:
 
     def _count_slow_statement(self, event: StatementWasSlow) -> None:
         self._slow_statements.labels(event.statement).inc()
+
+    def _count_hook(
+        self, outcome: str
+    ) -> Callable[[HookDelivered | HookDeliveryFailed | HookMessageGivenUp], None]:
+        def count(
+            event: HookDelivered | HookDeliveryFailed | HookMessageGivenUp,
+        ) -> None:
+            self._hooks.labels(event.hook, outcome).inc()
+
+        return count
+
+    def _count_dropped(self, event: HookMessagesDropped) -> None:
+        self._hooks.labels(event.hook, "dropped").inc(event.count)
 
     def _count_worker_failure(self, event: WorkerFailed) -> None:
         del event

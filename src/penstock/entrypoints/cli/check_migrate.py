@@ -36,7 +36,13 @@ from penstock.entrypoints.schedule_report import describe_trigger, upcoming_fire
 from penstock.errors import Misconfigured
 from penstock.settings import Settings
 from penstock.settings.schedules import parse_schedule
-from penstock.wiring import Container, list_statements, load_transform, open_container
+from penstock.wiring import (
+    Container,
+    check_hook_functions,
+    list_statements,
+    load_transform,
+    open_container,
+)
 
 COMMENT_WIDTH = 77
 
@@ -65,6 +71,7 @@ def check(
     settings = read_settings(config)
     for dataset in settings.datasets.values():
         load_transform(settings, dataset)
+    check_hook_functions(settings)
     document: dict[str, object] = {
         "config": str(config),
         "datasets": sorted(settings.datasets),

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Annotated
@@ -168,6 +168,7 @@ def run(
             reason = work(penstock, declared, import_id, pool, halt, display, retries)
         warn_about_failed_workers(pool, stopped=reason)
         build_indexes(penstock, declared)
+        deliver_hooks(penstock)
         summary = summarize(penstock, declared, import_id, stopped=reason)
         if errors is not None:
             write_errors(penstock, declared, import_id, errors)
@@ -195,6 +196,17 @@ def build_indexes(penstock: Container, dataset: Dataset) -> None:
             "build them with: penstock migrate",
             err=True,
         )
+
+
+def deliver_hooks(penstock: Container) -> None:
+    """Deliver what hooks are told of the import; this may be the only process.
+
+    What fails is delivered by whichever process runs next.
+    """
+    # what cannot be read now stays in the outbox
+    with suppress(StoreUnavailable):
+        for deliver in penstock.hook_deliveries.values():
+            deliver()
 
 
 def say_indexes_are_built(

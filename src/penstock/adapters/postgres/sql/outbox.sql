@@ -25,6 +25,7 @@ where %(most)s::bigint is null or %(most)s > (
 with due as materialized (
     select id from penstock_outbox
     where kind = %(kind)s and due_at <= {now}
+        and (%(destination)s::text is null or destination = %(destination)s)
     order by due_at, id
     limit %(most)s
     for update skip locked
@@ -45,6 +46,36 @@ where id in (select value::bigint from jsonb_array_elements_text(%(ids)s::jsonb)
 update penstock_outbox
 set due_at = {now} + %(delay)s * interval '1 microsecond', error = %(error)s
 where id in (select value::bigint from jsonb_array_elements_text(%(ids)s::jsonb));
+
+-- name: give_up_messages
+-- As if it was sent, but never was: `forget_messages` removes it later.
+update penstock_outbox
+set due_at = null, sent_at = {now}, error = %(error)s
+where id in (select value::bigint from jsonb_array_elements_text(%(ids)s::jsonb));
+
+-- name: drop_overdue_messages
+with overdue as materialized (
+    select id from penstock_outbox
+    where kind = %(kind)s
+        and due_at < {now} - %(overdue)s * interval '1 microsecond'
+        and destination not in (
+            select jsonb_array_elements_text(%(known)s::jsonb)
+        )
+    for update skip locked
+)
+delete from penstock_outbox
+where id in (select id from overdue)
+returning destination;
+
+-- name: outbox_destinations
+select destination,
+    count(*) filter (where due_at is not null) as waiting,
+    count(*) filter (where due_at is null) as given_up,
+    (array_agg(error order by id desc) filter (where error is not null))[1] as error
+from penstock_outbox
+where kind = %(kind)s and sends = 0
+group by destination
+order by destination;
 
 -- name: settle_messages
 delete from penstock_outbox

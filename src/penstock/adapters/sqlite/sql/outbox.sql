@@ -18,6 +18,7 @@ set attempts = attempts + 1, due_at = :now + :lasting
 where id in (
     select id from penstock_outbox
     where kind = :kind and due_at <= :now
+        and (:destination is null or destination = :destination)
     order by due_at, id
     limit :most
 )
@@ -33,6 +34,34 @@ where id in (select value from json_each(:ids));
 update penstock_outbox
 set due_at = :now + :delay, error = :error
 where id in (select value from json_each(:ids));
+
+-- name: give_up_messages
+-- As if it was sent, but never was: `forget_messages` removes it later.
+update penstock_outbox
+set due_at = null, sent_at = :now, error = :error
+where id in (select value from json_each(:ids));
+
+-- name: drop_overdue_messages
+delete from penstock_outbox
+where kind = :kind and due_at < :now - :overdue
+    and destination not in (select value from json_each(:known))
+returning destination;
+
+-- name: outbox_destinations
+select destination,
+    count(*) filter (where due_at is not null) as waiting,
+    count(*) filter (where due_at is null) as given_up,
+    (
+        select newest.error from penstock_outbox as newest
+        where newest.kind = :kind and newest.destination = penstock_outbox.destination
+            and newest.sends = 0 and newest.error is not null
+        order by newest.id desc
+        limit 1
+    ) as error
+from penstock_outbox
+where kind = :kind and sends = 0
+group by destination
+order by destination;
 
 -- name: settle_messages
 delete from penstock_outbox where id in (select value from json_each(:ids));

@@ -1,4 +1,4 @@
-"""Load the transform functions of datasets."""
+"""Load the functions that settings name as `module:function`."""
 
 import importlib
 import sys
@@ -13,14 +13,24 @@ Transform = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 def load_transform(settings: Settings, dataset: Dataset) -> Transform | None:
-    """Import the function that a dataset names; penstock.toml's folder is searched."""
+    """Import the function that a dataset names."""
     if dataset.transform is None:
         return None
-    module_name, _, function = dataset.transform.partition(":")
+    setting = f"datasets.{dataset.name}.transform"
+    return load_function(settings, dataset.transform, setting=setting)
+
+
+def load_function(
+    settings: Settings, path: str, *, setting: str
+) -> Callable[[dict[str, Any]], Any]:
+    """Import a function; penstock.toml's folder is searched.
+
+    Raises `Misconfigured`.
+    """
+    module_name, _, function = path.partition(":")
     folder = str(settings.path.parent.resolve())
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    setting = f"datasets.{dataset.name}.transform"
     try:
         found = getattr(importlib.import_module(module_name), function, None)
     except Exception as error:
@@ -29,5 +39,5 @@ def load_transform(settings: Settings, dataset: Dataset) -> Transform | None:
         ) from error
     if not callable(found):
         raise Misconfigured(f"{setting}: {module_name!r} has no function {function!r}")
-    transform: Transform = found
-    return transform
+    loaded: Callable[[dict[str, Any]], Any] = found
+    return loaded

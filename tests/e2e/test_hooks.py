@@ -1,0 +1,97 @@
+"""Who is told of what: a real run, and a real receiver."""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.scripted_server import Reply, ScriptedServer, scripted_server
+from tests.support.stores import everywhere
+from tests.support.workshop import Workshop, happens
+
+pytestmark = everywhere
+
+KEY = b"the-key-of-the-receiver-0123456789"
+SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
+ENVIRON = {"PAGER_SECRET": SECRET}
+
+
+@pytest.fixture
+def receiver() -> Iterator[ScriptedServer]:
+    with scripted_server() as server:
+        server.script(Reply(status=204))
+        yield server
+
+
+def hook(receiver: ScriptedServer, name: str = "pager") -> str:
+    return (
+        f'\n[hooks.{name}]\non = ["import_done", "import_failed"]\n'
+        f'url = "{receiver.url}/hook"\nsecret = "${{PAGER_SECRET}}"\n'
+        "allow_private = true\n"
+    )
+
+
+def messages(receiver: ScriptedServer) -> list[dict[str, Any]]:
+    for request in receiver.requests:
+        sent = request.headers
+        signed = f"{sent['webhook-id']}.{sent['webhook-timestamp']}.".encode()
+        digest = hmac.new(KEY, signed + request.body, hashlib.sha256).digest()
+        signature = f"v1,{base64.b64encode(digest).decode()}"
+        assert hmac.compare_digest(sent["webhook-signature"], signature)
+    return [json.loads(request.body) for request in receiver.requests]
+
+
+def open_hooked(open_workshop, receiver: ScriptedServer, **options: Any) -> Workshop:
+    workshop: Workshop = open_workshop(records=60, **options)
+    workshop.more_secrets += [SECRET, KEY.decode()]
+    workshop.environ |= ENVIRON
+    workshop.declare(workshop.poi(), hook(receiver))
+    return workshop
+
+
+def test_a_run_delivers_the_message_of_its_import(open_workshop, receiver):
+    workshop = open_hooked(open_workshop, receiver)
+
+    ran = workshop.penstock("run", "poi", "--json")
+
+    assert ran.code == 0, ran.err
+    (message,) = messages(receiver)
+    assert message["type"] == "import_done"
+    assert message["data"]["import"] == ran.json["import_id"]
+    assert message["data"]["counts"]["inserted"] == 60
+
+
+def test_the_message_of_a_failed_import_has_no_credentials(open_workshop, receiver):
+    workshop = open_hooked(open_workshop, receiver)
+    # the path is repeated in the error of the shard, and its end in the import's note
+    workshop.declare(workshop.poi(path="/no-such-page/"), hook(receiver), attempts=1)
+
+    ran = workshop.penstock("run", "poi", "--json")
+
+    assert ran.code == 1, ran.err
+    (message,) = messages(receiver)
+    assert message["type"] == "import_failed"
+    assert message["data"]["status"] == "failed"
+    assert not any(
+        secret.encode() in request.body
+        for secret in workshop.secrets
+        for request in receiver.requests
+    )
+
+
+def test_what_a_run_could_not_deliver_is_delivered_by_a_worker(open_workshop, receiver):
+    workshop = open_hooked(open_workshop, receiver)
+    receiver.script(Reply(status=503), Reply(status=204))
+    assert workshop.penstock("run", "poi").code == 0
+    assert len(receiver.requests) == 1
+
+    workshop.worker()
+
+    # five seconds after the first attempt, by the clock of the database
+    assert happens(lambda: len(receiver.requests) == 2, within=60)
+    first, second = messages(receiver)
+    assert first == second
