@@ -42,7 +42,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("statement", "flaw"),
     [
-        ("delete from penstock_job where id = 1", "gap"),
+        ("delete from penstock_job where id = 2", "gap"),
         ("delete from penstock_page where page_seq = 1", "gap"),
         (
             f"delete from penstock_page where page_seq = 2 and job_id = {FULL_JOB}",
@@ -51,9 +51,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("delete from penstock_page where job_id = 2", "broken_chain"),
         ("update penstock_job set proof = null where id = 3", "unproven"),
         ("update penstock_job set status = 'pending' where id = 3", "unfinished"),
-        ("update penstock_job set seen = seen + 1 where id = 1", "miscount"),
+        ("update penstock_job set seen = seen + 1 where id = 2", "miscount"),
         (
-            "update penstock_job set page_seq = page_seq + 1 where id = 1",
+            "update penstock_job set page_seq = page_seq + 1 where id = 2",
             "broken_chain",
         ),
         ("update penstock_import set seen = seen - 1", "miscount"),
@@ -63,7 +63,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "update penstock_page set cursor_before = 'x' where page_seq = 2",
             "broken_chain",
         ),
-        ("update penstock_job set shard_key = 'country:9999' where id = 1", "overlap"),
+        ("update penstock_job set shard_key = 'country:9999' where id = 2", "overlap"),
     ],
 )
 def test_an_audit_finds_a_planted_flaw(
@@ -84,7 +84,7 @@ def test_an_audit_finds_a_planted_flaw(
 @on(Kind.POSTGRES)
 def test_an_audit_finds_flaws_on_a_server_too(imported):
     planted = {
-        "gap": "delete from penstock_page where page_seq = 1 and job_id = 1",
+        "gap": "delete from penstock_page where page_seq = 1 and job_id = 2",
         "unproven": "update penstock_job set proof = null where id = 3",
         "miscount": "update penstock_import_count set seen = seen + 1",
         "overlap": "update penstock_job set shard_key = 'country:9999' where id = 2",

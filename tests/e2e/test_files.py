@@ -35,7 +35,9 @@ def test_several_workers_share_the_shards_of_one_file(file_workshop):
 
     counts = import_files(file_workshop, "--workers", "2", "--threads", "3")
 
-    jobs = file_workshop.ask("select distinct lease_owner, id from penstock_job")
+    jobs = file_workshop.ask(
+        "select distinct lease_owner, id from penstock_job where kind = 'shard'"
+    )
     assert only(counts) == {"seen": 20_000, "inserted": 20_000}
     assert stored(file_workshop) == known
     assert len(jobs) > 5
@@ -137,7 +139,9 @@ def test_a_folder_of_packed_files_is_imported_file_by_file(file_workshop):
 
     assert only(counts) == {"seen": 3_000, "inserted": 3_000}
     assert stored(file_workshop) == known
-    assert len(file_workshop.ask("select 1 from penstock_job")) == 6
+    assert (
+        len(file_workshop.ask("select 1 from penstock_job where kind = 'shard'")) == 6
+    )
 
 
 @on_a_file_first
@@ -253,7 +257,9 @@ def test_a_file_that_changes_in_the_middle_of_its_import_is_refused(
     rewrite(path, change)
     assert file_workshop.output_of(worker).code in {0, 1}
 
-    (job,) = file_workshop.ask("select status, errors from penstock_job")
+    (job,) = file_workshop.ask(
+        "select status, errors from penstock_job where kind = 'shard'"
+    )
     result = file_workshop.store.document(job["errors"])[-1]["message"]
     assert job["status"] == "failed"
     assert "a.csv" in result
@@ -300,7 +306,9 @@ def test_a_file_that_is_gone_in_the_middle_of_its_import_is_named(file_workshop)
     (file_workshop.folder / "a.csv").unlink()
     file_workshop.output_of(worker)
 
-    (job,) = file_workshop.ask("select status, errors from penstock_job")
+    (job,) = file_workshop.ask(
+        "select status, errors from penstock_job where kind = 'shard'"
+    )
     result = file_workshop.store.document(job["errors"])[-1]
     assert job["status"] == "failed"
     assert result["code"] == "source_unavailable"

@@ -74,7 +74,9 @@ def check_the_end(workshop: Workshop, fleet: Fleet, *, cost: int) -> None:
     assert set(fleet.stop()) == {0}
 
     requests = workshop.sandbox.requests
-    jobs = workshop.ask("select status, attempts, proof from penstock_job")
+    jobs = workshop.ask(
+        "select status, attempts, proof from penstock_job where kind = 'shard'"
+    )
     blamed = [each for each in fleet.logged("job_postponed") if each["attempts"]]
     audit = workshop.penstock("audit", "poi", "--json")
     assert workshop.status() == "done"

@@ -45,7 +45,10 @@ def test_metrics_of_a_worker_agree_with_the_ledger_and_the_provider(workshop: Wo
     found = scrape(url)
 
     (stored,) = workshop.ask("select * from penstock_import")
-    jobs = workshop.ask("select count(*) as n from penstock_job where status = 'done'")
+    jobs = workshop.ask(
+        "select count(*) as n from penstock_job "
+        "where kind = 'shard' and status = 'done'"
+    )
     requests = Counter(
         f"{request.status // 100}xx" for request in workshop.sandbox.requests[before:]
     )
@@ -84,7 +87,9 @@ def errors_of(workshop: Workshop) -> list[str]:
 
 def test_gauges_of_the_stores_agree_with_the_ledger(workshop: Workshop):
     workshop.penstock("plan", "poi")
-    (planned,) = workshop.ask("select count(*) as n from penstock_job")
+    (planned,) = workshop.ask(
+        "select count(*) as n from penstock_job where kind = 'shard'"
+    )
     scheduler = workshop.start("scheduler", "--metrics-port", "0")
 
     found = scrape(address_of(workshop, scheduler))

@@ -61,7 +61,9 @@ class TestLooking:
         assert first.json["page"] == {"next": ids[-1], "has_more": True, "limit": 2}
         ids += [each["job_id"] for each in second.items]
         assert ids == sorted(ids)
-        assert len(ids) == 3
+        # those of the shards, after that of the plan
+        assert len(ids) == 4
+        assert [each["kind"] for each in first.items] == ["plan", "shard"]
         assert second.json["page"] == {"next": None, "has_more": False, "limit": 2}
 
     def test_jobs_are_found_by_what_they_are(self, running: Running, import_id: int):
@@ -74,7 +76,8 @@ class TestLooking:
 
         assert found(status="failed") == [failed.job]
         assert found(status="leased") == [leased.job]
-        assert len(found(dataset="poi")) == 3
+        assert len(found(dataset="poi", kind="shard")) == 3
+        assert len(found(dataset="poi", kind="plan")) == 1
         assert found(dataset="news") == []
         assert found(after=leased.job, status="pending") != []
 

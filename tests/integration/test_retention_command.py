@@ -13,10 +13,10 @@ from tests.support.shops import lines, shops, some_shops, write
 from tests.support.workshop import BUGS, Ran
 
 Penstock = Callable[..., Ran]
-# all old entries of two imports: one page of the older one, its job and its claim
+# all old entries of two imports: one page of the older one, its jobs and its claim
 GONE = {
     "imports": 1,
-    "jobs": 1,
+    "jobs": 2,
     "pages": 1,
     "claims": 2,
     "fires": 0,
@@ -86,7 +86,7 @@ def test_a_dry_run_shows_what_is_removed_then(penstock: Penstock):
 def test_without_json_it_is_a_sentence(penstock: Penstock):
     ran = penstock("retention", "--dry-run")
 
-    assert "1 import, 1 job, 1 page, 2 claims" in ran.out
+    assert "1 import, 2 jobs, 1 page, 2 claims" in ran.out
     assert "(imports 90d, changes 30d, pages 30d, quarantine 365d)" in ran.out
     assert "Stays: 1 old import: the newest of its dataset and mode." in ran.out
 

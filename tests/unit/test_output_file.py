@@ -154,7 +154,7 @@ def test_a_file_keeps_the_rights_that_it_had(out):
 # others write through `whole_file`
 OTHER_WRITERS = {
     *("demo.py", "multiprocess.py", "subprocesses.py", "accept_balancing.py", "app.py"),
-    *("preview.py", "previews.py"),
+    *("preview.py", "previews.py", "demo_serve.py"),
 }
 
 

@@ -31,6 +31,13 @@ class ImportStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
+class JobKind(StrEnum):
+    # imports a shard
+    SHARD = "shard"
+    # stores the jobs of an import
+    PLAN = "plan"
+
+
 class JobStatus(StrEnum):
     PENDING = "pending"
     LEASED = "leased"
@@ -86,11 +93,13 @@ class JobErrorEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """The ledger row of one shard in one import."""
+    """The ledger row of one shard in one import, or of its plan."""
 
     id: JobId
     import_id: ImportId
     dataset: DatasetName
+    kind: JobKind
+    # `plan` for a plan
     shard_key: str
     parent: JobId | None
     status: JobStatus

@@ -14,6 +14,7 @@ from penstock.domain.jobs import (
     Job,
     JobError,
     JobId,
+    JobKind,
     JobStatus,
     Lease,
     Mode,
@@ -258,11 +259,12 @@ class Ledger(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Selects jobs; an empty filter selects all."""
+    """Selects jobs: those of shards, unless another kind or all are selected."""
 
     status: JobStatus | None = None
     import_id: ImportId | None = None
     dataset: str | None = None
+    kind: JobKind | None = JobKind.SHARD
 
 
 class DueJob(NamedTuple):

@@ -148,7 +148,7 @@ class SqliteTransaction(sql.Transaction):
         return self.connection.execute(self.statements[name], parameters)
 
 
-class TimedConnection(sqlite3.Connection):
+class WatchedConnection(sqlite3.Connection):
     """A connection that reports statements which take long."""
 
     watch: StatementWatch | None = None
@@ -283,7 +283,7 @@ class SqliteDatabase(sql.Database):
             # `close` may be called by another thread than the one that opened it
             check_same_thread=False,
             uri=True,
-            factory=TimedConnection,
+            factory=WatchedConnection,
         )
         connection.watch = self._watch
         connection.row_factory = sqlite3.Row

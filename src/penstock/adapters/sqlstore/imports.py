@@ -125,6 +125,7 @@ class SqlImports(Imports):
                 "repeat_jobs", import_id=import_id, of=of, proof=Proof.UNCHANGED
             )
             transaction.execute("repeat_counts", import_id=import_id)
+            transaction.execute("finish_plan", import_id=import_id)
             if dataset.archive is not None:
                 # all rows of the last import were seen again
                 transaction.execute("extend_sighting", dataset=dataset.name)
@@ -308,6 +309,7 @@ def begin(
         region=dataset.region,
     )
     if added is not None:
+        transaction.execute("add_plan_job", import_id=added["id"])
         stored = transaction.one("get_import", import_id=added["id"])
         if stored is None:
             raise LookupError("an import was not stored")
@@ -344,6 +346,7 @@ def add_jobs(
 
 def start(transaction: Transaction, import_id: ImportId) -> None:
     transaction.execute("start_import", import_id=import_id)
+    transaction.execute("finish_plan", import_id=import_id)
     transaction.execute("ring")
 
 

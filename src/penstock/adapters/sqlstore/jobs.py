@@ -46,6 +46,7 @@ class SqlJobs(Jobs):
                 status=job_filter.status,
                 import_id=job_filter.import_id,
                 dataset=job_filter.dataset,
+                kind=job_filter.kind,
                 limit=limit,
             )
         )
@@ -54,7 +55,7 @@ class SqlJobs(Jobs):
     @override
     def of_import(self, import_id: ImportId) -> Iterator[Sequence[Job]]:
         found = self._database.read(
-            lambda transaction: transaction.all("import_job_ids", import_id=import_id)
+            lambda transaction: transaction.all("shard_job_ids", import_id=import_id)
         )
         ids = array("q", (row["id"] for row in found))
         for start in range(0, len(ids), JOB_BATCH):

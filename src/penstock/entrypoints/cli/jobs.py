@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from penstock.domain.formats import shorten
-from penstock.domain.jobs import ImportId, Job, JobId, JobStatus
+from penstock.domain.jobs import ImportId, Job, JobId, JobKind, JobStatus
 from penstock.entrypoints.cli.common import (
     DEFAULT_CONFIG,
     AsJson,
@@ -50,6 +50,9 @@ def show(
     dataset: Annotated[
         str | None, typer.Option(help="Only jobs of this dataset.")
     ] = None,
+    kind: Annotated[
+        JobKind | None, typer.Option(help="Only jobs of shards, or only plans.")
+    ] = None,
     after: Annotated[int, id_option("--after", "Start after this id.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     config: Config = DEFAULT_CONFIG,
@@ -60,6 +63,7 @@ def show(
         status=status,
         import_id=None if import_id is None else ImportId(import_id),
         dataset=dataset,
+        kind=kind,
     )
     with open_readonly(config) as penstock:
         if job is not None:
@@ -75,6 +79,7 @@ def show(
             {
                 "id": entry.id,
                 "import": entry.import_id,
+                "kind": entry.kind.value,
                 "shard": entry.shard_key,
                 "status": entry.status.value,
                 "pages": entry.page_seq,

@@ -22,6 +22,18 @@ values
 on conflict do nothing
 returning id;
 
+-- name: add_plan_job
+insert into penstock_job
+    (import_id, dataset, shard_key, kind, region, run_at, created_at)
+select id, dataset, 'plan', 'plan', region, {now}, {now} from penstock_import
+where id = %(import_id)s;
+
+-- name: finish_plan
+update penstock_job
+set status = 'done', finished_at = {now}, lease_owner = null, lease_until = null
+where import_id = %(import_id)s and kind = 'plan'
+    and status in ('pending', 'leased');
+
 -- name: accept_lost_files
 update penstock_import set accepts_lost_files = true where id = %(import_id)s;
 
@@ -75,11 +87,13 @@ limit 1;
 -- would expect most of the jobs, and read them all for a small import.
 select import_id, status, count(*) as jobs from penstock_job
 where import_id = any (translate(%(imports)s, '[]', '{}')::bigint[])
+    and kind = 'shard'
 group by import_id, status;
 
 -- name: count_unproven_jobs
 select count(*) as counted from penstock_job
-where import_id = %(import_id)s and status = 'done' and proof is null;
+where import_id = %(import_id)s and kind = 'shard' and status = 'done'
+    and proof is null;
 
 -- name: repeated_keys
 select repeated_keys from penstock_job
@@ -314,7 +328,7 @@ limit 1;
 
 -- name: planned_shards
 select shard_key from penstock_job
-where import_id = %(import_id)s and parent is null
+where import_id = %(import_id)s and kind = 'shard' and parent is null
 order by id;
 
 -- name: repeat_jobs
@@ -325,7 +339,7 @@ select %(import_id)s, dataset, shard_key, region, 'done', {now}, seen,
     inserted + updated + unchanged, quarantined, dropped, duplicates, %(proof)s, {now},
     {now}
 from penstock_job
-where import_id = %(of)s
+where import_id = %(of)s and kind = 'shard'
 order by id;
 
 -- name: repeat_counts

@@ -456,6 +456,7 @@ where id > %(after)s
     and (%(status)s::text is null or status = %(status)s)
     and (%(import_id)s::bigint is null or import_id = %(import_id)s)
     and (%(dataset)s::text is null or dataset = %(dataset)s)
+    and (%(kind)s::text is null or kind = %(kind)s)
 order by id
 limit %(limit)s;
 
@@ -481,6 +482,11 @@ order by dataset;
 -- name: count_failed_jobs
 select count(*) as jobs from penstock_job
 where import_id = %(import_id)s and status = 'failed';
+
+-- name: shard_job_ids
+select id from penstock_job
+where import_id = %(import_id)s and kind = 'shard'
+order by id;
 
 -- name: import_job_ids
 select id from penstock_job where import_id = %(import_id)s order by id;

@@ -11,7 +11,7 @@ select * from (
         count(*) filter (where status = 'split') as split,
         count(*) filter (where status = 'cancelled') as cancelled
     from penstock_job
-    where import_id = :import_id
+    where import_id = :import_id and kind = 'shard'
     group by 1
 ) as parts
 order by failed desc, pending + leased desc, part
@@ -30,9 +30,9 @@ select (id - first_id) * :count / (last_id - first_id + 1) as bucket,
 from penstock_job
 cross join (
     select min(id) as first_id, max(id) as last_id from penstock_job
-    where import_id = :import_id
+    where import_id = :import_id and kind = 'shard'
 ) as planned
-where import_id = :import_id
+where import_id = :import_id and kind = 'shard'
 group by 1
 order by 1;
 
@@ -44,11 +44,11 @@ from penstock_job
 cross join (
     select substr(shard_key, 1, instr(shard_key || '|', '|') - 1) as down
     from penstock_job
-    where import_id = :import_id and parent is null
+    where import_id = :import_id and kind = 'shard' and parent is null
     order by id
     limit 1
 ) as first
-where import_id = :import_id and parent is null;
+where import_id = :import_id and kind = 'shard' and parent is null;
 
 -- name: coverage_matrix
 -- The plan has the values of the first axis in turn, each with all of the others.
@@ -68,7 +68,7 @@ from (
     from (
         select id, status, row_number() over (order by id) - 1 as number
         from penstock_job
-        where import_id = :import_id and parent is null
+        where import_id = :import_id and kind = 'shard' and parent is null
     ) as planned
     group by 1, 2
 ) as cells
@@ -102,7 +102,7 @@ with recursive family (id) as (
     join penstock_job as child on child.parent = family.id
 )
 select * from penstock_job
-where import_id = :import_id
+where import_id = :import_id and kind = 'shard'
     and id > :after
     and (id between :first and :last or id in (select id from family))
     and status in (select value from json_each(:statuses))

@@ -19,6 +19,18 @@ values
 on conflict do nothing
 returning id;
 
+-- name: add_plan_job
+insert into penstock_job
+    (import_id, dataset, shard_key, kind, region, run_at, created_at)
+select id, dataset, 'plan', 'plan', region, :now, :now from penstock_import
+where id = :import_id;
+
+-- name: finish_plan
+update penstock_job
+set status = 'done', finished_at = :now, lease_owner = null, lease_until = null
+where import_id = :import_id and kind = 'plan'
+    and status in ('pending', 'leased');
+
 -- name: accept_lost_files
 update penstock_import set accepts_lost_files = true where id = :import_id;
 
@@ -66,13 +78,23 @@ order by id desc
 limit 1;
 
 -- name: count_jobs
-select import_id, status, count(*) as jobs from penstock_job
-where import_id in (select value from json_each(:imports))
-group by import_id, status;
+-- All are counted, by an index alone, and then one less where the plan is.
+select import_id, status, sum(jobs) as jobs
+from (
+    select import_id, status, count(*) as jobs from penstock_job
+    where import_id in (select value from json_each(:imports))
+    group by import_id, status
+    union all
+    select import_id, status, -1 as jobs from penstock_job
+    where import_id in (select value from json_each(:imports)) and kind = 'plan'
+) as counted
+group by import_id, status
+having sum(jobs) > 0;
 
 -- name: count_unproven_jobs
 select count(*) as counted from penstock_job
-where import_id = :import_id and status = 'done' and proof is null;
+where import_id = :import_id and kind = 'shard' and status = 'done'
+    and proof is null;
 
 -- name: repeated_keys
 select repeated_keys from penstock_job
@@ -272,7 +294,7 @@ limit 1;
 
 -- name: planned_shards
 select shard_key from penstock_job
-where import_id = :import_id and parent is null
+where import_id = :import_id and kind = 'shard' and parent is null
 order by id;
 
 -- name: repeat_jobs
@@ -283,7 +305,7 @@ select :import_id, dataset, shard_key, region, 'done', :now, seen,
     inserted + updated + unchanged, quarantined, dropped, duplicates, :proof, :now,
     :now
 from penstock_job
-where import_id = :of
+where import_id = :of and kind = 'shard'
 order by id;
 
 -- name: repeat_counts

@@ -410,6 +410,7 @@ where id > :after
     and (:status is null or status = :status)
     and (:import_id is null or import_id = :import_id)
     and (:dataset is null or dataset = :dataset)
+    and (:kind is null or kind = :kind)
 order by id
 limit :limit;
 
@@ -435,6 +436,11 @@ order by dataset;
 -- name: count_failed_jobs
 select count(*) as jobs from penstock_job
 where import_id = :import_id and status = 'failed';
+
+-- name: shard_job_ids
+select id from penstock_job
+where import_id = :import_id and kind = 'shard'
+order by id;
 
 -- name: import_job_ids
 select id from penstock_job where import_id = :import_id order by id;

@@ -11,11 +11,14 @@ on conflict (id) do nothing;
 -- The newest first: an import of unchanged files is removed before the one it repeats.
 -- Each subquery reads one entry of an index: the order and limits leave no other way.
 select ended.*, (
-        select shard_key from penstock_job where import_id = ended.id limit 1
+        select shard_key from penstock_job
+        where import_id = ended.id and kind = 'shard' limit 1
     ) as shard_key, (
-        select proof from penstock_job where import_id = ended.id limit 1
+        select proof from penstock_job
+        where import_id = ended.id and kind = 'shard' limit 1
     ) as proof, (
-        select proof from penstock_job where import_id = next_done limit 1
+        select proof from penstock_job
+        where import_id = next_done and kind = 'shard' limit 1
     ) as next_proof, (
         select 1 from penstock_quarantine
         where import_id = ended.id
@@ -43,11 +46,14 @@ order by finished_at desc, id desc;
 
 -- name: imports_with_pages
 select ended.*, (
-        select shard_key from penstock_job where import_id = ended.id limit 1
+        select shard_key from penstock_job
+        where import_id = ended.id and kind = 'shard' limit 1
     ) as shard_key, (
-        select proof from penstock_job where import_id = ended.id limit 1
+        select proof from penstock_job
+        where import_id = ended.id and kind = 'shard' limit 1
     ) as proof, (
-        select proof from penstock_job where import_id = next_done limit 1
+        select proof from penstock_job
+        where import_id = next_done and kind = 'shard' limit 1
     ) as next_proof, (
         select 1 from penstock_quarantine
         where import_id = ended.id

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from penstock.domain.auth_claims import AccessScope
 from penstock.domain.formats import format_instant
-from penstock.domain.jobs import ImportId, Job, JobErrorEntry, JobId, JobStatus
+from penstock.domain.jobs import ImportId, Job, JobErrorEntry, JobId, JobKind, JobStatus
 from penstock.domain.pages import Proof
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
@@ -57,6 +57,7 @@ SUMMARY_PROPERTIES: Mapping[str, Schema] = {
     "job_id": ID,
     "import_id": ID,
     "dataset": {"type": "string"},
+    "kind": {"enum": [*JobKind]},
     "shard_key": {"type": "string"},
     "status": {"enum": [*JobStatus]},
     "pages": COUNT,
@@ -81,6 +82,11 @@ LIST_PARAMETERS: Sequence[Schema] = [
         {"type": "string", "enum": [*JobStatus]},
     ),
     DATASET,
+    query_parameter(
+        "kind",
+        "Only jobs of shards, or only plans.",
+        {"type": "string", "enum": [*JobKind]},
+    ),
     query_parameter("import", "Only jobs of this import.", ID),
     query_parameter(
         "after", "Only jobs after this one: `page.next`.", {**ID, "minimum": 0}
@@ -158,7 +164,7 @@ class JobListRequest(NamedTuple):
 
 def parse_list(api: AppContext, head: RequestHead) -> JobListRequest:
     del api
-    params = QueryParams(head, "status", "dataset", "import", "after", "limit")
+    params = QueryParams(head, "status", "dataset", "kind", "import", "after", "limit")
     import_id = params.id("import")
     after = params.integer("after", minimum=0, maximum=MAX_ID)
     limit = params.integer("limit", minimum=1, maximum=MAX_JOBS) or DEFAULT_JOBS
@@ -166,6 +172,7 @@ def parse_list(api: AppContext, head: RequestHead) -> JobListRequest:
         status=params.choice("status", JobStatus),
         import_id=None if import_id is None else ImportId(import_id),
         dataset=params.text("dataset"),
+        kind=params.choice("kind", JobKind),
     )
     params.finish()
     return JobListRequest(requested, None if after is None else JobId(after), limit)
@@ -207,6 +214,7 @@ def summarize_job(api: AppContext, job: Job) -> dict[str, Any]:
         "job_id": job.id,
         "import_id": job.import_id,
         "dataset": job.dataset,
+        "kind": job.kind,
         "shard_key": job.shard_key,
         "status": job.status,
         "pages": job.page_seq,
