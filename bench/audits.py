@@ -42,8 +42,8 @@ size = {{ send = "most", value = 10 }} }}
 """
 # what workers leave behind who found an empty page in each shard
 WORKED = (
-    "update penstock_job set status = 'done', proof = 'end_of_range', page_seq = 1 "
-    "where kind = 'shard'",
+    """update penstock_job set status = 'done', proof = 'end_of_range', page_seq = 1
+    where kind = 'shard'""",
     """insert into penstock_page (job_id, page_seq, fence, seen, committed_at)
     select id, 1, 1, 0, created_at from penstock_job where kind = 'shard'""",
     "update penstock_import set status = 'done', proven = true",
