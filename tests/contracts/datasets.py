@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import pytest
 
@@ -245,6 +246,23 @@ class DatasetsContract:
             (FieldType.INT, FieldType.TEXT, [(7, "7")]),
             (FieldType.INT, FieldType.FLOAT, [(2**53, float(2**53))]),
             (FieldType.FLOAT, FieldType.INT, [(7.0, 7)]),
+            (
+                FieldType.TEXT,
+                FieldType.DECIMAL,
+                [("1.50", Decimal("1.50")), ("-7", Decimal(-7))],
+            ),
+            (FieldType.INT, FieldType.DECIMAL, [(2**53 + 1, Decimal(2**53 + 1))]),
+            (FieldType.FLOAT, FieldType.DECIMAL, [(0.1, Decimal("0.1"))]),
+            (FieldType.BOOL, FieldType.DECIMAL, [(True, Decimal(1))]),
+            (FieldType.JSON, FieldType.DECIMAL, [("1.10", Decimal("1.10"))]),
+            (
+                FieldType.DECIMAL,
+                FieldType.TEXT,
+                [(Decimal("1.10"), "1.10"), (Decimal("1E-7"), "0.0000001")],
+            ),
+            (FieldType.DECIMAL, FieldType.INT, [(Decimal("5.00"), 5)]),
+            (FieldType.DECIMAL, FieldType.FLOAT, [(Decimal("1.10"), 1.1)]),
+            (FieldType.DECIMAL, FieldType.JSON, [(Decimal("1.10"), "1.10")]),
             (FieldType.BOOL, FieldType.TEXT, [(True, "true")]),
             (
                 FieldType.DATE,
@@ -288,6 +306,12 @@ class DatasetsContract:
             (FieldType.TEXT, FieldType.FLOAT, "0.12345678901234567890"),
             (FieldType.TEXT, FieldType.TIMESTAMP, "2026-01-01T00:00:00.123456789Z"),
             (FieldType.INT, FieldType.FLOAT, 2**53 + 1),
+            (FieldType.TEXT, FieldType.DECIMAL, "007"),
+            (FieldType.TEXT, FieldType.DECIMAL, "NaN"),
+            (FieldType.FLOAT, FieldType.DECIMAL, 1e300),
+            (FieldType.DECIMAL, FieldType.INT, Decimal("1.5")),
+            (FieldType.DECIMAL, FieldType.FLOAT, Decimal("0.12345678901234567890")),
+            (FieldType.DECIMAL, FieldType.DATE, Decimal(7)),
             (FieldType.INT, FieldType.BOOL, 2),
             (FieldType.FLOAT, FieldType.INT, 1.5),
             (FieldType.BOOL, FieldType.DATE, True),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from decimal import Decimal
 from itertools import permutations
 from typing import overload
 
@@ -990,6 +991,7 @@ class LedgerContract:
             (FieldType.TIMESTAMP, [NOON, NOON + A_MOMENT]),
             (FieldType.DATE, [date(1999, 12, 31), date(2000, 1, 1)]),
             (FieldType.FLOAT, [-0.1, 0.1, 1e300]),
+            (FieldType.DECIMAL, [*map(Decimal, ("-10", "-9.5", "0.1", "9", "10"))]),
             (FieldType.BOOL, [False, True]),
         ],
     )

@@ -1,11 +1,13 @@
 """What every store promises the clients of the API."""
 
 import json
+import operator
 import re
 import tracemalloc
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from penstock.domain.dataset import (
 from penstock.domain.history import HistoryPosition
 from penstock.domain.jobs import Mode
 from penstock.domain.pages import Record
+from penstock.domain.record_validation import RecordValidator
 from penstock.domain.search.filter_params import read_query
 from penstock.domain.search.list_cursor import CursorSigner
 from penstock.domain.search.query import MAX_PAGE_BYTES, Query
@@ -55,6 +58,29 @@ from tests.support.builders import (
     text_field,
     typed_field,
 )
+
+PRICES = [
+    "1.1",
+    "10",
+    "9",
+    "1.10",
+    "-2",
+    "-1.5",
+    "0.00",
+    "100",
+    "10.0",
+    "12345678901234567890.12",
+]
+PRICED = dataset(
+    fields=(int_field("id", required=True), typed_field("price", FieldType.DECIMAL)),
+    filter=("price",),
+)
+
+
+def priced() -> Sequence[Record]:
+    texts = [*map(Decimal, PRICES), None]
+    return [record(at, price, of=PRICED) for at, price in enumerate(texts)]
+
 
 SEAL = CursorSigner(b"a secret of thirty-two bytes, yes")
 POINTS = dataset(
@@ -425,6 +451,7 @@ class ServingContract:
             (FieldType.INT, 2**63 - 1, 2**63 - 1),
             (FieldType.FLOAT, 0.1, 0.1),
             (FieldType.FLOAT, 1e300, 1e300),
+            (FieldType.DECIMAL, Decimal("1.50"), 1.5),
             (FieldType.BOOL, False, False),
             (FieldType.DATE, date(2026, 2, 28), "2026-02-28"),
             (FieldType.TIMESTAMP, NOON, "2026-03-01T12:00:00Z"),
@@ -435,7 +462,7 @@ class ServingContract:
             ),
             (FieldType.JSON, '{"a":[1,null]}', {"a": [1, None]}),
         ],
-        ids=range(9),
+        ids=range(10),
     )
     def test_values_are_reported_as_json_has_them(
         self, stores: Stores, served: ApiStores, kind, value, result
@@ -483,6 +510,84 @@ class ServingContract:
             ("deleted", [2]),
         ]
         assert changes[-1].seq == after.change_seq
+
+    def test_a_decimal_is_reported_with_its_digits(
+        self, stores: Stores, served: ApiStores
+    ):
+        written = {1: "1.10", 2: "-0.00000001", 3: "9" * 250 + ".0", 4: "1000"}
+        found = [record(at, Decimal(text), of=PRICED) for at, text in written.items()]
+        run(stores, PRICED, last(*found))
+
+        assert [
+            re.search(rb'"price": ?([^,}]+)', row)[1].decode()  # type: ignore[index]
+            for row in served.reads.page(list_query(PRICED, sort="id")).rows
+        ] == [*written.values()]
+
+    @pytest.mark.parametrize("op", ["eq", "ne", "lt", "lte", "gt", "gte"])
+    @pytest.mark.parametrize(
+        "bound", ["1.1", "1.10", "-2", "10.000", "12345678901234567890.1"]
+    )
+    def test_decimals_are_filtered_as_numbers(
+        self, stores: Stores, served: ApiStores, op: str, bound: str
+    ):
+        run(stores, PRICED, last(*priced()))
+        compare = getattr(operator, {"lte": "le", "gte": "ge"}.get(op, op))
+        filled = [row.values for row in priced() if row.values[1] is not None]
+
+        found = served.reads.page(list_query(PRICED, price=f"{op}.{bound}", limit="99"))
+
+        wanted = {at for at, price in filled if compare(price, Decimal(bound))}
+        others = {len(PRICES)} if op == "ne" else set()
+        assert {*ids_of(found)} == wanted | others
+
+    def test_one_of_some_decimals_is_found_in_any_form(
+        self, stores: Stores, served: ApiStores
+    ):
+        run(stores, PRICED, last(*priced()))
+
+        found = served.reads.page(list_query(PRICED, price="in.1.100,10,7"))
+
+        wanted = {Decimal("1.1"), Decimal(10)}
+        assert {*ids_of(found)} == {
+            at for at, text in enumerate(PRICES) if Decimal(text) in wanted
+        }
+
+    @pytest.mark.parametrize("sign", ["", "-"])
+    def test_decimals_are_sorted_as_numbers_from_page_to_page(
+        self, stores: Stores, served: ApiStores, sign: str
+    ):
+        run(stores, PRICED, last(*priced()))
+        query = list_query(PRICED, sort=f"{sign}price", limit="2")
+
+        pages = [*walk(served, query)]
+
+        found = [at for page in pages for at in ids_of(page)]
+        by_price = sorted(range(len(PRICES)), key=lambda at: (Decimal(PRICES[at]), at))
+        empty = len(PRICES)
+        assert found == [*by_price, empty][:: -1 if sign else 1] or found == [
+            *by_price[:: -1 if sign else 1],
+            empty,
+        ]
+
+    def test_equal_decimals_are_one_key(self, stores: Stores, served: ApiStores):
+        of = replace(PRICED, key=("price",), filter=("id",))
+        of = replace(
+            of,
+            fields=(
+                of.fields[0],
+                replace(of.fields[1], required=True, is_normalized=True),
+            ),
+        )
+        run(stores, of, last(record(1, Decimal("1.1"), of=of)))
+        validator = RecordValidator(of)
+        for text in ("1.1", "1.10", "+01.100"):
+            key = validator.read_key([text])
+
+            assert served.reads.one(of, key, of.fields) is not None
+            draft = validator.validate_full({"id": 1}, key=key)
+            assert [str(part) for part in draft.record.key] == ["1.1"]
+        (change,) = served.reads.changes(of, after=0, limit=9)
+        assert [*change.key] == [Decimal("1.1")]
 
     def test_a_refusal_changes_nothing(self, stores: Stores, served: ApiStores):
         run(stores, POINTS, last(*rows_of(2)))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 
 import pytest
 
@@ -36,6 +37,25 @@ POI = dataset()
 KEYED = typed_field("id", FieldType.INT, required=True)
 
 
+DECIMALS = [
+    *(
+        "1.10",
+        "1.1",
+        "0",
+        "0.00",
+        "-1.5",
+        "1000",
+        "9999",
+        "10000",
+        "12345.6789",
+        "1E-7",
+    ),
+    *("-0.00010", "0.00010001", "100000000", "12345678901234567890.12", "5.0000"),
+    *("9" * 250 + "." + "9" * 250, "-0." + "0" * 249 + "1", "1" + "0" * 249),
+]
+KEY_DECIMALS = ["-12", "-1.5", "0", "0.1", "1.1", "1.09", "2", "10", "1" + "0" * 249]
+
+
 class RecordsContract:
     """Subclasses bring `stores` and `pass_time`."""
 
@@ -45,6 +65,7 @@ class RecordsContract:
             (FieldType.TEXT, ["a", "ü", "'"], ["a", "A", "ü", "'", "b"]),
             (FieldType.INT, [1, 2**62], [1, 2, 2**62]),
             (FieldType.DATE, [date(2026, 2, 28)], [date(2026, 2, 28), date(1, 1, 1)]),
+            (FieldType.DECIMAL, [Decimal("0.1")], [Decimal("0.1"), Decimal("0.11")]),
             (FieldType.TIMESTAMP, [NOON], [NOON, NOON + A_MOMENT]),
         ],
     )
@@ -74,6 +95,7 @@ class RecordsContract:
             (FieldType.FLOAT, 0.1),
             (FieldType.FLOAT, 5e-324),
             (FieldType.FLOAT, 400.0),
+            *((FieldType.DECIMAL, Decimal(text)) for text in DECIMALS),
             (FieldType.BOOL, True),
             (FieldType.BOOL, False),
             (FieldType.DATE, date(2026, 2, 28)),
@@ -92,6 +114,8 @@ class RecordsContract:
         (row,) = rows(stores, typed)
         assert row == (1, value)
         assert type(row[1]) is type(value)
+        # 1.10 and 1.1 are equal
+        assert str(row[1]) == str(value)
 
     @pytest.mark.parametrize("kind", list(FieldType))
     def test_nothing_comes_back_as_nothing(self, stores: Stores, kind):
@@ -107,6 +131,7 @@ class RecordsContract:
             FieldType.TEXT: "x",
             FieldType.INT: 7,
             FieldType.FLOAT: 0.1,
+            FieldType.DECIMAL: Decimal("1.10"),
             FieldType.BOOL: True,
             FieldType.DATE: date(2026, 1, 1),
             FieldType.TIMESTAMP: NOON,
@@ -127,6 +152,7 @@ class RecordsContract:
             (FieldType.TEXT, ["", "10", "2", "a|b", "b", "ü", "世界", "🔌"]),
             (FieldType.DATE, [date(999, 1, 1), date(2026, 1, 1), date(2026, 1, 2)]),
             (FieldType.BOOL, [False, True]),
+            (FieldType.DECIMAL, sorted(map(Decimal, KEY_DECIMALS))),
             (
                 FieldType.TIMESTAMP,
                 [
@@ -147,6 +173,26 @@ class RecordsContract:
         assert ids(stores, keyed) == keys
 
         assert run(stores, keyed, page).counts.unchanged == len(keys)
+
+    def test_other_digits_of_an_equal_decimal_are_a_change(self, stores: Stores):
+        typed = replace(POI, fields=(KEYED, typed_field("it", FieldType.DECIMAL)))
+        run(stores, typed, last(record(1, Decimal("1.1"), of=typed)))
+
+        ended = run(stores, typed, last(record(1, Decimal("1.10"), of=typed)))
+
+        assert ended.counts.updated == 1
+        assert [str(row[1]) for row in rows(stores, typed)] == ["1.10"]
+
+    def test_the_greater_decimal_is_the_newer_version(self, stores: Stores):
+        typed = replace(
+            POI,
+            fields=(KEYED, typed_field("v", FieldType.DECIMAL), text_field("t")),
+            version="v",
+        )
+        for text in ("9.9", "10.05", "10.040"):
+            run(stores, typed, last(record(1, Decimal(text), text, of=typed)))
+
+        assert [row[2] for row in rows(stores, typed)] == ["10.05"]
 
     def test_a_timestamp_key_is_the_same_in_every_zone(self, stores: Stores):
         keyed = dataset(fields=(typed_field("id", FieldType.TIMESTAMP),))

@@ -1,6 +1,7 @@
 """Columns that travel as binary arrays arrive as they were."""
 
 from datetime import UTC, date
+from decimal import Decimal
 
 import psycopg
 import pytest
@@ -19,6 +20,9 @@ VALUES = {
     FieldType.TEXT: TEXT | st.just("x" * 5000),
     FieldType.INT: st.integers(-(2**63), 2**63 - 1),
     FieldType.FLOAT: st.floats(allow_nan=False, allow_infinity=False),
+    FieldType.DECIMAL: st.decimals(allow_nan=False, allow_infinity=False, places=7)
+    | st.decimals(-(10**40), 10**40, places=0)
+    | st.sampled_from([*map(Decimal, ("0.00", "10000", "0.0001", "-12345.678900"))]),
     FieldType.BOOL: st.booleans(),
     FieldType.DATE: st.dates(),
     FieldType.TIMESTAMP: st.datetimes(timezones=st.just(UTC)),
@@ -28,6 +32,7 @@ NAMES = {
     FieldType.TEXT: "text",
     FieldType.INT: "int8",
     FieldType.FLOAT: "float8",
+    FieldType.DECIMAL: "numeric",
     FieldType.BOOL: "bool",
     FieldType.DATE: "date",
     FieldType.TIMESTAMP: "timestamptz",
@@ -54,6 +59,10 @@ def test_a_column_arrives_as_it_was(connection, kind, data):
     ).fetchone()
 
     assert found == column
+    if kind is FieldType.DECIMAL:
+        # zero has no sign
+        unsigned = [value if value is None or value else abs(value) for value in column]
+        assert [*map(str, found)] == [*map(str, unsigned)]
 
 
 @pytest.mark.parametrize("column", [[], [bytes(16), b"\xff" * 16]])

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -79,6 +80,7 @@ VALUES: dict[FieldType, list[object]] = {
     ],
     FieldType.INT: [0, -(2**63), 2**63 - 1],
     FieldType.FLOAT: [0.0, 5e-324, -1.7976931348623157e308, 0.1 + 0.2, 2.0**53],
+    FieldType.DECIMAL: [*map(Decimal, ("1.10", "-0.0001", "9" * 250, "1e-250"))],
     FieldType.BOOL: [True, False],
     FieldType.DATE: [date.min, date.max, date(2024, 2, 29)],
     FieldType.TIMESTAMP: [EARLIEST, LATEST, datetime(1970, 1, 1, tzinfo=UTC)],
@@ -115,7 +117,7 @@ ANYTHING = st.recursive(
     max_examples=150,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(values=st.lists(ANYTHING | st.datetimes().map(str), min_size=7, max_size=7))
+@given(values=st.lists(ANYTHING | st.datetimes().map(str), min_size=8, max_size=8))
 def test_whatever_the_mapping_accepts_is_stored(stores: Stores, values):
     stores.schema.ensure_table(EVERY)
     outcome = Mapper(EVERY)(RawRow((1, *values), b"raw", 0))
@@ -141,6 +143,7 @@ KEYS: dict[FieldType, list[Any]] = {
         "Z",
     ],
     FieldType.INT: [-(2**63), -1, 0, 2**63 - 1],
+    FieldType.DECIMAL: [*map(Decimal, ("-10", "-9.5", "0", "0.1", "9", "10"))],
     FieldType.DATE: [date.min, date(999, 1, 2), date.max],
     FieldType.TIMESTAMP: [
         EARLIEST,

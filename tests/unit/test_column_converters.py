@@ -10,6 +10,7 @@ from penstock.domain.mapping.column_converters import cast_each, compile_column
 from penstock.domain.mapping.columnar import ColumnarRecords, ColumnarRows
 from penstock.domain.mapping.converters import compile_cast
 from penstock.domain.mapping.mapper import Mapper
+from penstock.domain.mapping.written_numbers import WrittenNumber
 from penstock.domain.pages import RawRow, Record, RowLocation
 from tests.support.builders import dataset, int_field, text_field, typed_field
 
@@ -27,6 +28,8 @@ RAW = st.one_of(
             *("2026-02-28T12:00:00Z", "2026-02-28T12:00:00+02:00", "20260228"),
             *("2026-02-28T12:00:00", "0001-01-01T00:00:00+14:00", "a\x00b", "\ud800"),
             *(0.0, -0.0, 2**63, -(2**63), 10**400),
+            *("1.10", "-0.00", "1,5", "9" * 250, "9" * 251, "1e-250", "1e-251"),
+            *(WrittenNumber("1.10"), WrittenNumber("1E2"), WrittenNumber("-0.0")),
         ]
     ),
     st.lists(st.integers(), max_size=2),
@@ -39,6 +42,8 @@ COLUMNS = st.one_of(
     st.lists(st.floats(), max_size=6),
     st.lists(st.integers(0, 99).map(str), max_size=6),
     st.lists(st.floats(allow_nan=False).map(str), max_size=6),
+    st.lists(st.decimals(-(10**20), 10**20).map(str), max_size=6),
+    st.lists(st.decimals(-(10**20), 10**20).map(str).map(WrittenNumber), max_size=6),
     st.lists(st.datetimes().map(lambda at: at.isoformat() + "Z"), max_size=6),
     st.lists(st.dates().map(str) | st.none(), max_size=6),
     st.lists(st.sampled_from(["a", "b ", None, "ccc"]), max_size=6),
@@ -55,11 +60,16 @@ def rules(kind: FieldType) -> st.SearchStrategy[dict[str, object]]:
             "choices": st.sampled_from([None, ("a", "b")]),
             "default": st.sampled_from([None, "d"]),
         }
-    if kind in {FieldType.INT, FieldType.FLOAT}:
+    if kind in {FieldType.INT, FieldType.FLOAT, FieldType.DECIMAL}:
         fitting |= {
             "min": st.sampled_from([None, -5, 0]),
             "max": st.sampled_from([None, 5, 1e9]),
             "default": st.sampled_from([None, 0]),
+        }
+    if kind is FieldType.DECIMAL:
+        fitting |= {
+            "decimal": st.sampled_from([".", ","]),
+            "is_normalized": st.booleans(),
         }
     if kind is not FieldType.TEXT:
         fitting["exact"] = st.booleans()

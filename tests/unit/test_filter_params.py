@@ -5,6 +5,7 @@ import string
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from operator import itemgetter
 from typing import Any
 
@@ -31,18 +32,19 @@ EVENTS = dataset(
         int_field("id", required=True),
         text_field("town"),
         typed_field("share", FieldType.FLOAT),
+        typed_field("price", FieldType.DECIMAL),
         typed_field("is_open", FieldType.BOOL),
         typed_field("day", FieldType.DATE),
         typed_field("seen", FieldType.TIMESTAMP, required=True),
         text_field("hidden"),
         int_field("limit"),
     ),
-    filter=("town", "share", "is_open", "day", "seen", "limit"),
+    filter=("town", "share", "price", "is_open", "day", "seen", "limit"),
 )
 FIELDS = {each.name: each for each in EVENTS.fields}
 SEAL = CursorSigner(b"one secret of thirty-two bytes...")
 SCHEMAS = dict(filter_schemas())
-FILTERED = ("id", "town", "share", "is_open", "day", "seen")
+FILTERED = ("id", "town", "share", "price", "is_open", "day", "seen")
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=40)
 instants = st.datetimes(timezones=st.just(UTC))
@@ -50,6 +52,7 @@ VALUES = {
     FieldType.TEXT: texts,
     FieldType.INT: st.integers(-(2**63), 2**63 - 1),
     FieldType.FLOAT: st.floats(-1e300, 1e300),
+    FieldType.DECIMAL: st.decimals(-(10**250) + 1, 10**250 - 1, places=30),
     FieldType.BOOL: st.booleans(),
     FieldType.DATE: st.dates(),
     FieldType.TIMESTAMP: instants,
@@ -72,7 +75,7 @@ def written(value: object) -> str:
         return str(value).lower()
     if isinstance(value, datetime):
         return value.isoformat().replace("+00:00", "Z")
-    return str(value)
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
 
 
 def fits(kind: FieldType, text: str) -> bool:
@@ -140,6 +143,10 @@ def test_a_list_holds_commas_and_quotes_in_quotes():
         ("id", "eq.\uff11"),
         ("id", "eq.0x10"),
         ("share", "eq.1e400"),
+        ("price", "eq.1e5"),
+        ("price", "eq." + "1" * 251),
+        ("price", "eq.0." + "1" * 251),
+        ("price", "eq.Infinity"),
         ("share", "eq.nan"),
         ("share", "eq.inf"),
         ("day", "eq.2026-02-29"),

@@ -242,7 +242,8 @@ def test_a_draft_and_an_import_guess_the_same(tmp_path, content, damage):
 
 
 def test_an_export_is_drafted_as_what_it_was(tmp_path):
-    kinds = {kind.value: kind for kind in FieldType}
+    # a decimal looks like a float
+    kinds = {kind.value: kind for kind in FieldType if kind is not FieldType.DECIMAL}
     exported = dataset(
         fields=(
             int_field("id", required=True),

@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from penstock.adapters.http.body_parser import BodyReader
 from penstock.adapters.http.record_decoder import NumberPaths, RecordDecoder
 from penstock.domain.dataset import Field, FieldType
+from penstock.domain.mapping.column_converters import compile_column
 from penstock.domain.mapping.columnar import ColumnarRows
+from penstock.domain.mapping.converters import BadValue, compile_cast
 from penstock.domain.mapping.mapper import Mapper
 from penstock.domain.pages import RawRow, Rejection
 from penstock.domain.redaction import Redactor
 from tests.support.builders import dataset, int_field
 
-KINDS = (FieldType.TEXT, FieldType.INT, FieldType.FLOAT)
+KINDS = (FieldType.TEXT, FieldType.INT, FieldType.FLOAT, FieldType.DECIMAL)
 DIGITS = st.text("0123456789", max_size=22)
 SIGNS = st.sampled_from(["", "-"])
 # what the last digits of a float are lost in
@@ -35,6 +37,20 @@ EDGES = st.sampled_from(
             "0.1000000000000000055511151231257827",
             "0.30000000000000001",
             "1e400",
+        ),
+        *(
+            "9" * 250,
+            "9" * 251,
+            "1e249",
+            "1e250",
+            "1e-250",
+            "1e-251",
+            "0." + "12" * 125,
+        ),
+        *(
+            "1.0e250",
+            f"{'7' * 250}.{'3' * 250}",
+            f"-{'7' * 250}.{'3' * 251}",
         ),
     ]
 )
@@ -68,7 +84,24 @@ def expected(kind: FieldType, text: str, *, quoted: bool) -> object:
         # an integer that is written as text has digits only
         is_plain = not quoted or text.lstrip("-").isdigit()
         return int(exact) if is_whole and is_plain else Rejection
+    if kind is FieldType.DECIMAL:
+        return plain(text)
     return float(text) if same_digits(text, float(text)) else Rejection
+
+
+def plain(text: str) -> object:
+    """Return the same digits without an exponent."""
+    mantissa, _, exponent = text.lower().lstrip("+-").partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    at = len(whole) + int(exponent or 0)
+    digits = (whole + fraction).rjust(len(whole + fraction) - min(at, 0), "0")
+    at = max(at, 0)
+    before = digits[:at].ljust(at, "0").lstrip("0") or "0"
+    after = digits[at:]
+    if len(before) > 250 or len(after) > 250:
+        return Rejection
+    sign = "-" if text[0] == "-" and (before + after).strip("0") else ""
+    return f"{sign}{before}.{after}" if after else f"{sign}{before}"
 
 
 def same_digits(text: str, number: float) -> bool:
@@ -102,8 +135,13 @@ def read(field: Field, body: bytes) -> tuple[list[object], list[object]]:
 def by_column(mapper: Mapper, rows: object) -> list[object]:
     assert isinstance(rows, ColumnarRows)
     records, bad = mapper.map_all(rows.columns)
-    values = iter(records.columns[1])
+    values = map(shown, records.columns[1])
     return [Rejection if at in bad else next(values) for at in range(len(rows))]
+
+
+def shown(value: object) -> object:
+    """Return a decimal as its characters, zeros at the end included."""
+    return format(value, "f") if isinstance(value, Decimal) else value
 
 
 def decoder_rows(decoder: RecordDecoder, rows: object) -> list[RawRow]:
@@ -114,7 +152,7 @@ def decoder_rows(decoder: RecordDecoder, rows: object) -> list[RawRow]:
 def outcome(mapper: Mapper):
     def of(row: RawRow) -> object:
         mapped = mapper(row)
-        return Rejection if isinstance(mapped, Rejection) else mapped.values[1]
+        return Rejection if isinstance(mapped, Rejection) else shown(mapped.values[1])
 
     return of
 
@@ -164,6 +202,14 @@ def test_many_more_numbers_are_stored_as_written_or_are_bad(kind, capsys):
         (FieldType.FLOAT, "9007199254740993", Rejection),
         (FieldType.FLOAT, "0.1000000000000000055511151231257827", 0.1),
         (FieldType.FLOAT, "1.10", 1.1),
+        (FieldType.DECIMAL, "1.10", "1.10"),
+        (FieldType.DECIMAL, "12345678901234567890.12", "12345678901234567890.12"),
+        (FieldType.DECIMAL, "-1.5E-3", "-0.0015"),
+        (FieldType.DECIMAL, "1.20e1", "12.0"),
+        (FieldType.DECIMAL, "12e2", "1200"),
+        (FieldType.DECIMAL, "-0.00", "0.00"),
+        (FieldType.DECIMAL, "1e-251", Rejection),
+        (FieldType.DECIMAL, "1e250", Rejection),
     ],
 )
 def test_a_number_of_a_provider_has_its_digits(kind, text, stored):
@@ -179,3 +225,39 @@ def test_a_bad_number_is_shown_with_its_digits():
     bad = Mapper(of)(decoder.read(b'{"id": 9007199254740993.5}', 0))
     assert isinstance(bad, Rejection)
     assert bad.detail == "9007199254740993.5 is not of type int"
+
+
+@pytest.mark.parametrize("point", [".", ","])
+@given(cells=st.lists(NUMBERS, min_size=1, max_size=6))
+def test_decimals_of_a_file_have_the_digits_of_their_cells(point, cells):
+    field = Field(name="it", type=FieldType.DECIMAL, decimal=point)
+    column = [f" {cell.replace('.', point)} " for cell in cells]
+
+    found, bad = compile_column(field)(column)
+
+    values = [Rejection if at in bad else shown(v) for at, v in enumerate(found)]
+    assert values == [plain(cell) for cell in cells]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("NaN", "Infinity", "-inf", "sNaN", "1_000", "1,5", "0x1", "٣", "1 2"),
+        *("1e99999999999999999999", "1e-99999999999999999999", 10**250, Decimal("NaN")),
+        *(math.nan, math.inf, True, [], {}, "e5", "."),
+    ],
+)
+def test_what_is_no_number_is_no_decimal(value):
+    cast = compile_cast(Field(name="it", type=FieldType.DECIMAL))
+
+    with pytest.raises(BadValue):
+        cast(value)
+
+
+def test_a_key_has_one_form_of_equal_decimals():
+    cast = compile_cast(Field(name="it", type=FieldType.DECIMAL, is_normalized=True))
+
+    texts = ["1.10", "1.1", "01.100", "100.0", "1e2", "0.00", "-0"]
+    assert [shown(cast(text)) for text in texts] == [
+        *("1.1", "1.1", "1.1", "100", "100", "0", "0")
+    ]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from typing import NewType
@@ -33,6 +34,7 @@ class FieldType(StrEnum):
     TEXT = "text"
     INT = "int"
     FLOAT = "float"
+    DECIMAL = "decimal"
     BOOL = "bool"
     DATE = "date"
     TIMESTAMP = "timestamp"
@@ -59,8 +61,8 @@ class Field:
     type: FieldType = FieldType.TEXT
     required: bool = False
     default: object = None
-    min: float | None = None
-    max: float | None = None
+    min: float | Decimal | None = None
+    max: float | Decimal | None = None
     max_length: int | None = None
     pattern: str | None = None
     choices: tuple[object, ...] | None = None
@@ -69,6 +71,8 @@ class Field:
     trim: bool = True
     # decimal separator of numbers that are written as text
     decimal: str = "."
+    # equal decimals have one form: of a key there cannot be two
+    is_normalized: bool = False
     # a text that its type cannot write back as it stands is bad
     exact: bool = False
     references: Reference | None = None

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
 from penstock.domain.dataset import ROW_KEY, Dataset, Field, FieldType, Reference
+from penstock.domain.exact_decimals import without_trailing_zeros
 from penstock.domain.formats import shorten
 from penstock.domain.mapping.converters import BadValue, Cast, compile_cast
 from penstock.domain.mapping.mapper import row_digest
@@ -28,6 +30,7 @@ JSON_TYPES: Mapping[FieldType, tuple[type, ...]] = {
     # in JSON, 1.0 is an integer
     FieldType.INT: (int, float),
     FieldType.FLOAT: (int, float),
+    FieldType.DECIMAL: (int, float),
     FieldType.BOOL: (bool,),
     FieldType.DATE: (str,),
     FieldType.TIMESTAMP: (str,),
@@ -240,7 +243,13 @@ def compile_check_as_sent(field: Field) -> Callable[[Any], None]:
             return syntax_check(value_syntax.parse_json_timestamp, form)
         case FieldType.TEXT:
             return text_check(field)
-        case FieldType.INT | FieldType.FLOAT | FieldType.BOOL | FieldType.JSON:
+        case (
+            FieldType.INT
+            | FieldType.FLOAT
+            | FieldType.DECIMAL
+            | FieldType.BOOL
+            | FieldType.JSON
+        ):
             return lambda _: None
 
 
@@ -279,6 +288,8 @@ def compile_key_cast(field: Field) -> Cast:
     """Compile the cast of a key value that is already parsed."""
     if field.type in {FieldType.DATE, FieldType.TIMESTAMP}:
         return lambda value: value
+    if field.type is FieldType.DECIMAL:
+        return compile_cast(replace(field, required=True))
     return compile_json_cast(replace(field, required=True))
 
 
@@ -287,7 +298,8 @@ def parse_key_part(field: Field, text: str) -> object:
         detail = f"has more than {MAX_KEY_PART_LENGTH} characters"
         raise BadRequest(key_error(detail, field))
     try:
-        return read_value(field, text)
+        value = read_value(field, text)
+        return without_trailing_zeros(value) if isinstance(value, Decimal) else value
     except ValueError as error:
         raise BadRequest(key_error(str(error), field)) from error
 

@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.domain.dataset import Dataset, Field, FieldType
+from penstock.domain.exact_decimals import without_trailing_zeros, write_decimal
 from penstock.domain.formats import format_instant, shorten
 from penstock.domain.mapping.converters import (
     CONVERTERS,
@@ -23,6 +24,7 @@ from penstock.domain.mapping.converters import (
     wrong_type,
 )
 from penstock.domain.mapping.mapper import content_digest
+from penstock.domain.mapping.written_numbers import WrittenNumber
 from penstock.domain.pages import Key, Reason
 
 # the start of a number as text that a number would lose
@@ -149,10 +151,12 @@ def to_text(value: Any) -> object:
         return format_instant(value)
     if isinstance(value, date):
         return value.isoformat()
-    return str(value)
+    return write_decimal(value) if isinstance(value, Decimal) else str(value)
 
 
 def to_json(value: Any) -> object:
+    if isinstance(value, Decimal):
+        return write_decimal(value)
     is_time = isinstance(value, date)
     return json.dumps(to_text(value) if is_time else value, ensure_ascii=False)
 
@@ -165,7 +169,8 @@ def from_text(field: Field, convert: Cast) -> Cast:
     def exact(value: Any) -> object:
         converted = convert(value)
         text = value.strip()
-        if isinstance(converted, int | float) and not isinstance(converted, bool):
+        is_number = isinstance(converted, int | float | Decimal)
+        if is_number and not isinstance(converted, bool):
             if PADDED.match(text):
                 raise lost(field, value)
             number = text.replace(",", ".") if field.decimal == "," else text
@@ -180,9 +185,10 @@ def from_text(field: Field, convert: Cast) -> Cast:
 
 def from_json(field: Field, convert: Cast) -> Cast:
     read_text = from_text(field, convert)
+    parse_float = WrittenNumber if field.type is FieldType.DECIMAL else float
 
     def exact(value: Any) -> object:
-        document = json.loads(value)
+        document = json.loads(value, parse_float=parse_float)
         if isinstance(document, str):
             return read_text(document)
         converted = convert(document)
@@ -194,7 +200,7 @@ def from_json(field: Field, convert: Cast) -> Cast:
 
 
 def from_bool(field: Field, convert: Cast) -> Cast:
-    if field.type in {FieldType.INT, FieldType.FLOAT}:
+    if field.type in {FieldType.INT, FieldType.FLOAT, FieldType.DECIMAL}:
         return lambda value: convert(int(bool(value)))
     return refuse_all(field)
 
@@ -208,6 +214,20 @@ def from_number(field: Field, convert: Cast) -> Cast:
         if is_number and converted != value:
             raise lost(field, value)
         return converted
+
+    return exact
+
+
+def from_decimal(field: Field, convert: Cast) -> Cast:
+    del convert  # it may read another decimal separator
+    plain = replace(field, decimal=".")
+    read_text = from_text(plain, CONVERTERS[field.type](plain))
+    # 5.00 is a whole number
+    is_whole = field.type in {FieldType.INT, FieldType.BOOL}
+
+    def exact(value: Any) -> object:
+        number = without_trailing_zeros(value) if is_whole else value
+        return read_text(write_decimal(number))
 
     return exact
 
@@ -233,6 +253,7 @@ CONVERSIONS: Mapping[FieldType, Callable[[Field, Cast], Cast]] = {
     FieldType.BOOL: from_bool,
     FieldType.INT: from_number,
     FieldType.FLOAT: from_number,
+    FieldType.DECIMAL: from_decimal,
     FieldType.DATE: between_times,
     FieldType.TIMESTAMP: between_times,
 }

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Protocol
 
 from penstock.domain.dataset import Dataset
@@ -46,7 +47,7 @@ class Suggestion:
 @dataclass(frozen=True, slots=True)
 class ValueCount:
     # a JSON value
-    value: str | float | bool
+    value: str | float | Decimal | bool
     rows: int
 
 
@@ -54,8 +55,8 @@ class ValueCount:
 class RangeCount:
     """The number of rows in a half-open range."""
 
-    start: str | float
-    end: str | float
+    start: str | float | Decimal
+    end: str | float | Decimal
     rows: int
 
 

@@ -32,7 +32,10 @@ GUARDRAILS = {"pages": {"max"}, "axis": {"smallest"}}
 # keys that earlier versions did not have: left out at their defaults, so that
 # unfinished imports of those versions are still recognised
 LATER_ADDED_KEYS = frozenset(
-    {"error", "escape", "exact", "is_row_key", "skip", "total", "unclosed_quote"}
+    {
+        *("error", "escape", "exact", "is_normalized", "is_row_key", "skip", "total"),
+        "unclosed_quote",
+    }
 )
 
 # the names that classes had when the first digests were stored

@@ -33,7 +33,10 @@ from penstock.settings.validation_errors import Problem, did_you_mean
 SentParameter: TypeAlias = tuple[str, tuple[str, ...], str]
 
 KEY_TYPES = frozenset(
-    {FieldType.TEXT, FieldType.INT, FieldType.DATE, FieldType.TIMESTAMP}
+    {
+        *(FieldType.TEXT, FieldType.INT, FieldType.DECIMAL),
+        *(FieldType.DATE, FieldType.TIMESTAMP),
+    }
 )
 PARTITION_TYPES = frozenset({FieldType.TEXT, FieldType.INT})
 ORDERED_TYPES = KEY_TYPES | {FieldType.FLOAT}

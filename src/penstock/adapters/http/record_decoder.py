@@ -51,7 +51,7 @@ SMALL_EXPONENTS = (re.compile(rb"e-[0-9]{3}"), re.compile(rb"E-[0-9]{3}"))
 class NumberPaths:
     """The paths whose numbers must not lose digits."""
 
-    # of texts and integers: never read as floats
+    # of texts, integers and decimals: never read as floats
     exact: frozenset[Path] = frozenset()
     # of floats: read as such where no digits are lost
     floats: frozenset[Path] = frozenset()
@@ -63,7 +63,7 @@ class NumberPaths:
                 column.path for column in dataset.read_columns if column.type in types
             )
 
-        exact = paths_of(FieldType.TEXT, FieldType.INT)
+        exact = paths_of(FieldType.TEXT, FieldType.INT, FieldType.DECIMAL)
         return cls(exact, paths_of(FieldType.FLOAT) - exact)
 
 

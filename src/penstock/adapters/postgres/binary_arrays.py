@@ -19,6 +19,7 @@ from psycopg.pq import Format
 from typing_extensions import override
 
 from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.exact_decimals import write_decimals
 from penstock.domain.formats import EPOCH, MICROSECOND, times_to_numbers
 from penstock.domain.mapping.columnar import ColumnarRecords
 from penstock.domain.mapping.mapper import DIGEST_BYTES
@@ -35,6 +36,8 @@ PREFIXES = [LENGTH.pack(length) for length in range(128)]
 ASCII_PREFIXES = [prefix.decode("ascii") for prefix in PREFIXES]
 LONG, DOUBLE, INTEGER = struct.Struct("!iq"), struct.Struct("!id"), struct.Struct("!ii")
 BOOLS = {True: b"\0\0\0\1\1", False: b"\0\0\0\1\0"}
+# of a numeric: the digits of a group, the sign, and the length of the header in groups
+GROUP_DIGITS, NEGATIVE, NUMERIC_HEADER = 4, 0x4000, 4
 # the server's epoch
 POSTGRES_EPOCH = (datetime(2000, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 POSTGRES_EPOCH_DAY = date(2000, 1, 1).toordinal()
@@ -62,14 +65,14 @@ class ArrayType:
     write: Callable[[Column], bytes]
     encoded: type[Encoded]
     dumper: type[EncodedDumper]
-    # its values (times, dates) are encoded as numbers
-    is_numeric: bool = False
+    # converts a column to the values that are encoded
+    convert: Callable[[Column], Column] | None = None
 
     def __call__(self, column: Column) -> Encoded:
-        return self.of(times_to_numbers(column) if self.is_numeric else column)
+        return self.of(column if self.convert is None else self.convert(column))
 
     def of(self, column: Column) -> Encoded:
-        """Encode a column whose times and days are numbers already."""
+        """Encode a column of times as numbers, or of decimals as texts."""
         # the flag says that there may be nulls, so they need not be searched for
         header = HEADER.pack(1, 1, self.element, len(column), 1)
         return self.encoded(header + self.write(column))
@@ -80,11 +83,10 @@ def array_type(
     element: int,
     oid: int,
     write: Callable[[Column], bytes],
-    *,
-    is_numeric: bool = False,
+    convert: Callable[[Column], Column] | None = None,
 ) -> ArrayType:
     dumper = type(f"{name}Dumper", (EncodedDumper,), {"oid": oid})
-    return ArrayType(element, write, type(name, (Encoded,), {}), dumper, is_numeric)
+    return ArrayType(element, write, type(name, (Encoded,), {}), dumper, convert)
 
 
 def fixed_width(typecode: str, layout: struct.Struct) -> Callable[[Column], bytes]:
@@ -125,6 +127,44 @@ def write_bools(column: Column) -> bytes:
     return b"".join([BOOLS.get(value, NULL) for value in column])
 
 
+def write_numerics(column: Column) -> bytes:
+    return b"".join([NULL if text is None else encode_numeric(text) for text in column])
+
+
+def encode_numeric(text: str) -> bytes:
+    """Encode a number without an exponent: groups of four digits, as base 10,000.
+
+    `weight` is the power of the first group, and `scale` the number of digits after the
+    point, zeros at the end included.
+    """
+    sign = NEGATIVE if text[0] == "-" else 0
+    whole, _, fraction = text.lstrip("-").partition(".")
+    scale = len(fraction)
+    whole = whole.zfill(-(-len(whole) // GROUP_DIGITS) * GROUP_DIGITS)
+    fraction = fraction.ljust(-(-scale // GROUP_DIGITS) * GROUP_DIGITS, "0")
+    digits = whole + fraction
+    groups = [
+        int(digits[at : at + GROUP_DIGITS])
+        for at in range(0, len(digits), GROUP_DIGITS)
+    ]
+    weight = len(whole) // GROUP_DIGITS - 1
+    while groups and not groups[0]:
+        del groups[0]
+        weight -= 1
+    while groups and not groups[-1]:
+        del groups[-1]
+    count = len(groups)
+    return struct.pack(
+        f"!ihhHh{count}h",
+        *(
+            2 * (NUMERIC_HEADER + count),
+            count,
+            max(weight, 0) if not groups else weight,
+        ),
+        *(sign, scale, *groups),
+    )
+
+
 def write_texts(column: Column) -> bytes:
     """Encode texts; all in one pass where they are short."""
     try:
@@ -159,9 +199,12 @@ ARRAYS: Mapping[FieldType, ArrayType] = {
     FieldType.TEXT: TEXTS,
     FieldType.INT: array_type("Ints", 20, 1016, write_ints),
     FieldType.FLOAT: array_type("Floats", 701, 1022, fixed_width("d", DOUBLE)),
+    FieldType.DECIMAL: array_type(
+        "Decimals", 1700, 1231, write_numerics, write_decimals
+    ),
     FieldType.BOOL: array_type("Bools", 16, 1000, write_bools),
-    FieldType.DATE: array_type("Days", 1082, 1182, write_days, is_numeric=True),
-    FieldType.TIMESTAMP: array_type("Times", 1184, 1185, write_times, is_numeric=True),
+    FieldType.DATE: array_type("Days", 1082, 1182, write_days, times_to_numbers),
+    FieldType.TIMESTAMP: array_type("Times", 1184, 1185, write_times, times_to_numbers),
     # cast to json by the statement
     FieldType.JSON: TEXTS,
 }

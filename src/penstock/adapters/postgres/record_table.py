@@ -41,7 +41,7 @@ from penstock.ports.record_access import (
 )
 
 # types of unlimited length, and the most bytes that any other value has as JSON
-UNLIMITED_TYPES = (FieldType.TEXT, FieldType.JSON)
+UNLIMITED_TYPES = (FieldType.TEXT, FieldType.DECIMAL, FieldType.JSON)
 MAX_SHORT_VALUE = 32
 # how long an exact count may take before an estimate is returned instead
 COUNT_TIMEOUT = "500ms"

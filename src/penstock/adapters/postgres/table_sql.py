@@ -39,6 +39,7 @@ COLUMN_TYPES: Mapping[FieldType, str] = {
     FieldType.TEXT: "text",
     FieldType.INT: "bigint",
     FieldType.FLOAT: "double precision",
+    FieldType.DECIMAL: "numeric",
     FieldType.BOOL: "boolean",
     FieldType.DATE: "date",
     FieldType.TIMESTAMP: "timestamptz",
@@ -725,6 +726,8 @@ def json_text(field: Field) -> str:
     if field.type is FieldType.TIMESTAMP:
         form = """'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'"""
         return f"to_json(to_char({name} at time zone 'UTC', {form}))::text"
+    if field.type is FieldType.DECIMAL:
+        name = f"{name}::text"
     return f"to_json({name})::text"
 
 

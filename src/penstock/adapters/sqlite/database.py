@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,9 @@ from typing_extensions import override
 
 from penstock.adapters.sqlite.import_table import SqliteImportTable
 from penstock.adapters.sqlite.table_sql import (
+    DECIMAL_COLLATION,
     SqliteTableCatalog,
+    compare_decimals,
     existing_values,
     imports_of_rows,
 )
@@ -107,11 +110,17 @@ class SqliteTransaction(sql.Transaction):
     def existing_values(
         self, reference: Reference, values: Sequence[Any]
     ) -> Collection[Any]:
-        plain = {plain_value(value): value for value in values}
+        plain = [*map(plain_value, values)]
         found = self.connection.execute(
-            existing_values(reference), (json.dumps([*plain], ensure_ascii=False),)
+            existing_values(reference), (json.dumps(plain, ensure_ascii=False),)
         )
-        return [plain[row["value"]] for row in found]
+        stored = {row["value"] for row in found}
+        if any(isinstance(value, Decimal) for value in values):
+            # equal numbers may be written with other digits
+            numbers = {Decimal(text) for text in stored}
+            return [value for value in values if value in numbers]
+        pairs = zip(values, plain, strict=True)
+        return [value for value, text in pairs if text in stored]
 
     @override
     def imports_of_rows(self, dataset: str) -> Collection[int]:
@@ -287,6 +296,7 @@ class SqliteDatabase(sql.Database):
         )
         connection.watch = self._watch
         connection.row_factory = sqlite3.Row
+        connection.create_collation(DECIMAL_COLLATION, compare_decimals)
         if not self.is_read_only:
             self._use_write_ahead_log(connection)
         # a crash of the process loses nothing; only a power cut may lose the last

@@ -223,8 +223,14 @@ def format_time(stored: object) -> str:
     return str(stored).replace(".000000Z", "Z")
 
 
+def embed_json(stored: object) -> msgspec.Raw:
+    """Embed a JSON document or a number as it is stored."""
+    return msgspec.Raw(str(stored).encode())
+
+
 JSON_CONVERTERS: Mapping[FieldType, Callable[[object], object]] = {
     FieldType.BOOL: bool,
+    FieldType.DECIMAL: embed_json,
     FieldType.TIMESTAMP: format_time,
-    FieldType.JSON: lambda stored: msgspec.Raw(str(stored).encode()),
+    FieldType.JSON: embed_json,
 }

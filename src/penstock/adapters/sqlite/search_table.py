@@ -5,6 +5,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from typing_extensions import override
@@ -30,7 +31,8 @@ from penstock.adapters.sqlstore.table_protocols import (
     FoundRow,
 )
 from penstock.adapters.sqlstore.where_builder import Where, after_prefix
-from penstock.domain.dataset import Field
+from penstock.domain.dataset import Field, FieldType
+from penstock.domain.exact_decimals import without_trailing_zeros
 from penstock.domain.search.geo import (
     MAX_DISTANCE_KM,
     GeoBox,
@@ -208,10 +210,12 @@ class SqliteSearchTable(sql.SearchTable):
         self, field: Field, found: Sequence[SearchCandidate]
     ) -> FacetCount:
         (position,) = self._positions([field.name])
-        counted = Counter(
-            row.values[position] for row in found if row.values[position] is not None
-        )
+        stored = (row.values[position] for row in found)
+        counted: Counter[Any] = Counter(value for value in stored if value is not None)
         read = value_reader(field)
+        if field.type is FieldType.DECIMAL:
+            read = None
+            counted = count_numbers(counted)
         ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
         return FacetCount(
             counted={
@@ -391,6 +395,14 @@ class SqliteSearchTable(sql.SearchTable):
     @property
     def _index(self) -> FtsIndex:
         return FtsIndex(self.of, self.connection, self.statements)
+
+
+def count_numbers(counted: Mapping[str, int]) -> Counter[Decimal]:
+    """Return counts of numbers from those of texts: 1.10 and 1.1 are one value."""
+    numbers: Counter[Decimal] = Counter()
+    for text, rows in counted.items():
+        numbers[without_trailing_zeros(Decimal(text))] += rows
+    return numbers
 
 
 def distinct(*found: SearchCandidate) -> list[SearchCandidate]:

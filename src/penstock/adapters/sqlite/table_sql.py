@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -30,10 +31,15 @@ from penstock.domain.lost_files import RowOrigin
 from penstock.domain.pages import Key, Record
 from penstock.ports import SqlStatement
 
+# orders decimals as numbers; not `decimal`, which the shell of SQLite has, but there
+# 1.10 and 1.1 differ
+DECIMAL_COLLATION = "penstock_decimal"
 COLUMN_TYPES: Mapping[FieldType, str] = {
     FieldType.TEXT: "text",
     FieldType.INT: "integer",
     FieldType.FLOAT: "real",
+    # not numeric: that has the digits of a float
+    FieldType.DECIMAL: f"text collate {DECIMAL_COLLATION}",
     FieldType.BOOL: "integer",
     FieldType.DATE: "text",
     FieldType.TIMESTAMP: "text",
@@ -380,9 +386,9 @@ class SqliteTableSql:
         )
 
     @cached_property
-    def _has_dates(self) -> bool:
+    def _has_converted(self) -> bool:
         return any(
-            field.type in {FieldType.DATE, FieldType.TIMESTAMP}
+            field.type in {FieldType.DATE, FieldType.TIMESTAMP, FieldType.DECIMAL}
             for field in self.dataset.columns
         )
 
@@ -646,7 +652,7 @@ class SqliteTableSql:
 
     def stored(self, values: Sequence[object]) -> Sequence[object]:
         """Convert values to their stored form."""
-        if not self._has_dates:
+        if not self._has_converted:
             return values
         return [plain_value(value) for value in values]
 
@@ -695,10 +701,17 @@ def create_statement(dataset: Dataset, *, name: str | None = None) -> str:
 
 def live_view(dataset: Dataset, columns: Sequence[str]) -> str:
     """Build the view of these columns of the live rows."""
-    shown = ", ".join(
-        FORMAT_TIME.format(name) if name in TIME_COLUMNS else quote(name)
-        for name in columns
-    )
+    types = {field.name: field.type for field in dataset.fields}
+
+    def show(name: str) -> str:
+        if name in TIME_COLUMNS:
+            return FORMAT_TIME.format(name)
+        if types.get(name) is FieldType.DECIMAL:
+            # programs without our collation could not read the view at all
+            return f"{quote(name)} collate binary as {quote(name)}"
+        return quote(name)
+
+    shown = ", ".join(map(show, columns))
     return (
         f"create view {quote(dataset.live_view)} as {VIEW_MARK} select {shown} "
         f"from {quote(dataset.name)} where _deleted_at is null"
@@ -752,6 +765,16 @@ def existing_values(reference: Reference) -> str:
     )
 
 
+def compare_decimals(one: str, other: str) -> int:
+    """Compare the texts of two numbers; a collation must not raise."""
+    try:
+        left, right = Decimal(one), Decimal(other)
+        return (left > right) - (left < right)
+    except InvalidOperation:
+        # a text that was not written by an import
+        return (one > other) - (one < other)
+
+
 def read_all(readers: Sequence[Reader | None], row: Iterable[object]) -> Row:
     """Convert stored values to the domain's types."""
     return tuple(
@@ -768,6 +791,8 @@ def value_reader(field: Field) -> Reader | None:
             return lambda text: date.fromisoformat(str(text))
         case FieldType.TIMESTAMP:
             return lambda text: datetime.fromisoformat(str(text))
+        case FieldType.DECIMAL:
+            return lambda text: Decimal(str(text))
         case FieldType.TEXT | FieldType.INT | FieldType.FLOAT | FieldType.JSON:
             return None
 

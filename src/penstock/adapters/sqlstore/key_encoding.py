@@ -3,8 +3,12 @@
 import json
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import msgspec
+
+from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.exact_decimals import write_decimal
 
 
 def quote(name: str) -> str:
@@ -12,12 +16,26 @@ def quote(name: str) -> str:
 
 
 def plain_value(value: object) -> object:
-    """Write a time as text of fixed width, so that text order is time order."""
+    """Write times and decimals as text.
+
+    Times have a fixed width, so that text order is time order.
+    """
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
     if isinstance(value, date):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        return write_decimal(value)
     return value
+
+
+def decode_key(dataset: Dataset, text: str) -> Sequence[object]:
+    """Decode a key of the change feed; times remain texts, decimals are numbers."""
+    types = {field.name: field.type for field in dataset.fields}
+    return [
+        Decimal(part) if types[name] is FieldType.DECIMAL else part
+        for name, part in zip(dataset.key, json.loads(text), strict=True)
+    ]
 
 
 # built once: json.dumps would build an encoder for each key

@@ -1,6 +1,5 @@
 """Reads of the API: pages, single records, counts and changes."""
 
-import json
 import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from penstock.adapters.sqlstore.dataset_versions import (
     observe,
     read_dataset_version,
 )
+from penstock.adapters.sqlstore.key_encoding import decode_key
 from penstock.adapters.sqlstore.row_mappers import RowMappers
 from penstock.adapters.sqlstore.schema import refusing_stale
 from penstock.adapters.sqlstore.table_protocols import (
@@ -144,7 +144,7 @@ class SqlRecordReader(RecordReader):
                 seq=row["seq"],
                 tag=row["tag"],
                 kind=row["kind"],
-                key=json.loads(row["key"]),
+                key=decode_key(dataset, row["key"]),
                 import_id=row["import_id"],
                 at=self._database.instant(row["at"]),
             )

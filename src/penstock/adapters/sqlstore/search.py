@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from typing_extensions import override
@@ -184,5 +185,7 @@ def build_facet(field: Field, counts: FacetCount, rows: int) -> Facet:
 
 
 def to_json_value(value: object) -> Any:
-    """Convert a value to one that JSON has."""
+    """Convert a value to one that JSON has; decimals have their digits."""
+    if isinstance(value, Decimal):
+        return value
     return format_instant(value) if isinstance(value, datetime) else plain_value(value)

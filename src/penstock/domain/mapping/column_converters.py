@@ -9,10 +9,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Field, FieldType
+from penstock.domain.exact_decimals import MAX_FRACTION_DIGITS, MAX_WHOLE_DIGITS
 from penstock.domain.formats import is_unicode
 from penstock.domain.mapping.converters import (
     LARGEST_INT,
@@ -37,6 +39,10 @@ Test: TypeAlias = Callable[[Column], bool]
 
 # of these characters only, a text that float() accepts is a valid number
 PLAIN_DECIMALS = re.compile(r"[0-9.eE+-]*")
+# of these characters only, a text that Decimal() accepts has no exponent and no sign
+UNSIGNED_DECIMALS = re.compile(r"[0-9.]*")
+# shorter ones are within the limits
+MAX_SAFE_LENGTH = min(MAX_WHOLE_DIGITS, MAX_FRACTION_DIGITS)
 # numbers with no more digits fit into 64 bits
 MAX_SAFE_DIGITS = 18
 
@@ -213,6 +219,28 @@ def convert_decimals(column: Column) -> Column | None:
     return None if is_lossy else numbers
 
 
+def convert_decimal_column(field: Field) -> BulkConverter:
+    reads_texts = field.decimal == "."
+
+    def convert(column: Column) -> Column | None:
+        if field.is_normalized:
+            return None
+        if is_all(column, WrittenNumber):
+            column = texts_of(column)
+        elif not (reads_texts and is_all(column, str)):
+            return None
+        joined = "".join(column)
+        is_plain = UNSIGNED_DECIMALS.fullmatch(joined) is not None
+        if not is_plain or max(map(len, column)) > MAX_SAFE_LENGTH:
+            return None
+        try:
+            return [*map(Decimal, column)]
+        except InvalidOperation:
+            return None
+
+    return convert
+
+
 def convert_bool_column(_field: Field) -> BulkConverter:
     return lambda column: column if is_all(column, bool) else None
 
@@ -244,6 +272,7 @@ BULK_CONVERTERS: Mapping[FieldType, Callable[[Field], BulkConverter]] = {
     FieldType.TEXT: convert_text_column,
     FieldType.INT: convert_int_column,
     FieldType.FLOAT: convert_float_column,
+    FieldType.DECIMAL: convert_decimal_column,
     FieldType.BOOL: convert_bool_column,
     FieldType.DATE: convert_date_column,
     FieldType.TIMESTAMP: convert_timestamp_column,

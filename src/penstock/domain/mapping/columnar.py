@@ -80,7 +80,7 @@ class ColumnarRecords(Sequence[Record]):
         self.keys = keys
         self.columns = columns
         self.digests = digests
-        # columns of times and dates by index, as the numbers that were hashed, so that
+        # columns of times, dates and decimals by index, as they were hashed, so that
         # stores need not convert them again
         self.counted = counted
 

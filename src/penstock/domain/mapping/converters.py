@@ -5,9 +5,18 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Field, FieldType
+from penstock.domain.exact_decimals import (
+    MAX_FRACTION_DIGITS,
+    MAX_WHOLE_DIGITS,
+    parse_decimal,
+    within_limits,
+    without_trailing_zeros,
+    write_decimal,
+)
 from penstock.domain.formats import in_utc, is_unicode, shorten
 from penstock.domain.mapping.exact_values import compile_exactness
 from penstock.domain.mapping.written_numbers import (
@@ -25,6 +34,12 @@ Check: TypeAlias = Callable[[Any], None]
 WHOLE = re.compile(r"[+-]?[0-9]+")
 DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 SMALLEST_INT, LARGEST_INT = -(2**63), 2**63 - 1
+# what str() makes of floats that are no numbers
+NOT_FINITE = frozenset({"inf", "-inf", "nan"})
+BEYOND_DECIMALS = (
+    f"beyond the {MAX_WHOLE_DIGITS} digits before the point and the "
+    f"{MAX_FRACTION_DIGITS} after it that a decimal has"
+)
 TRUE_WORDS = frozenset({"true", "yes", "y", "t", "1"})
 FALSE_WORDS = frozenset({"false", "no", "n", "f", "0"})
 UNPAIRED_SURROGATE = "holds half of a character (an unpaired surrogate)"
@@ -53,7 +68,7 @@ class LostDigits(BadValue):
 
     def __init__(self, text: str, number: float) -> None:
         shown = shorten(text).strip("'")
-        detail = f"{shown} would lose digits as a float; declare its field as text"
+        detail = f"{shown} would lose digits as a float; declare its field as decimal"
         super().__init__(Reason.RANGE, detail)
         self.number = number
 
@@ -115,13 +130,14 @@ def compile_checks(field: Field) -> Iterable[Check]:
         yield choice_check(field.choices)
 
 
-def range_check(low: float | None, high: float | None) -> Check:
+def range_check(low: float | Decimal | None, high: float | Decimal | None) -> Check:
     lowest = -math.inf if low is None else low
     highest = math.inf if high is None else high
 
     def check(value: Any) -> None:
         if not lowest <= value <= highest:
-            raise BadValue(Reason.RANGE, f"{value!r} is not in {lowest:g}..{highest:g}")
+            shown = write_decimal(value) if isinstance(value, Decimal) else repr(value)
+            raise BadValue(Reason.RANGE, f"{shown} is not in {lowest:g}..{highest:g}")
 
     return check
 
@@ -235,6 +251,24 @@ def float_converter(field: Field) -> Cast:
         if loses_digits(text, number):
             raise LostDigits(text, number)
         return number or 0.0
+
+    return convert
+
+
+def decimal_converter(field: Field) -> Cast:
+    def convert(value: object) -> object:
+        if isinstance(value, Decimal):
+            number = within_limits(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            number = within_limits(Decimal(value))
+        else:
+            text = number_text(field, value)
+            if text is None:
+                return None
+            number = None if text in NOT_FINITE else parse_decimal(text)
+        if number is None:
+            raise BadValue(Reason.RANGE, f"{shorten(value)} is {BEYOND_DECIMALS}")
+        return without_trailing_zeros(number) if field.is_normalized else number
 
     return convert
 
@@ -368,6 +402,7 @@ CONVERTERS: dict[FieldType, Callable[[Field], Cast]] = {
     FieldType.TEXT: text_converter,
     FieldType.INT: int_converter,
     FieldType.FLOAT: float_converter,
+    FieldType.DECIMAL: decimal_converter,
     FieldType.BOOL: bool_converter,
     FieldType.DATE: date_converter,
     FieldType.TIMESTAMP: timestamp_converter,

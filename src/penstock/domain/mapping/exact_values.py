@@ -3,9 +3,11 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Field, FieldType
+from penstock.domain.exact_decimals import write_decimal
 from penstock.domain.time_formats import EPOCH_UNITS, format_time
 
 # whether a stripped text is the only thing that its value could have been read from
@@ -41,6 +43,15 @@ def exact_float(field: Field) -> IsExact:
         if point != ".":
             written = written.replace(".", point)
         return text in {written, written.removesuffix(f"{point}0")}
+
+    return is_exact
+
+
+def exact_decimal(field: Field) -> IsExact:
+    point = field.decimal
+
+    def is_exact(text: str, value: Decimal) -> bool:
+        return write_decimal(value).replace(".", point) == text
 
     return is_exact
 
@@ -91,6 +102,7 @@ COMPILERS: Mapping[FieldType, Callable[[Field], IsExact]] = {
     FieldType.TEXT: exact_text,
     FieldType.INT: exact_int,
     FieldType.FLOAT: exact_float,
+    FieldType.DECIMAL: exact_decimal,
     FieldType.BOOL: exact_bool,
     FieldType.DATE: exact_date,
     FieldType.TIMESTAMP: exact_timestamp,

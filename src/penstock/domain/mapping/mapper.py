@@ -4,12 +4,14 @@ Every row gives a record or a rejection, so a bad row never stops a page.
 """
 
 import marshal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from hashlib import blake2b
 from itertools import compress
 from typing import Any
 
 from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.exact_decimals import write_decimal, write_decimals
 from penstock.domain.formats import time_to_number, times_to_numbers
 from penstock.domain.mapping.column_converters import compile_column
 from penstock.domain.mapping.columnar import ColumnarRecords, Columns
@@ -19,6 +21,12 @@ from penstock.domain.pages import Key, RawRow, Reason, Record, Rejection
 DIGEST_BYTES = 16
 # the last version of marshal in which equal values are always equal bytes
 MARSHAL_VERSION = 2
+# the types whose values are encoded before they are hashed
+ENCODERS: Mapping[FieldType, Callable[[Sequence[Any]], Sequence[Any]]] = {
+    FieldType.DATE: times_to_numbers,
+    FieldType.TIMESTAMP: times_to_numbers,
+    FieldType.DECIMAL: write_decimals,
+}
 
 
 class Mapper:
@@ -42,11 +50,12 @@ class Mapper:
             if self._has_row_key
             else tuple(self._casts[index] for index in self._key)
         )
-        self._time_columns = tuple(
-            index
+        # how the values of columns become ones that can be hashed
+        self._encoders = {
+            index: ENCODERS[column.type]
             for index, column in enumerate(columns)
-            if column.type in {FieldType.DATE, FieldType.TIMESTAMP}
-        )
+            if column.type in ENCODERS
+        }
         self._indexes = {column.name: index for index, column in enumerate(columns)}
         # the fields whose values must be stored in another dataset
         self.references = tuple(
@@ -80,7 +89,7 @@ class Mapper:
             return self._identify(values)
         key = tuple([values[index] for index in self._key])
         return Record(
-            key, values, digest_of(with_times_as_numbers(values, self._time_columns))
+            key, values, digest_of(with_plain_values(values, [*self._encoders]))
         )
 
     def map_all(self, raw: Columns) -> tuple[ColumnarRecords, Sequence[int]]:
@@ -96,7 +105,7 @@ class Mapper:
             # its place, until the others are hashed
             columns = [(), *columns]
         counted = {
-            index: times_to_numbers(columns[index]) for index in self._time_columns
+            index: encode(columns[index]) for index, encode in self._encoders.items()
         }
         hashed = [counted.get(index, columns[index]) for index in self._hashed]
         digests = digests_of(zip(*hashed, strict=True))
@@ -168,7 +177,7 @@ class Mapper:
 
 def content_digest(values: Sequence[object]) -> bytes:
     """Hash the declared fields only, the same in every process."""
-    return digest_of(with_times_as_numbers(values, range(len(values))))
+    return digest_of(with_plain_values(values, range(len(values))))
 
 
 def row_digest(values: Sequence[object], hashed: Sequence[int]) -> bytes:
@@ -176,25 +185,30 @@ def row_digest(values: Sequence[object], hashed: Sequence[int]) -> bytes:
     return content_digest([values[index] for index in hashed])
 
 
-def with_times_as_numbers(
+def with_plain_values(
     values: Sequence[object], indexes: Sequence[int]
 ) -> tuple[object, ...]:
-    """Replace the times and dates at these indexes by numbers."""
+    """Replace times and dates at these indexes by numbers, and decimals by texts."""
     if not indexes:
         return tuple(values)
     converted = list(values)
     for index in indexes:
-        converted[index] = time_to_number(converted[index])
+        converted[index] = to_plain_value(converted[index])
     return tuple(converted)
 
 
+def to_plain_value(value: object) -> object:
+    """Return a value as it is hashed: times as numbers, decimals as texts."""
+    return write_decimal(value) if isinstance(value, Decimal) else time_to_number(value)
+
+
 def digest_of(values: tuple[Any, ...]) -> bytes:
-    """Hash one row of values without times and dates."""
+    """Hash one row of values without times, dates and decimals."""
     return digests_of([values])[0]
 
 
 def digests_of(rows: Iterable[tuple[Any, ...]]) -> list[bytes]:
-    """Hash rows of values without times and dates.
+    """Hash rows of values without times, dates and decimals.
 
     The old version of `marshal` depends on nothing but the values. It has an eighth of
     the cost of JSON, and hashing is the main cost of a record.

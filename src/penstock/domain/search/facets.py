@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -13,7 +14,10 @@ from penstock.domain.search.search_query import MAX_FACET_VALUES
 
 # types with meaningful distances between values
 RANGED_TYPES = frozenset(
-    {FieldType.INT, FieldType.FLOAT, FieldType.DATE, FieldType.TIMESTAMP}
+    {
+        *(FieldType.INT, FieldType.FLOAT, FieldType.DECIMAL),
+        *(FieldType.DATE, FieldType.TIMESTAMP),
+    }
 )
 MAX_RANGES = 10
 STEPS = (1, 2, 5)
@@ -74,6 +78,10 @@ def round_edges(first: object, last: object) -> Iterator[object]:
     if isinstance(first, date) and isinstance(last, date):
         days = time_edges(midnight(first), midnight(last), min_span=DAY)
         return (day.date() for day in days)
+    if isinstance(first, Decimal) and isinstance(last, Decimal):
+        # round bounds have few digits
+        edges = number_edges(float(first), float(last))
+        return (Decimal(repr(edge)) for edge in edges)
     if isinstance(first, int | float) and isinstance(last, int | float):
         return number_edges(first, last)
     raise TypeError(f"there are no ranges of {type(first).__name__}")

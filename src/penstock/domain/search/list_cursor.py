@@ -5,9 +5,11 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from hashlib import blake2b, sha256
 
 from penstock.domain.dataset import Field, FieldType
+from penstock.domain.exact_decimals import write_decimal
 from penstock.domain.formats import format_instant, parse_instant
 from penstock.domain.history import HistoryPosition, parse_position
 from penstock.domain.search.query import KeysetPosition, Query
@@ -128,6 +130,8 @@ def plain_all(value: object) -> object:
 def to_json_value(value: object) -> object:
     if isinstance(value, datetime):
         return format_instant(value)
+    if isinstance(value, Decimal):
+        return write_decimal(value)
     return value.isoformat() if isinstance(value, date) else value
 
 
@@ -136,4 +140,6 @@ def from_json_value(field: Field, value: object) -> object:
         return parse_instant(value)
     if field.type is FieldType.DATE and isinstance(value, str):
         return date.fromisoformat(value)
+    if field.type is FieldType.DECIMAL and isinstance(value, str):
+        return Decimal(value)
     return value

@@ -10,6 +10,11 @@ from datetime import date, datetime
 from typing import TypeVar
 
 from penstock.domain.dataset import FieldType
+from penstock.domain.exact_decimals import (
+    MAX_FRACTION_DIGITS,
+    MAX_WHOLE_DIGITS,
+    parse_decimal,
+)
 from penstock.domain.formats import in_utc
 
 Value = TypeVar("Value")
@@ -35,6 +40,11 @@ GREAT_EXPONENT = "[eE][+]?(?:29[0-9]|30[0-7])"
 NUMBER = (
     rf"[+-]?(?:(?:[0-9]{{1,18}}(?:\.[0-9]*)?|\.[0-9]+)(?:{EXPONENT})?"
     rf"|[0-9](?:\.[0-9]*)?{GREAT_EXPONENT})"
+)
+# without an exponent
+DECIMAL = (
+    rf"[+-]?(?:[0-9]{{1,{MAX_WHOLE_DIGITS}}}(?:\.[0-9]{{0,{MAX_FRACTION_DIGITS}}})?"
+    rf"|\.[0-9]{{1,{MAX_FRACTION_DIGITS}}})"
 )
 TRUTH = "(?:true|false)"
 
@@ -62,6 +72,7 @@ PATTERNS: Mapping[FieldType, str] = {
     FieldType.TEXT: TEXT,
     FieldType.INT: WHOLE,
     FieldType.FLOAT: NUMBER,
+    FieldType.DECIMAL: DECIMAL,
     FieldType.BOOL: TRUTH,
     FieldType.DATE: DAY,
     FieldType.TIMESTAMP: INSTANT,
@@ -82,6 +93,7 @@ def parse_utc(text: str) -> datetime:
 
 parse_int = build_parser(WHOLE, int)
 number = build_parser(NUMBER, float)
+decimal = build_parser(DECIMAL, parse_decimal)
 truth = build_parser(TRUTH, "true".__eq__)
 parse_date = build_parser(DAY, date.fromisoformat)
 parse_json_timestamp = build_parser(WHOLE_INSTANT, parse_utc)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Send
 from typing_extensions import override
 
+from penstock.domain.exact_decimals import write_decimal
 from penstock.entrypoints.api.request_context import ClientDisconnected
 
 # for documents that change at any time
@@ -19,6 +21,13 @@ NO_STORE = {"cache-control": "no-store"}
 SEND_TIMEOUT = 30.0
 
 encode = msgspec.json.Encoder().encode
+
+
+def with_digits(value: object) -> object:
+    """Return a value as JSON encodes it: decimals as numbers with their digits."""
+    if isinstance(value, Decimal):
+        return msgspec.Raw(write_decimal(value).encode())
+    return value
 
 
 def json_response(

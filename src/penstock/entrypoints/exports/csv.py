@@ -7,11 +7,13 @@ apart before 3.12.
 import re
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+from decimal import Decimal
 from typing import IO, Any, TypeAlias
 
 import msgspec
 
 from penstock.domain.dataset import Dataset, Field, FieldType
+from penstock.domain.exact_decimals import write_decimal
 from penstock.domain.formats import format_instant
 
 FormatCell: TypeAlias = Callable[[Any], str]
@@ -59,9 +61,19 @@ def csv_of_json(
         (field.name, json_cell_formatter(field.type, raw=raw)) for field in fields
     ]
     decode = msgspec.json.Decoder(dict[str, Any]).decode
+    decimals = [field.name for field in fields if field.type is FieldType.DECIMAL]
+    decode_texts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
     def format_row(row: bytes) -> bytes:
         values = decode(row)
+        if decimals:
+            texts = decode_texts(row)
+            # floats would lose digits
+            values |= {
+                name: bytes(texts[name]).decode()
+                for name in decimals
+                if values[name] is not None
+            }
         return csv_line(
             "" if values[name] is None else format_cell(values[name])
             for name, format_cell in formatters
@@ -76,7 +88,7 @@ def json_cell_formatter(kind: FieldType, *, raw: bool) -> FormatCell:
         case FieldType.JSON:
             encode = msgspec.json.Encoder().encode
             return lambda value: quote(encode(value).decode())
-        case FieldType.DATE | FieldType.TIMESTAMP:
+        case FieldType.DATE | FieldType.TIMESTAMP | FieldType.DECIMAL:
             return str
         case FieldType.TEXT | FieldType.INT | FieldType.FLOAT | FieldType.BOOL:
             return cell_formatter(kind, raw=raw)
@@ -93,15 +105,19 @@ def cell_formatter(kind: FieldType, *, raw: bool) -> FormatCell:
             return quote if raw else quote_safely
         case FieldType.JSON:
             return quote
-        case FieldType.INT | FieldType.FLOAT:
-            # the shortest form that is read back as the same number
-            return repr
+        case FieldType.INT | FieldType.FLOAT | FieldType.DECIMAL:
+            return write_number
         case FieldType.BOOL:
             return lambda value: "true" if value else "false"
         case FieldType.DATE:
             return date.isoformat
         case FieldType.TIMESTAMP:
             return format_instant
+
+
+def write_number(value: float | Decimal) -> str:
+    # of a float, the shortest form that is read back as the same number
+    return write_decimal(value) if isinstance(value, Decimal) else repr(value)
 
 
 def quote_safely(text: str) -> str:

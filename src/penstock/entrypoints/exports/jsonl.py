@@ -1,11 +1,13 @@
 """Rows as JSON lines: one object a line, exactly as stored."""
 
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import IO
 
 import msgspec
 
 from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.exact_decimals import write_decimal
 
 
 def write_jsonl(
@@ -16,7 +18,7 @@ def write_jsonl(
     nested = [
         index
         for index, field in enumerate(dataset.fields)
-        if field.type is FieldType.JSON
+        if field.type in {FieldType.JSON, FieldType.DECIMAL}
     ]
     encode = msgspec.json.Encoder().encode
     count = 0
@@ -28,9 +30,12 @@ def write_jsonl(
 
 
 def with_raw_json(row: tuple[object, ...], nested: list[int]) -> list[object]:
-    """Embed stored JSON text as it is."""
+    """Embed stored JSON text as it is, and decimals with their digits."""
     values = [*row]
     for index in nested:
-        if isinstance(text := values[index], str):
+        text = values[index]
+        if isinstance(text, Decimal):
+            text = write_decimal(text)
+        if isinstance(text, str):
             values[index] = msgspec.Raw(text.encode())
     return values

@@ -51,6 +51,8 @@ def build_schema(dataset: Dataset, arrow: Any) -> Any:
         FieldType.TEXT: arrow.string(),
         FieldType.INT: arrow.int64(),
         FieldType.FLOAT: arrow.float64(),
+        # a decimal of Parquet has at most 76 digits, and one scale for all rows
+        FieldType.DECIMAL: arrow.string(),
         FieldType.BOOL: arrow.bool_(),
         FieldType.DATE: arrow.date32(),
         FieldType.TIMESTAMP: arrow.timestamp("us", tz="UTC"),

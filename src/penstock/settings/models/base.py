@@ -16,10 +16,13 @@ from pydantic import (
     PlainValidator,
     StringConstraints,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 
 from penstock.domain.budget import MAX_RESERVATION_AHEAD, Limit
+from penstock.domain.mapping.written_numbers import WrittenNumber
 from penstock.domain.source import Path, parse_path
 from penstock.settings import units
 from penstock.settings.urls import (
@@ -138,6 +141,22 @@ def as_float(value: object) -> object:
     return float(value) if isinstance(value, Decimal) else value
 
 
+def with_digits(value: object, validate: ValidatorFunctionWrapHandler) -> object:
+    """Return a number with its text, which may have more digits than a float."""
+    number = validate(value)
+    return WrittenNumber(str(value)) if isinstance(value, Decimal | int) else number
+
+
+def as_written(value: object) -> object:
+    """Convert as `as_plain` does, but numbers have their text."""
+    if isinstance(value, Decimal):
+        try:
+            return WrittenNumber(str(value))
+        except ValueError:
+            raise InvalidValue("holds a number that is not finite") from None
+    return [*map(as_written, value)] if isinstance(value, list) else as_plain(value)
+
+
 def as_plain(value: object) -> object:
     """Convert a TOML value to JSON types; times become ISO text."""
     if isinstance(value, Decimal):
@@ -173,6 +192,7 @@ CountOrNone: TypeAlias = Annotated[int, Field(ge=0, le=LARGEST_INT)]
 Number: TypeAlias = Annotated[
     float, BeforeValidator(as_float), Field(allow_inf_nan=False)
 ]
+WrittenBound: TypeAlias = Annotated[Number, WrapValidator(with_digits)]
 Ratio: TypeAlias = Annotated[Number, Field(ge=0, le=1)]
 Duration: TypeAlias = Annotated[
     timedelta, PlainValidator(units.parse_positive_duration)

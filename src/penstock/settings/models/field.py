@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -10,6 +11,7 @@ from pydantic import BeforeValidator, Field
 from penstock.domain import dataset as domain
 from penstock.domain.dataset import FieldType, Reference
 from penstock.domain.mapping.converters import BadValue, compile_cast
+from penstock.domain.mapping.written_numbers import WrittenNumber
 from penstock.domain.time_formats import is_time_format
 from penstock.settings.format_letters import (
     describe_wrong_format,
@@ -17,15 +19,15 @@ from penstock.settings.format_letters import (
 )
 from penstock.settings.models.base import (
     Count,
-    Number,
     RecordPathOrTop,
     Text,
     TomlModel,
-    as_plain,
+    WrittenBound,
+    as_written,
 )
 from penstock.settings.validation_errors import Problem
 
-NUMBERS = frozenset({FieldType.INT, FieldType.FLOAT})
+NUMBERS = frozenset({FieldType.INT, FieldType.FLOAT, FieldType.DECIMAL})
 TIMES = frozenset({FieldType.DATE, FieldType.TIMESTAMP})
 TEXTS = frozenset({FieldType.TEXT})
 
@@ -37,7 +39,7 @@ ALLOWED_TYPES = {
     "pattern": TEXTS,
     "trim": TEXTS,
     "format": TIMES,
-    "decimal": frozenset({FieldType.FLOAT}),
+    "decimal": frozenset({FieldType.FLOAT, FieldType.DECIMAL}),
     "exact": frozenset(FieldType) - TEXTS,
 }
 
@@ -47,16 +49,16 @@ class FieldTable(TomlModel):
     column: Text | None = None
     type: Annotated[FieldType, Field(strict=False)] = FieldType.TEXT
     required: bool = False
-    default: Annotated[Any, BeforeValidator(as_plain)] = None
-    min: Number | None = None
-    max: Number | None = None
+    default: Annotated[Any, BeforeValidator(as_written)] = None
+    min: WrittenBound | None = None
+    max: WrittenBound | None = None
     max_length: Count | None = None
     pattern: Text | None = None
     choices: (
-        Annotated[list[Any], BeforeValidator(as_plain), Field(min_length=1)] | None
+        Annotated[list[Any], BeforeValidator(as_written), Field(min_length=1)] | None
     ) = None
     enum: (
-        Annotated[list[Any], BeforeValidator(as_plain), Field(min_length=1)] | None
+        Annotated[list[Any], BeforeValidator(as_written), Field(min_length=1)] | None
     ) = None
     format: Text | None = None
     trim: bool = True
@@ -119,7 +121,7 @@ class FieldTable(TomlModel):
             yield (key,), bad.detail
             return
         try:
-            compile_cast(replace(bare, choices=choices))(self.default)
+            compile_cast(replace(bare, choices=choices))(self.given(self.default))
         except BadValue as bad:
             yield ("default",), bad.detail
 
@@ -129,7 +131,7 @@ class FieldTable(TomlModel):
         if choices is None:
             return None
         cast = compile_cast(replace(self.field("probe"), required=True))
-        return tuple(cast(choice) for choice in choices)
+        return tuple(cast(self.given(choice)) for choice in choices)
 
     def field(self, name: str) -> domain.Field:
         """Return the field without its choices and its default."""
@@ -140,8 +142,8 @@ class FieldTable(TomlModel):
             name=name,
             path=path,
             type=self.type,
-            min=self.min,
-            max=self.max,
+            min=self.bound(self.min),
+            max=self.bound(self.max),
             max_length=self.max_length,
             pattern=self.pattern,
             format=self.format,
@@ -151,6 +153,17 @@ class FieldTable(TomlModel):
             references=self.reference(),
             local=self.local,
         )
+
+    def given(self, value: object) -> object:
+        """Return a value of the file as a converter takes it."""
+        return value if self.type is FieldType.DECIMAL else without_texts(value)
+
+    def bound(self, number: float | None) -> float | Decimal | None:
+        """Return a bound of the numbers that the type has."""
+        if number is None or self.type is not FieldType.DECIMAL:
+            return None if number is None else float(number)
+        text = number.text if isinstance(number, WrittenNumber) else repr(number)
+        return Decimal(text)
 
     def reference(self) -> Reference | None:
         """Parse `dataset.field`."""
@@ -162,9 +175,20 @@ class FieldTable(TomlModel):
 
 def build_field(name: str, table: FieldTable, *, is_key: bool) -> domain.Field:
     """Convert a valid table; a key field is always required."""
-    bare = replace(table.field(name), choices=table.allowed())
-    default = compile_cast(bare)(table.default)
+    bare = replace(
+        table.field(name),
+        choices=table.allowed(),
+        is_normalized=is_key and table.type is FieldType.DECIMAL,
+    )
+    default = compile_cast(bare)(table.given(table.default))
     return replace(bare, default=default, required=table.required or is_key)
+
+
+def without_texts(value: object) -> object:
+    """Return a value with plain floats for written numbers."""
+    if isinstance(value, WrittenNumber):
+        return float(value)
+    return [*map(without_texts, value)] if isinstance(value, list) else value
 
 
 def is_valid_pattern(pattern: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from penstock.adapters.postgres.record_table import DIALECT, json_value
@@ -23,6 +24,7 @@ from penstock.domain.search.tokenizer import Term
 # the smallest part of a table for which its pages are sampled
 MIN_SAMPLED_SHARE = 0.15
 PARSERS: Mapping[FieldType, Callable[[Any], object]] = {
+    FieldType.DECIMAL: Decimal,
     FieldType.DATE: date.fromisoformat,
     FieldType.TIMESTAMP: parse_instant,
 }
@@ -111,11 +113,17 @@ def count_values(
 def value_counts(field: Field) -> str:
     """Return a JSON array of the values of a field with their rows, most rows first."""
     name = quote(field.name)
+    # JSON numbers would be read as floats; 1.10 and 1.1 are one value
+    shown = (
+        f"trim_scale({name})::text"
+        if field.type is FieldType.DECIMAL
+        else json_value(field)
+    )
     # ranges are built from all values
     limit = "" if field.type in RANGED_TYPES else f"limit {MAX_FACET_VALUES:d}"
     return (
         "(select json_agg(json_build_array(_value, _rows)) from ("
-        f"select {json_value(field)} as _value, count(*) as _rows from _counted "
+        f"select {shown} as _value, count(*) as _rows from _counted "
         f"where {name} is not null group by {name} order by _rows desc, {name} {limit}"
         ") as _values)"
     )

@@ -30,6 +30,7 @@ HASHES: Mapping[FieldType, str] = {
     FieldType.TEXT: "hashtextextended({}, 0)",
     FieldType.INT: "hashint8extended({}, 0)",
     FieldType.FLOAT: "hashfloat8extended({}, 0)",
+    FieldType.DECIMAL: "hash_numeric_extended({}, 0)",
     FieldType.BOOL: "hashint4extended({}::integer, 0)",
     FieldType.DATE: "hashint4extended({} - date '2000-01-01', 0)",
     FieldType.TIMESTAMP: "interval_hash_extended({} - timestamptz '2000-01-01Z', 0)",

@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Dataset, Field, FieldType
+from penstock.domain.exact_decimals import MAX_FRACTION_DIGITS, MAX_WHOLE_DIGITS
 from penstock.domain.formats import format_instant
 from penstock.domain.record_validation import as_written
 from penstock.domain.search import value_syntax
@@ -23,6 +25,8 @@ from penstock.domain.search.query import Op, field_named
 Schema: TypeAlias = Mapping[str, Any]
 
 MIN_INT, MAX_INT = -(2**63), 2**63 - 1
+# beyond the digits before the point that a decimal has
+DECIMAL_LIMIT = float(f"1e{MAX_WHOLE_DIGITS}")
 COMPARISONS = f"{Op.EQ}|{Op.NE}|{Op.LT}|{Op.LTE}|{Op.GT}|{Op.GTE}"
 # all that `str.strip` removes, which is not quite what \s means in ECMAScript
 BLANK = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -164,6 +168,11 @@ TYPES: Mapping[FieldType, Schema] = {
         "maximum": MAX_INT,
     },
     FieldType.FLOAT: {"type": "number", "format": "double"},
+    FieldType.DECIMAL: {
+        "type": "number",
+        "exclusiveMinimum": -DECIMAL_LIMIT,
+        "exclusiveMaximum": DECIMAL_LIMIT,
+    },
     FieldType.BOOL: {"type": "boolean"},
     FieldType.DATE: {
         "type": "string",
@@ -183,9 +192,11 @@ TYPES: Mapping[FieldType, Schema] = {
 def bounds(field: Field) -> Iterator[tuple[str, Any]]:
     is_int = field.type is FieldType.INT
     if field.min is not None:
-        yield "minimum", max(field.min, MIN_INT) if is_int else field.min
+        low = to_json_value(field.min)
+        yield "minimum", max(field.min, MIN_INT) if is_int else low
     if field.max is not None:
-        yield "maximum", min(field.max, MAX_INT) if is_int else field.max
+        high = to_json_value(field.max)
+        yield "maximum", min(field.max, MAX_INT) if is_int else high
     if field.max_length is not None and field.choices is None:
         yield "maxLength", field.max_length
 
@@ -219,7 +230,7 @@ def example_of(field: Field) -> Schema:
             return {"examples": [field.name[: field.max_length]]}
         case FieldType.INT:
             return {"examples": [round(clamp(field, 1))]}
-        case FieldType.FLOAT:
+        case FieldType.FLOAT | FieldType.DECIMAL:
             return {"examples": [clamp(field, 0.5)]}
         case FieldType.TIMESTAMP:
             return {"examples": ["2026-01-31T12:00:00Z"]}
@@ -228,13 +239,18 @@ def example_of(field: Field) -> Schema:
 
 
 def clamp(field: Field, value: float) -> float:
-    at_least = value if field.min is None else max(value, field.min)
-    return at_least if field.max is None else min(at_least, field.max)
+    at_least = value if field.min is None else max(value, float(field.min))
+    return at_least if field.max is None else min(at_least, float(field.max))
 
 
 def field_notes(field: Field) -> Iterator[str]:
     if field.type is FieldType.JSON:
         yield "Any JSON; its strings contain no NUL"
+    if field.type is FieldType.DECIMAL:
+        yield (
+            "Exact: keeps all of its digits, up to "
+            f"{MAX_WHOLE_DIGITS} before and {MAX_FRACTION_DIGITS} after the point"
+        )
     if field.local:
         yield "Edited only here, never changed by an import"
     if field.is_row_key:
@@ -248,6 +264,8 @@ def field_notes(field: Field) -> Iterator[str]:
 def to_json_value(value: object) -> object:
     if isinstance(value, datetime):
         return format_instant(value)
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
     return value.isoformat() if isinstance(value, date) else value
 
 
@@ -273,8 +291,9 @@ def key_schema(field: Field) -> Schema:
             return {"maxLength": MAX_KEY_PART_LENGTH, **schema, **key_patterns(field)}
         case FieldType.TIMESTAMP:
             return {**schema, "pattern": f"^{value_syntax.INSTANT}$"}
-        case FieldType.FLOAT:
-            return {"type": "string", "pattern": f"^{value_syntax.NUMBER}$"}
+        case FieldType.FLOAT | FieldType.DECIMAL:
+            pattern = value_syntax.PATTERNS[field.type]
+            return {"type": "string", "pattern": f"^{pattern}$"}
         case FieldType.INT | FieldType.BOOL | FieldType.DATE | FieldType.JSON:
             return schema
 
@@ -329,6 +348,10 @@ FILTER_DESCRIPTIONS: Mapping[FieldType, str] = {
     FieldType.FLOAT: (
         "`operator.value` with eq, ne, lt, lte, gt or gte; `in.1.5,2` for one of up to "
         "200; `isnull.true` or `isnull.false`."
+    ),
+    FieldType.DECIMAL: (
+        "`operator.value` with eq, ne, lt, lte, gt or gte, of numbers without an "
+        "exponent; `in.1.5,2` for one of up to 200; `isnull.true` or `isnull.false`."
     ),
     FieldType.BOOL: "`eq.true`, `ne.true` and so on; `isnull.true` or `isnull.false`.",
     FieldType.DATE: (

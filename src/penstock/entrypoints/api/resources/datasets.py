@@ -32,7 +32,7 @@ from penstock.entrypoints.api.openapi.dataset_shapes import (
 )
 from penstock.entrypoints.api.openapi.schemas import ref
 from penstock.entrypoints.api.params.request_head import RequestHead
-from penstock.entrypoints.api.responses import json_response
+from penstock.entrypoints.api.responses import json_response, with_digits
 from penstock.entrypoints.api.routing import CONSISTENCY_TOKEN, consistency_token
 from penstock.errors import DatasetGone, PositionGone, StoreUnavailable
 from penstock.ports.record_access import (
@@ -207,7 +207,7 @@ def describe_change(change: Change) -> Mapping[str, Any]:
     return {
         "seq": change.seq,
         "kind": change.kind,
-        "key": list(change.key),
+        "key": [*map(with_digits, change.key)],
         "import_id": change.import_id,
         "at": format_instant(change.at),
     }

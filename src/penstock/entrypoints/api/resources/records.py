@@ -40,6 +40,7 @@ from penstock.entrypoints.api.pagination_links import link_header
 from penstock.entrypoints.api.params.request_body import read_records
 from penstock.entrypoints.api.params.request_head import RequestHead
 from penstock.entrypoints.api.problems import Problem
+from penstock.entrypoints.api.responses import with_digits
 from penstock.entrypoints.api.routing import consistency_headers
 from penstock.errors import BadRequest, FieldError, VersionChanged
 from penstock.flow.list_records import ListQuery, PageOfRecords
@@ -222,7 +223,10 @@ def upsert_document(
 ) -> Mapping[str, Any]:
     items = [
         {
-            "key": dict(zip(dataset.key, map(to_json_value, key), strict=True)),
+            "key": {
+                name: to_json_value(with_digits(part))
+                for name, part in zip(dataset.key, key, strict=True)
+            },
             "etag": api.tag(dataset, version),
         }
         for key, version in written.versions.items()

@@ -43,6 +43,7 @@ from penstock.entrypoints.api.openapi.shapes import (
 )
 from penstock.entrypoints.api.pagination_links import link_header
 from penstock.entrypoints.api.params.request_head import RequestHead
+from penstock.entrypoints.api.responses import with_digits
 from penstock.flow.search_records import RequestedSearch
 from penstock.ports.search import Facet, Match
 
@@ -324,10 +325,15 @@ def describe_facet(facet: Facet) -> Mapping[str, Any]:
     return {
         "field": facet.field,
         "values": [
-            {"value": bucket.value, "rows": bucket.rows} for bucket in facet.values
+            {"value": with_digits(bucket.value), "rows": bucket.rows}
+            for bucket in facet.values
         ],
         "ranges": [
-            {"start": bucket.start, "end": bucket.end, "rows": bucket.rows}
+            {
+                "start": with_digits(bucket.start),
+                "end": with_digits(bucket.end),
+                "rows": bucket.rows,
+            }
             for bucket in facet.ranges
         ],
         "others": facet.others,

@@ -21,6 +21,7 @@ TYPE_NAMES = {
     FieldType.TEXT: "text",
     FieldType.INT: "whole number",
     FieldType.FLOAT: "number",
+    FieldType.DECIMAL: "exact number",
     FieldType.BOOL: "yes or no",
     FieldType.DATE: "date",
     FieldType.TIMESTAMP: "time",
