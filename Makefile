@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+TYPESCRIPT := tests/clients/typescript
 # the tests wait more than they compute
 PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
 
@@ -41,13 +42,18 @@ quick: $(READY) ## Run the unit tests only
 	@$(BIN)/pytest --numprocesses=auto tests/unit
 
 .PHONY: soak
-soak: $(READY) .venv-bench/.ready services ## Run the long tests: more seeds, more kills
+soak: $(READY) .venv-bench/.ready $(TYPESCRIPT)/node_modules/.ready services ## Run the long tests: more seeds, more kills
 	@$(BIN)/pytest -m slow --timeout=3600
 
 # Whom we are measured against has an environment of its own.
 .venv-bench/.ready: requirements/bench.txt
 	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	@.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes --requirement requirements/bench.txt
+	@touch $@
+
+# What generates and checks a client in TypeScript, with the Node.js of that environment.
+$(TYPESCRIPT)/node_modules/.ready: $(TYPESCRIPT)/package-lock.json .venv-bench/.ready
+	@PATH="$(CURDIR)/.venv-bench/bin:$$PATH" npm --prefix $(TYPESCRIPT) ci --ignore-scripts --loglevel=error
 	@touch $@
 
 .PHONY: bench

@@ -138,7 +138,7 @@ def field_schema(field: Field) -> Schema:
         schema["enum"] = [to_json_value(choice) for choice in field.choices]
     elif field.type is FieldType.TEXT:
         schema.update(text_patterns(field))
-    if not field.required and field.choices is not None:
+    if not field.required and schema.keys() & {"enum", "allOf"}:
         # of an enum with null in it, generators of clients make several types
         schema = {"anyOf": [schema, {"type": "null"}]}
     elif not field.required and field.type is not FieldType.JSON:
@@ -209,9 +209,12 @@ def text_patterns(field: Field) -> Schema:
         patterns = [NOT_BLANK if is_trimmed else NOT_EMPTY]
     if field.pattern is not None and is_ecma(field.pattern):
         patterns.append(field.pattern)
-    if len(patterns) == 1:
-        return {"pattern": patterns[0]}
-    return {"allOf": [{"pattern": pattern} for pattern in patterns]}
+    first, *others = patterns
+    if not others:
+        return {"pattern": first}
+    # hey-api takes a schema without a type for a value of any type
+    typed = [{"type": "string", "pattern": pattern} for pattern in others]
+    return {"pattern": first, "allOf": typed}
 
 
 def is_ecma(pattern: str) -> bool:
