@@ -27,9 +27,10 @@ def receiver() -> Iterator[ScriptedServer]:
         yield server
 
 
-def hook(receiver: ScriptedServer, name: str = "pager") -> str:
+def hook(receiver: ScriptedServer, *facts: str) -> str:
+    on = facts or ("import_done", "import_failed")
     return (
-        f'\n[hooks.{name}]\non = ["import_done", "import_failed"]\n'
+        f"\n[hooks.pager]\non = {json.dumps(on)}\n"
         f'url = "{receiver.url}/hook"\nsecret = "${{PAGER_SECRET}}"\n'
         "allow_private = true\n"
     )
@@ -88,6 +89,12 @@ def test_what_a_run_could_not_deliver_is_delivered_by_a_worker(open_workshop, re
     receiver.script(Reply(status=503), Reply(status=204))
     assert workshop.penstock("run", "poi").code == 0
     assert len(receiver.requests) == 1
+    waiting = {"name": "pager", "waiting": 1, "given_up": 0}
+    error = "127.0.0.1 returned 503"
+    assert workshop.penstock("status", "--json").json["hooks"] == [
+        {**waiting, "error": error}
+    ]
+    assert error in workshop.penstock("status").out
 
     workshop.worker()
 
@@ -95,3 +102,35 @@ def test_what_a_run_could_not_deliver_is_delivered_by_a_worker(open_workshop, re
     assert happens(lambda: len(receiver.requests) == 2, within=60)
     first, second = messages(receiver)
     assert first == second
+
+
+def test_a_refused_key_is_one_message_for_all_workers(open_workshop, receiver):
+    workshop = open_hooked(open_workshop, receiver)
+    workshop.declare(workshop.by_country(), hook(receiver, "budget_stopped"))
+    wrong = "a-key-that-nobody-gave-out"
+    workshop.more_secrets.append(wrong)
+
+    ran = workshop.penstock("run", "poi", "--threads", "4", PRACTICE_KEY=wrong)
+
+    assert ran.code == 1, ran.err
+    (message,) = messages(receiver)
+    assert message["type"] == "budget_stopped"
+    assert message["data"]["budget"] == "practice"
+    assert wrong.encode() not in receiver.requests[0].body
+
+
+def test_a_shard_that_fails_has_a_message_of_its_own(open_workshop, receiver):
+    workshop = open_hooked(open_workshop, receiver)
+    workshop.declare(
+        workshop.poi(path="/no-such-page/"),
+        hook(receiver, "shard_dead", "import_failed"),
+        attempts=1,
+    )
+
+    ran = workshop.penstock("run", "poi", "--json")
+
+    assert ran.code == 1, ran.err
+    shard, ended = messages(receiver)
+    assert (shard["type"], ended["type"]) == ("shard_dead", "import_failed")
+    assert shard["data"]["shard"] == "all"
+    assert shard["data"]["import"] == ended["data"]["import"]

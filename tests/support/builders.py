@@ -62,7 +62,7 @@ def sqlite_stores(
     return build_stores(
         database,
         schema=SqliteSchema(database),
-        ledger=SqliteLedger(database, lease=lease),
+        ledger=SqliteLedger(database, lease=lease, subscribers=subscribers),
         notifier=NoNotifier(),
         subscribers=subscribers,
     )

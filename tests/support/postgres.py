@@ -81,7 +81,7 @@ def opened(
             build_stores(
                 database,
                 schema=PostgresSchema(database),
-                ledger=PostgresLedger(database, lease=lease),
+                ledger=PostgresLedger(database, lease=lease, subscribers=subscribers),
                 notifier=notifier,
                 subscribers=subscribers,
             ),

@@ -52,11 +52,11 @@ class DestinationState:
 
     destination: str
     # not sent yet
-    waiting: int
+    waiting: int = 0
     # given up lately, until they are forgotten
-    given_up: int
-    # of the newest attempt
-    error: str | None
+    given_up: int = 0
+    # of the newest of them that has one
+    error: str | None = None
 
 
 class Outbox(Protocol):

@@ -58,13 +58,14 @@ def sqlite_stores(
         path, busy=settings.commit_timeout, on_slow=slow_reporter(emit)
     )
     stack.callback(database.close)
+    subscribers = find_subscribers(settings.hooks.values())
     return build_stores(
         database,
         schema=SqliteSchema(database),
-        ledger=SqliteLedger(database, lease=settings.lease),
+        ledger=SqliteLedger(database, lease=settings.lease, subscribers=subscribers),
         notifier=NoNotifier(),
         limiter=None if path is IN_MEMORY else redis_limiter(settings, stack),
-        subscribers=find_subscribers(settings.hooks.values()),
+        subscribers=subscribers,
     )
 
 
@@ -91,13 +92,14 @@ def postgres_stores(
     stack.callback(database.close)
     bell = ListenNotifier(database.connections.open_connection, schema=settings.schema)
     stack.callback(bell.close)
+    subscribers = find_subscribers(settings.hooks.values())
     return build_stores(
         database,
         schema=PostgresSchema(database),
-        ledger=PostgresLedger(database, lease=settings.lease),
+        ledger=PostgresLedger(database, lease=settings.lease, subscribers=subscribers),
         notifier=bell,
         limiter=redis_limiter(settings, stack),
-        subscribers=find_subscribers(settings.hooks.values()),
+        subscribers=subscribers,
     )
 
 

@@ -8,6 +8,7 @@ from penstock.domain.events import Event, MetricsServed
 from penstock.errors import Misconfigured
 from penstock.flow.wake_ups import WAKE_UP
 from penstock.ports import Emit
+from penstock.ports.hooks import HOOK
 from penstock.ports.record_access import ReplicaState
 from penstock.settings import Settings
 from penstock.settings.models.base import Engine
@@ -71,7 +72,10 @@ def build_store_metrics(
             places={name: path.absolute() for name, path in places.items()},
             replicas=replicas,
             rows=rows,
-            messages=[WAKE_UP] if sends_wake_ups else [],
+            messages=[
+                *([WAKE_UP] if sends_wake_ups else []),
+                *([HOOK] if settings.hooks else []),
+            ],
         )
     )
 

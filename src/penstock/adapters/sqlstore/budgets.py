@@ -8,6 +8,7 @@ from time import monotonic
 from typing_extensions import override
 
 from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction, instant
+from penstock.adapters.sqlstore.hook_messages import HookMessages
 from penstock.domain.budget import (
     BUDGET_POLL_INTERVAL,
     MAX_SEND_DELAY,
@@ -34,8 +35,9 @@ NO_SLOT = 0
 class SqlBudgets(DurableBudgets):
     """Locks the row of a budget; the domain decides what happens to it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, hooks: HookMessages | None = None) -> None:
         self._database = database
+        self._hooks = hooks or HookMessages()
         # when each budget without limits was last seen open
         self._open: dict[str, float] = {}
 
@@ -103,6 +105,9 @@ class SqlBudgets(DurableBudgets):
             transaction.execute(
                 "stop_budget", name=budget, reason=reason, at=row["now"]
             )
+            # of all workers that are refused at once, the first stops it
+            if row["stopped"] is None:
+                self._hooks.add_stopped_budget(transaction, budget, reason=reason)
 
         self._database.write(work)
         self._open.pop(budget, None)

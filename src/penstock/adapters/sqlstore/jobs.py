@@ -14,6 +14,7 @@ from penstock.adapters.sqlstore.database import (
     instant,
     read_count,
 )
+from penstock.adapters.sqlstore.hook_messages import HookMessages
 from penstock.adapters.sqlstore.ledger import fail_lost_jobs
 from penstock.adapters.sqlstore.row_mappers import RowMappers, read_page
 from penstock.domain.jobs import MAX_RESCUES, ImportId, Job, JobId, PageEntry, WorkerId
@@ -27,8 +28,9 @@ PAGE_BATCH = 10_000
 
 
 class SqlJobs(Jobs):
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, hooks: HookMessages | None = None) -> None:
         self._database = database
+        self._hooks = hooks or HookMessages()
         self._rows = RowMappers(database.instant)
 
     @override
@@ -196,7 +198,9 @@ class SqlJobs(Jobs):
             )
         )
         if read_count(lost):
-            self._database.write(fail_lost_jobs)
+            self._database.write(
+                lambda transaction: fail_lost_jobs(transaction, self._hooks)
+            )
         settled = self._database.read(
             lambda transaction: transaction.all("settled_imports")
         )

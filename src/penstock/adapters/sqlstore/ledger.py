@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from typing_extensions import override
 
 from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
+from penstock.adapters.sqlstore.hook_messages import HookMessages
 from penstock.adapters.sqlstore.key_encoding import encode_key_text
 from penstock.adapters.sqlstore.outbox import add_messages
 from penstock.adapters.sqlstore.page_summaries import encode_summary
@@ -19,6 +20,7 @@ from penstock.adapters.sqlstore.refused_rows import identify_refused_rows
 from penstock.adapters.sqlstore.row_mappers import RowMappers
 from penstock.domain.dataset import Dataset
 from penstock.domain.formats import MICROSECOND
+from penstock.domain.hooks import Subscribers
 from penstock.domain.jobs import (
     MAX_RESCUES,
     MAX_STORED_ERRORS,
@@ -53,8 +55,15 @@ AnyDatabase = TypeVar("AnyDatabase", bound=Database)
 class SqlLedger(Ledger, Generic[AnyDatabase]):
     """Everything but `repeat_page`, which each database does in its own way."""
 
-    def __init__(self, database: AnyDatabase, *, lease: timedelta) -> None:
+    def __init__(
+        self,
+        database: AnyDatabase,
+        *,
+        lease: timedelta,
+        subscribers: Subscribers | None = None,
+    ) -> None:
         self._database = database
+        self._hooks = HookMessages(subscribers)
         self._lease = lease // MICROSECOND
         self._rows = RowMappers(database.instant)
 
@@ -80,7 +89,7 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
         def work(transaction: Transaction, found: SqlRow) -> Sequence[Lease]:
             due: SqlRow | None = found
             if found["is_lost"]:
-                fail_lost_jobs(transaction)
+                fail_lost_jobs(transaction, self._hooks)
                 due = transaction.one("find_due_import", tried="[]", **query)
             return [] if due is None else self._claim(transaction, owner, due, most)
 
@@ -271,14 +280,19 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
 
     @override
     def fail(self, lease: Lease, fault: JobError) -> None:
-        self._release(
-            "fail_job",
-            lease,
-            code=fault.code,
-            message=fault.message,
-            max_errors=MAX_STORED_ERRORS,
-            page_seq=lease.page_seq,
-        )
+        def work(transaction: Transaction) -> None:
+            release_lease(
+                transaction,
+                "fail_job",
+                lease,
+                code=fault.code,
+                message=fault.message,
+                max_errors=MAX_STORED_ERRORS,
+                page_seq=lease.page_seq,
+            )
+            self._hooks.add_dead_shard(transaction, lease, fault)
+
+        self._database.write(work)
 
     @override
     def note_first_keys(self, lease: Lease, digest: bytes) -> str | None:
@@ -446,7 +460,8 @@ def rejection_params(lease: Lease, rejection: Rejection) -> dict[str, object]:
     }
 
 
-def fail_lost_jobs(transaction: Transaction) -> None:
-    transaction.execute(
+def fail_lost_jobs(transaction: Transaction, hooks: HookMessages) -> None:
+    lost = transaction.all(
         "bury_lost_jobs", max_rescues=MAX_RESCUES, max_errors=MAX_STORED_ERRORS
     )
+    hooks.add_lost_jobs(transaction, lost)

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing_extensions import override
 
 from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
+from penstock.adapters.sqlstore.hook_messages import HookMessages
 from penstock.adapters.sqlstore.idempotency import shard_keys_reader
 from penstock.adapters.sqlstore.imports import begin
 from penstock.adapters.sqlstore.jobs import read_clock
@@ -369,8 +370,9 @@ class SqlSchedules(Schedules):
 
 
 class SqlFireLog(FireLog):
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, hooks: HookMessages | None = None) -> None:
         self._database = database
+        self._hooks = hooks or HookMessages()
         self._mappers = RowMappers(database.instant)
         self._rows = ScheduleRows(self._mappers)
 
@@ -504,6 +506,8 @@ class SqlFireLog(FireLog):
             raise DecidedMeanwhile
         for skipped in change.skipped:
             self._add_skipped(transaction, schedule, skipped, change.detail)
+            if skipped.outcome is FireOutcome.MISSED:
+                self._hooks.add_missed_fires(transaction, schedule, skipped)
         if change.waiting is not None and change.waiting != schedule.waiting:
             waiting = FireRow(
                 schedule=schedule.name,

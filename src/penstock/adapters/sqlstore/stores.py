@@ -60,13 +60,13 @@ def build_stores(
     limiter: Limiter | None = None,
     subscribers: Subscribers | None = None,
 ) -> Stores:
-    budgets = SqlBudgets(database)
     hooks = HookMessages(subscribers)
+    budgets = SqlBudgets(database, hooks)
     return Stores(
         schema=schema,
         imports=SqlImports(database, hooks),
         ledger=ledger,
-        jobs=SqlJobs(database),
+        jobs=SqlJobs(database, hooks),
         budgets=budgets if limiter is None else limiter(budgets),
         records=SqlRecords(database),
         notifier=notifier,
@@ -74,7 +74,7 @@ def build_stores(
         workers=SqlWorkers(database),
         maintenance=SqlMaintenance(database),
         schedules=SqlSchedules(database),
-        fires=SqlFireLog(database),
+        fires=SqlFireLog(database, hooks),
         coverage=SqlImportCoverage(database),
         outbox=SqlOutbox(database),
         claims=SqlClaimLog(database),

@@ -23,7 +23,9 @@ from penstock.entrypoints.import_report import report
 from penstock.entrypoints.waiting_text import describe_waiting
 from penstock.entrypoints.worker_documents import scaling_document, worker_document
 from penstock.errors import StoreUnavailable
+from penstock.ports.hooks import HOOK
 from penstock.ports.maintenance import TaskState
+from penstock.ports.outbox import DestinationState
 from penstock.wiring import Container
 
 # unfinished imports that are shown of each status
@@ -53,6 +55,7 @@ def status(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
         tasks = penstock.stores.maintenance.tasks()
         schedules = list_important(penstock, limit=MAX_SCHEDULES)
         demand = describe_demand(penstock)
+        hooks = describe_hooks(penstock)
         problems = [found._asdict() for found in penstock.stores.jobs.problems()]
     if as_json:
         print_json(
@@ -63,6 +66,7 @@ def status(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
                 "budgets": budgets,
                 "schedules": schedules,
                 "maintenance": [*map(describe_task, tasks)],
+                "hooks": hooks,
                 "problems": problems,
             }
         )
@@ -85,6 +89,8 @@ def status(config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
         [*map(task_row, tasks)],
         empty="No maintenance has run yet; worker, run and serve carry it.",
     )
+    if hooks:
+        show_table("hooks", hooks, empty="")
     show_table("problems", problems, empty="There are no failed jobs and no bad rows.")
 
 
@@ -149,6 +155,25 @@ def describe_budgets(penstock: Container) -> list[Row]:
             rows.append(describe_budget(penstock.stores.budgets.state(budget)))
         except StoreUnavailable as error:
             rows.append({**UNKNOWN_BUDGET, "name": budget.name, "reason": str(error)})
+    return rows
+
+
+def describe_hooks(penstock: Container) -> list[Row]:
+    """Return what each hook has not confirmed; given up: in the last day."""
+    states = {
+        state.destination: state for state in penstock.stores.outbox.destinations(HOOK)
+    }
+    rows: list[Row] = []
+    for name in sorted({*states, *penstock.settings.hooks}):
+        state = states.get(name) or DestinationState(destination=name)
+        rows.append(
+            {
+                "name": name,
+                "waiting": state.waiting,
+                "given_up": state.given_up,
+                "error": state.error,
+            }
+        )
     return rows
 
 

@@ -40,7 +40,8 @@ where id in (
     where penstock_import.status = 'running' and penstock_job.status = 'leased'
         and lease_until < {now} and rescues + 1 >= %(max_rescues)s
     for update of penstock_job skip locked
-);
+)
+returning id, import_id, dataset, shard_key, rescues;
 
 -- name: count_lost_jobs
 select count(*) as counted

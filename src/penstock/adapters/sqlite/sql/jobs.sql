@@ -31,7 +31,8 @@ set status = 'failed',
         )
     )
 where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
-    and import_id in (select id from penstock_import where status = 'running');
+    and import_id in (select id from penstock_import where status = 'running')
+returning id, import_id, dataset, shard_key, rescues;
 
 -- name: count_lost_jobs
 select count(*) as counted
