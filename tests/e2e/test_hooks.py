@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripted_server import Reply, ScriptedServer, scripted_server
+from tests.support.scripted_server import (
+    Misbehaviour,
+    Reply,
+    ScriptedServer,
+    scripted_server,
+)
 from tests.support.stores import everywhere
 from tests.support.workshop import Workshop, happens
 
@@ -134,3 +139,79 @@ def test_a_shard_that_fails_has_a_message_of_its_own(open_workshop, receiver):
     assert (shard["type"], ended["type"]) == ("shard_dead", "import_failed")
     assert shard["data"]["shard"] == "all"
     assert shard["data"]["import"] == ended["data"]["import"]
+
+
+def test_what_a_killed_worker_was_delivering_is_delivered_by_another(
+    open_workshop, receiver
+):
+    workshop = open_hooked(open_workshop, receiver)
+    receiver.script(Reply(status=503), hold(receiver), Reply(status=204))
+    assert workshop.penstock("run", "poi").code == 0
+    expire(workshop)
+    worker = workshop.worker()
+    assert happens(lambda: len(receiver.requests) == 2, within=60)
+    worker.kill()
+    worker.wait()
+    # a minute after the killed worker took it
+    expire(workshop)
+
+    workshop.worker()
+
+    assert happens(lambda: len(receiver.requests) == 3, within=60)
+    assert len({message["id"] for message in messages(receiver)}) == 1
+
+
+def hold(receiver: ScriptedServer) -> Misbehaviour:
+    """Receive a message, and never confirm it."""
+    return lambda _: receiver.pause(60)
+
+
+def expire(workshop: Workshop) -> None:
+    """Let a message be due now."""
+    workshop.tamper("update penstock_outbox set due_at = created_at")
+
+
+ALERTS = """
+import json, pathlib
+
+def send(message):
+    path = pathlib.Path(__file__).parent / "alerts.jsonl"
+    with path.open("a") as file:
+        file.write(json.dumps(message) + "\\n")
+"""
+
+
+def test_a_function_beside_the_settings_is_called(open_workshop):
+    workshop: Workshop = open_workshop(records=20)
+    hooks = '[hooks.chat]\non = "import_done"\ncall = "alerts:send"\n'
+    workshop.declare(workshop.poi(), hooks)
+
+    refused = workshop.penstock("check")
+    (workshop.folder / "alerts.py").write_text(ALERTS)
+    tried = workshop.penstock("check", "--test-hooks")
+    ran = workshop.penstock("run", "poi", "--json")
+
+    assert refused.code == 2
+    assert "hooks.chat.call: module 'alerts' cannot be imported" in refused.err
+    assert tried.code == 0, tried.err
+    assert "ok   hooks.chat: has confirmed the test message msg_" in tried.out
+    lines = (workshop.folder / "alerts.jsonl").read_text().splitlines()
+    test, message = map(json.loads, lines)
+    assert (test["type"], test["data"]) == ("test", {})
+    assert message["type"] == "import_done"
+    assert message["data"]["import"] == ran.json["import_id"]
+
+
+def test_a_check_sends_no_message_without_its_flag(open_workshop, receiver):
+    workshop = open_hooked(open_workshop, receiver)
+
+    assert workshop.penstock("check", "--connect").code == 0
+    assert receiver.requests == []
+    receiver.script(Reply(status=401))
+    tried = workshop.penstock("check", "--test-hooks", "--json")
+
+    assert tried.code == 1
+    assert tried.json["connections"] == [
+        {"what": "hooks.pager", "ok": False, "detail": "127.0.0.1 returned 401"}
+    ]
+    assert [message["type"] for message in messages(receiver)] == ["test"]

@@ -37,10 +37,19 @@ def new_hook_message(
 
     It is unique for receivers that listen to several databases, too.
     """
-    document = {
+    document = new_document(fact.value, data, at=at)
+    return NewMessage(kind=HOOK, destination=hook, payload=document)
+
+
+def new_test_message(*, at: datetime) -> dict[str, Any]:
+    """Return a message about nothing, which an operator sends to try a hook."""
+    return new_document("test", {}, at=at)
+
+
+def new_document(kind: str, data: Mapping[str, Any], *, at: datetime) -> dict[str, Any]:
+    return {
         "id": f"msg_{uuid.uuid4().hex}",
-        "type": fact.value,
+        "type": kind,
         "timestamp": format_instant(at),
         "data": dict(data),
     }
-    return NewMessage(kind=HOOK, destination=hook, payload=document)

@@ -18,7 +18,7 @@ from penstock.wiring.databases import (
     open_container,
     server_diagnostics,
 )
-from penstock.wiring.hooks import check_hook_functions
+from penstock.wiring.hooks import check_hook_functions, try_hooks
 from penstock.wiring.maintenance import build_maintenance
 from penstock.wiring.process_identity import new_worker_id
 from penstock.wiring.runtime import build_runtime
@@ -52,4 +52,5 @@ __all__ = [
     "refused_pool",
     "serve_metrics",
     "server_diagnostics",
+    "try_hooks",
 ]

@@ -1,16 +1,17 @@
 """Where the hooks of the settings lead."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from typing_extensions import override
 
 from penstock.domain.hooks import Hook, HookFunction, Webhook
 from penstock.errors import Misconfigured
-from penstock.ports.hooks import DeliveryFailed, HookTarget
+from penstock.ports import Diagnostic
+from penstock.ports.hooks import DeliveryFailed, HookTarget, new_test_message
 from penstock.settings import Settings
 from penstock.wiring.user_functions import load_function
 
@@ -40,6 +41,21 @@ def check_hook_functions(settings: Settings) -> None:
     for hook in settings.hooks.values():
         if isinstance(hook.target, HookFunction):
             load_hook_function(settings, hook.name, hook.target)
+
+
+def try_hooks(settings: Settings) -> Iterator[Diagnostic]:
+    """Send each hook a test message, and yield whether it was confirmed."""
+    for name, hook in settings.hooks.items():
+        message = new_test_message(at=datetime.now(UTC))
+        what = f"hooks.{name}"
+        try:
+            build_hook_target(settings, hook).deliver(message)
+        except DeliveryFailed as error:
+            text = settings.redact(str(error))
+            yield Diagnostic(what=what, is_ok=False, message=text)
+        else:
+            text = f"has confirmed the test message {message['id']}"
+            yield Diagnostic(what=what, is_ok=True, message=text)
 
 
 def load_hook_function(

@@ -42,6 +42,7 @@ from penstock.wiring import (
     list_statements,
     load_transform,
     open_container,
+    try_hooks,
 )
 
 COMMENT_WIDTH = 77
@@ -65,6 +66,12 @@ def check(
             help="Threads per worker, to check that connections suffice.",
         ),
     ] = 4,
+    test_hooks: Annotated[
+        bool,
+        typer.Option(
+            "--test-hooks", help="Also send each hook a message of the type 'test'."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Validate the configuration; nothing is changed."""
@@ -89,9 +96,12 @@ def check(
     schedules = preview_schedules(settings)
     if schedules:
         document["schedules"] = schedules
-    results = run_checks(config, threads=threads) if connect else []
+    results = [
+        *(run_checks(config, threads=threads) if connect else ()),
+        *(try_hooks(settings) if test_hooks else ()),
+    ]
     checks = as_documents(results, settings)
-    if connect:
+    if connect or test_hooks:
         document["connections"] = checks
     if as_json:
         print_json(document)
