@@ -24,6 +24,36 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / ".venv-bench/bin"
 CALLS = ROOT / "tests/clients"
+# fields whose types and names are hard on generators; none is imported
+ODDITIES = """\
+[datasets.import]
+key = ["class", "price"]
+filter = ["client", "body"]
+search = ["body"]
+archive = { after = "365d" }
+
+[datasets.import.source]
+type = "csv"
+files = "import-*.csv"
+
+[datasets.import.fields]
+class = { column = "class" }
+price = { column = "price", type = "decimal", choices = [1.5, 2] }
+client = { column = "client", type = "timestamp" }
+body = { column = "body", default = "none" }
+self = { column = "self", type = "decimal" }
+response = { column = "response", choices = ["a", "b c", "1", "None", "ü"] }
+share = { column = "share", type = "float", choices = [0.5], default = 0.5 }
+kind = { column = "kind", type = "int", choices = [1, -1] }
+is_new = { column = "is_new", type = "bool", choices = [true], default = true }
+day = { column = "day", type = "date", choices = [2026-01-01], default = 2026-01-01 }
+at = { column = "at", type = "timestamp", default = 2026-01-01T00:00:00Z }
+
+[datasets.rows]
+key = "*"
+source = { type = "csv", files = "rows-*.csv" }
+fields = { extra = { column = "extra", type = "json" }, name = { column = "name" } }
+"""
 POINTS = [
     {
         "id": n,
@@ -49,7 +79,7 @@ def api(tmp_path: Path) -> Iterator[Client]:
     """Serve twelve imported points, with a worker."""
     folder = tmp_path / "served"
     folder.mkdir()
-    workshop = open_workshop(folder, SqliteStore(folder), POI, SHOPS)
+    workshop = open_workshop(folder, SqliteStore(folder), POI, SHOPS, ODDITIES)
     with (folder / "poi-1.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, POINTS[0].keys())
         writer.writeheader()
@@ -99,7 +129,7 @@ def test_a_client_in_python_is_typed_and_works(
     modules = {path.stem for path in (tmp_path / "penstock_client/models").iterdir()}
     names = {each.replace("_", "") for each in modules}
     assert {name for name in schemas if has_model(schemas[name])} == {
-        name for name in schemas if name.lower() in names
+        name for name in schemas if name.replace("_", "").lower() in names
     }
 
     run(

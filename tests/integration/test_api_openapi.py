@@ -208,6 +208,34 @@ def test_fields_are_reported_with_their_rules(tmp_path: Path):
     assert fields["note"]["description"].startswith("Edited only here")
 
 
+def test_choices_of_numbers_are_constants(tmp_path: Path):
+    table = """\
+    [datasets.offers]
+    key = "id"
+    source = { type = "csv", files = "offers.csv" }
+
+    [datasets.offers.fields]
+    id = { column = "id", type = "decimal", choices = [1.5, 2] }
+    share = { column = "share", type = "float", choices = [0.5] }
+    is_new = { column = "is_new", type = "bool", required = true, choices = [true] }
+    size = { column = "size", type = "int", choices = [1, 2] }
+    """
+    result = drawn(tmp_path, table)
+    fields = result["components"]["schemas"]["OffersRow"]["properties"]
+    (key,) = [
+        each["schema"]
+        for each in result["paths"][f"{OF}/offers/records/{{id}}"]["get"]["parameters"]
+        if each["in"] == "path"
+    ]
+
+    # generators have no enums of them
+    half = {"type": "number", "const": 0.5}
+    assert fields["share"]["anyOf"] == [half, {"type": "null"}]
+    assert fields["is_new"]["anyOf"] == [{"type": "boolean", "const": True}]
+    assert [each["const"] for each in key["anyOf"]] == [1.5, 2]
+    assert fields["size"]["anyOf"][0]["enum"] == [1, 2]
+
+
 def test_only_complete_records_have_defaults(tmp_path: Path):
     schemas = drawn(tmp_path, TRIED)["components"]["schemas"]
     points = {

@@ -67,7 +67,13 @@ def main(url: str) -> None:
 
 def read_records(client: Client) -> None:
     datasets = typed(DatasetList, list_datasets.sync(client=client))
-    assert {each.name for each in datasets.items} == {"poi", "regions", "shops"}
+    assert {each.name for each in datasets.items} == {
+        "import",
+        "poi",
+        "regions",
+        "rows",
+        "shops",
+    }
 
     page = typed(
         PoiList,

@@ -27,7 +27,7 @@ client.setConfig({ baseUrl: url });
 
 const datasets = await listDatasets({ throwOnError: true });
 const names: string[] = datasets.data.items.map((dataset) => dataset.name);
-assert.deepEqual(names.sort(), ['poi', 'regions', 'shops']);
+assert.deepEqual(names.sort(), ['import', 'poi', 'regions', 'rows', 'shops']);
 
 const query: ListPoiData['query'] = {
   town: ['eq.Bonn'],

@@ -135,12 +135,12 @@ def field_schema(field: Field) -> Schema:
     """Return the schema of a field; null is valid if it is not required."""
     schema: dict[str, Any] = {**TYPES[field.type], **dict(bounds(field))}
     if field.choices is not None:
-        schema["enum"] = [to_json_value(choice) for choice in field.choices]
+        schema = choice_schema(field, schema)
     elif field.type is FieldType.TEXT:
         schema.update(text_patterns(field))
-    if not field.required and schema.keys() & {"enum", "allOf"}:
+    if not field.required and schema.keys() & {"enum", "anyOf", "allOf"}:
         # of an enum with null in it, generators of clients make several types
-        schema = {"anyOf": [schema, {"type": "null"}]}
+        schema = {"anyOf": [*schema.get("anyOf", [schema]), {"type": "null"}]}
     elif not field.required and field.type is not FieldType.JSON:
         schema["type"] = [schema["type"], "null"]
     if field.default is not None:
@@ -149,6 +149,15 @@ def field_schema(field: Field) -> Schema:
     if notes := ". ".join(field_notes(field)):
         schema["description"] = f"{notes}."
     return schema
+
+
+def choice_schema(field: Field, schema: Schema) -> dict[str, Any]:
+    choices = [to_json_value(choice) for choice in field.choices or ()]
+    if field.type in {FieldType.FLOAT, FieldType.DECIMAL, FieldType.BOOL}:
+        # no language has enums of them, and openapi-python-client leaves out all that
+        # refers to one
+        return {"anyOf": [{"type": schema["type"], "const": each} for each in choices]}
+    return {**schema, "enum": choices}
 
 
 def without_default(field: Field) -> Schema:
@@ -288,7 +297,7 @@ def key_parameters(dataset: Dataset) -> list[Schema]:
 def key_schema(field: Field) -> Schema:
     schema = {**TYPES[field.type], **dict(bounds(field))}
     if field.choices is not None:
-        return {**schema, "enum": [to_json_value(choice) for choice in field.choices]}
+        return choice_schema(field, schema)
     match field.type:
         case FieldType.TEXT:
             return {"maxLength": MAX_KEY_PART_LENGTH, **schema, **key_patterns(field)}
