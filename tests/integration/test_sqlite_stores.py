@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from penstock.adapters.sqlite.database import SqliteDatabase
 from penstock.adapters.sqlite.table_sql import LIVE_INDEX_THRESHOLD
 from penstock.adapters.sqlstore.stores import build_api_stores
-from penstock.domain.dataset import Missing, WhenMissing
+from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.domain.hooks import Subscribers
 from penstock.domain.jobs import Mode
 from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavailable
@@ -59,6 +60,7 @@ from tests.support.builders import (
     rejection,
     run,
     sqlite_stores,
+    typed_field,
 )
 
 POI = dataset()
@@ -274,6 +276,30 @@ class TestChangeEvents:
 
 
 class TestTheFile:
+    @pytest.mark.parametrize("key", ["id", "price"])
+    def test_other_programs_read_decimals_as_text(
+        self, stores: Stores, ask: Ask, key: str
+    ):
+        of = dataset(
+            "prices",
+            fields=(
+                typed_field("id", FieldType.INT),
+                typed_field("price", FieldType.DECIMAL),
+            ),
+            key=(key,),
+            filter=("price",),
+        )
+        numbers = [*map(Decimal, ("10", "9.50"))]
+        run(
+            stores,
+            of,
+            last(*(record(n, each, of=of) for n, each in enumerate(numbers))),
+        )
+        view = "select price from prices_live"
+
+        assert ask(f"{view} where price = '9.50'") == [("9.50",)]
+        assert ask(f"{view} order by cast(price as real)") == [("9.50",), ("10",)]
+
     def test_a_newer_schema_is_refused(self, stores: Stores, path):
         connection = sqlite3.connect(path)
         connection.execute("pragma user_version = 99")

@@ -15,8 +15,10 @@ from pyarrow import parquet
 
 from penstock.adapters.csv.file_scanner import FileScanner
 from penstock.adapters.csv.source import CsvSourceReader
+from penstock.adapters.sqlstore.key_encoding import plain_value
 from penstock.domain.dataset import FieldType
 from penstock.domain.mapping.mapper import Mapper
+from penstock.domain.mapping.written_numbers import WrittenNumber
 from penstock.domain.pages import RawRow, Record
 from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import CsvSource
@@ -37,6 +39,7 @@ EVERY = dataset(
         typed_field("day", FieldType.DATE),
         typed_field("at", FieldType.TIMESTAMP),
         typed_field("doc", FieldType.JSON),
+        typed_field("price", FieldType.DECIMAL),
     )
 )
 MAP = Mapper(EVERY)
@@ -78,8 +81,20 @@ raw_rows = st.tuples(
     st.none() | st.dates().map(date.isoformat),
     st.none() | st.datetimes(timezones=zones).map(datetime.isoformat),
     documents.filter(lambda document: document is None or is_finite(document)),
+    st.none()
+    | st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?", fullmatch=True),
 )
-ODD = (1, "=1", " '=1 ", 5e-324, False, "0001-01-01", "9999-12-31T23:59:59Z", "-1")
+ODD = (
+    1,
+    "=1",
+    " '=1 ",
+    5e-324,
+    False,
+    "0001-01-01",
+    "9999-12-31T23:59:59Z",
+    "-1",
+    "1.10",
+)
 
 
 def is_finite(document):
@@ -126,7 +141,8 @@ def test_a_row_that_went_through_json_lines_is_the_same(values):
 
     (line,) = exported(write_jsonl, record).split(b"\n")[:-1]
 
-    assert mapped(tuple(json.loads(line).values())) == record
+    row = json.loads(line, parse_float=WrittenNumber)
+    assert mapped(tuple(row.values())) == record
 
 
 @given(raw_rows)
@@ -149,19 +165,21 @@ def test_a_row_that_went_through_parquet_is_the_same(values):
     written = exported(write_parquet, record)
 
     (row,) = parquet.read_table(io.BytesIO(written)).to_pylist()
-    assert tuple(row.values()) == record.values
+    *others, price = record.values
+    # its own decimals have fewer digits
+    assert tuple(row.values()) == (*others, plain_value(price))
 
 
 @given(texts | hostile)
 def test_no_text_of_a_csv_is_a_formula_unless_raw(text):
-    _, line = cells(exported(write_csv, mapped((1, None, text, *[None] * 5))))
+    _, line = cells(exported(write_csv, mapped((1, None, text, *[None] * 6))))
 
     assert line[2][:1] not in FORMULA_BEGINS
 
 
 @given(texts | hostile)
 def test_taking_one_mark_away_gives_the_text_back(text):
-    record = mapped((1, None, text, *[None] * 5))
+    record = mapped((1, None, text, *[None] * 6))
 
     _, line = cells(exported(write_csv, record))
 
@@ -169,15 +187,15 @@ def test_taking_one_mark_away_gives_the_text_back(text):
 
 
 def test_numbers_are_no_formulas():
-    record = mapped((-5, None, None, -0.5, None, None, None, None))
+    record = mapped((-5, None, None, -0.5, None, None, None, None, "-1.5"))
 
-    assert exported(write_csv, record).splitlines()[1] == b"-5,,,-0.5,,,,"
+    assert exported(write_csv, record).splitlines()[1] == b"-5,,,-0.5,,,,,-1.5"
 
 
 def test_null_is_nothing_and_empty_text_is_quoted():
-    record = Record((1,), (1, "", None, None, None, None, None, None), b"")
+    record = Record((1,), (1, "", None, None, None, None, None, None, None), b"")
 
-    assert exported(write_csv, record).splitlines()[1] == b'1,"",,,,,,'
+    assert exported(write_csv, record).splitlines()[1] == b'1,"",,,,,,,'
 
 
 def test_the_values_of_a_csv_have_one_plain_form():
@@ -191,12 +209,15 @@ def test_the_values_of_a_csv_have_one_plain_form():
             "2026-02-28",
             "2026-02-28T02:00:00+01:00",
             [1],
+            "-1.50",
         )
     )
 
     line = exported(write_csv, record).split(b"\r\n")[1].decode()
 
-    assert line == '1,"a ""b"", c",,1e+22,true,2026-02-28,2026-02-28T01:00:00Z,[1]'
+    assert (
+        line == '1,"a ""b"", c",,1e+22,true,2026-02-28,2026-02-28T01:00:00Z,[1],-1.50'
+    )
 
 
 def test_no_rows_are_a_header_or_nothing():
@@ -206,7 +227,7 @@ def test_no_rows_are_a_header_or_nothing():
 
 def test_parquet_is_written_in_groups_of_bounded_size():
     rows = 2 * BATCH_ROWS + 1
-    records = [mapped((number, *[None] * 7)) for number in range(rows)]
+    records = [mapped((number, *[None] * 8)) for number in range(rows)]
 
     in_small = exported(write_parquet, *records, bytes_a_group=1)
     in_large = exported(write_parquet, *records)
@@ -238,6 +259,7 @@ def test_parquet_has_a_type_for_each_of_ours():
         "bool",
         "date32[day]",
         "timestamp[us, tz=UTC]",
+        "string",
         "string",
     ]
 

@@ -206,6 +206,60 @@ tags = { type = "json", default = { a = [1.5] } }
     assert by_name["tags"].type is FieldType.JSON
 
 
+def test_bounds_defaults_and_choices_of_decimals_keep_their_digits(read):
+    fields = """
+[datasets.poi.fields]
+price = { type = "decimal", min = 0.1, max = 12345678901234567890.12, default = 1.10 }
+whole = { type = "decimal", min = 9007199254740993, default = "9007199254740993.0" }
+rate = { type = "decimal", choices = [0.10, "19.0", 7] }
+comma = { type = "decimal", decimal = ",", default = "1,50" }
+"""
+    poi = read(MINIMAL.replace("[datasets.poi.fields]", fields)).dataset("poi")
+
+    by_name = {each.name: each for each in poi.fields}
+    price, whole = by_name["price"], by_name["whole"]
+    assert (price.min, price.max) == (
+        Decimal("0.1"),
+        Decimal("12345678901234567890.12"),
+    )
+    assert str(price.default) == "1.10"
+    assert (whole.min, str(whole.default)) == (2**53 + 1, "9007199254740993.0")
+    assert [str(each) for each in by_name["rate"].choices] == ["0.10", "19.0", "7"]
+    assert str(by_name["comma"].default) == "1.50"
+    assert not price.is_normalized
+
+
+def test_a_decimal_may_be_the_key_and_has_one_form_there(read):
+    poi = read(
+        MINIMAL.replace(
+            "[datasets.poi.fields]",
+            '[datasets.poi.fields]\ncode = { type = "decimal" }',
+        ).replace('key = "id"', 'key = "code"')
+    ).dataset("poi")
+
+    assert poi.key == ("code",)
+    assert next(each for each in poi.fields if each.name == "code").is_normalized
+
+
+@pytest.mark.parametrize("default", ["nan", "-inf", "1e400", '"1e250"', '"x"', "true"])
+def test_a_default_that_is_no_decimal_is_refused(refuse, default):
+    field = f'price = {{ type = "decimal", default = {default} }}'
+
+    message = refuse(
+        MINIMAL.replace("[datasets.poi.fields]", f"[datasets.poi.fields]\n{field}")
+    )
+
+    assert any("price.default" in each for each in message)
+
+
+def test_pages_are_not_ordered_by_a_decimal(refuse):
+    text = MINIMAL.replace('id = { type = "int" }', 'id = { type = "decimal" }')
+
+    (message,) = refuse(text + KEYSET)
+
+    assert message.startswith("datasets.poi.source.pages.field: 'id' is a decimal")
+
+
 def test_a_source_is_read_with_its_body_auth_and_limits(read):
     settings = read(
         MINIMAL

@@ -4,7 +4,10 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+
+from penstock.domain.exact_decimals import write_decimal
 
 # names in one message
 MAX_NAMES_SHOWN = 5
@@ -50,6 +53,8 @@ def format_key(key: Sequence[object]) -> str:
 
 
 def format_key_part(value: object) -> str:
+    if isinstance(value, Decimal):
+        return write_decimal(value)
     return format_instant(value) if isinstance(value, datetime) else str(value)
 
 
@@ -81,7 +86,7 @@ def explain_bad_json(raw: bytes, message: str) -> str:
 
 def shorten(value: object, limit: int = 60) -> str:
     try:
-        text = repr(value)
+        text = write_decimal(value) if isinstance(value, Decimal) else repr(value)
     except (ValueError, RecursionError):
         # thousands of digits, or of levels
         text = "a value too large to be shown"

@@ -678,10 +678,11 @@ def delete_statement(dataset: Dataset) -> str:
 def create_statement(dataset: Dataset, *, name: str | None = None) -> str:
     columns = []
     # a single integer key is the row id itself, so it needs no second index
-    is_rowid = len(dataset.key) == 1 and (
-        {field.name: field.type for field in dataset.fields}[dataset.key[0]]
-        is FieldType.INT
-    )
+    types = {field.name: field.type for field in dataset.fields}
+    key_types = [types[name] for name in dataset.key]
+    is_rowid = key_types == [FieldType.INT]
+    # a table that is its own index is unreadable for programs without our collation
+    has_rowid = is_rowid or FieldType.DECIMAL in key_types
     for field in dataset.fields:
         definition = f"{quote(field.name)} {COLUMN_TYPES[field.type]}"
         if field.name in dataset.key:
@@ -694,7 +695,7 @@ def create_statement(dataset: Dataset, *, name: str | None = None) -> str:
         columns.append(EDITED_COLUMN)
     if not is_rowid:
         columns.append(f"primary key ({', '.join(map(quote, dataset.key))})")
-    tail = "strict" if is_rowid else "strict, without rowid"
+    tail = "strict" if has_rowid else "strict, without rowid"
     table = quote(dataset.name if name is None else name)
     return f"create table {table} ({', '.join(columns)}) {tail}"
 

@@ -1,10 +1,12 @@
 """Rows as Parquet, in row groups of bounded size."""
 
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from itertools import islice
 from typing import IO, Any
 
 from penstock.domain.dataset import Dataset, FieldType
+from penstock.domain.exact_decimals import write_decimal
 from penstock.errors import Misconfigured
 
 # rows in memory as Python values, which are many times larger than Arrow's
@@ -26,6 +28,8 @@ def write_parquet(
     """
     arrow, parquet = import_pyarrow()
     schema = build_schema(dataset, arrow)
+    if any(field.type is FieldType.DECIMAL for field in dataset.fields):
+        rows = map(with_texts, rows)
     count = 0
     with parquet.ParquetWriter(file, schema) as writer:
         for group in group_batches(to_batches(rows, schema, arrow), bytes_a_group):
@@ -72,6 +76,13 @@ def to_batches(
             for column, field in zip(zip(*chunk, strict=True), schema, strict=True)
         ]
         yield arrow.record_batch(columns, schema=schema)
+
+
+def with_texts(row: tuple[object, ...]) -> tuple[object, ...]:
+    """Return a row with decimals as their texts."""
+    return tuple(
+        write_decimal(value) if isinstance(value, Decimal) else value for value in row
+    )
 
 
 def group_batches(batches: Iterable[Any], min_bytes: int) -> Iterator[list[Any]]:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from penstock.domain.auth_claims import AccessScope
 from penstock.domain.dataset import Dataset
+from penstock.domain.mapping.written_numbers import WrittenNumber
 from penstock.domain.search.filter_params import (
     EXPORT_PARAMS,
     FIELD_PREFIX,
@@ -34,7 +35,7 @@ OWN_PARAMS = frozenset({"q", "sort", "limit", "cursor"})
 OPERATORS = re.compile(r"(eq|ne|lt|lte|gt|gte|in|prefix|isnull)\.")
 COLUMNS = 12
 
-decode = msgspec.json.Decoder().decode
+decode = msgspec.json.Decoder(float_hook=WrittenNumber).decode
 
 
 class ExploreRequest(NamedTuple):
@@ -118,11 +119,20 @@ def find(api: AppContext, head: RequestHead, *, is_search: bool) -> Found:
         return Found(errors=[str(error)])
     body = decode(result.body)
     items = body["items"]
+    records = [item["record"] for item in items] if is_search else items
     return Found(
-        records=[item["record"] for item in items] if is_search else items,
+        records=[*map(with_digits, records)],
         next=body["page"]["next"],
         forgiven=body.get("search", {}).get("forgiven", {}),
     )
+
+
+def with_digits(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a record whose numbers are shown with all of their digits."""
+    return {
+        name: value.text if isinstance(value, WrittenNumber) else value
+        for name, value in record.items()
+    }
 
 
 def without(query: Sequence[tuple[str, str]], *names: str) -> list[tuple[str, str]]:
