@@ -11,6 +11,7 @@ import pytest
 from tests.services.databases import new_database
 from tests.support.api_client import OF, Client, open_workshop, serving
 from tests.support.stores import Kind, PostgresStore, SqliteStore, Store
+from tests.support.workshop import Workshop
 
 LONG = "12345678901234567890.12345678901234567890"
 PRICES = """\
@@ -40,9 +41,9 @@ class Written(str):
 
 
 @pytest.fixture(scope="module", params=[Kind.SQLITE, Kind.POSTGRES])
-def process(
+def workshop(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Client]:
+) -> Iterator[Workshop]:
     with ExitStack() as stack:
         folder = tmp_path_factory.mktemp("prices")
         store: Store = SqliteStore(folder)
@@ -51,7 +52,13 @@ def process(
             store = PostgresStore(stack.enter_context(new_database(server)))
         workshop = open_workshop(folder, store, PRICES)
         stack.callback(workshop.clean)
-        yield stack.enter_context(serving(workshop))
+        yield workshop
+
+
+@pytest.fixture(scope="module")
+def process(workshop: Workshop) -> Iterator[Client]:
+    with serving(workshop) as client:
+        yield client
 
 
 @pytest.fixture
@@ -79,13 +86,31 @@ def test_a_decimal_is_served_with_the_digits_it_was_sent_with(api: Client):
     assert read(patched.body)["share"] == "1.10"
 
 
+def test_a_file_brings_its_digits_and_the_same_file_changes_nothing(
+    api: Client, workshop: Workshop
+):
+    cells = {str(at): f"{at}.{'0' * at}5" for at in range(1, 40)} | {"40": LONG}
+    rows = [f"{code},{price}" for code, price in cells.items()]
+    file = workshop.folder / "prices-1.csv"
+    file.write_text("\n".join(["code,price", *rows, ""]))
+    imported = workshop.penstock("run", "prices")
+    assert "40 inserted" in imported.out + imported.err
+
+    items = [*read(api.get(RECORDS, {"limit": 200}).body)["items"]]
+    # another file, which is read again
+    (workshop.folder / "prices-2.csv").write_text("code,price\n41,1\n")
+    again = workshop.penstock("run", "prices")
+
+    assert {row["code"]: row["price"] for row in items} == cells
+    assert "1 inserted, 0 updated, 40 unchanged" in again.out + again.err
+
+
 def test_changes_have_keys_that_are_numbers(api: Client):
-    after = read(api.get(f"{OF}/prices/changes").body)["after"]
     store(api, '{"code": 1.10}')
 
-    found = read(api.get(f"{OF}/prices/changes", {"after": after}).body)["items"]
+    response = api.get(f"{OF}/prices/changes", {"limit": 1000})
 
-    assert [change["key"] for change in found] == [["1.1"]]
+    assert read(response.body)["items"][-1]["key"] == ["1.1"]
 
 
 def test_keys_are_numbers_of_one_form(api: Client):

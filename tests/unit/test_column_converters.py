@@ -105,12 +105,21 @@ def test_a_column_gives_what_its_values_give(field, column):
 
 
 PAIR = dataset(
-    fields=(int_field("id"), text_field("name"), typed_field("at", FieldType.TIMESTAMP))
+    fields=(
+        int_field("id"),
+        text_field("name"),
+        typed_field("at", FieldType.TIMESTAMP),
+        typed_field("price", FieldType.DECIMAL),
+    )
 )
 
 
 def test_rows_by_column_give_the_records_of_rows():
-    rows = [(1, "a", "2026-02-28T12:00:00Z"), (2, None, None), (3, "ä", None)]
+    rows = [
+        (1, "a", "2026-02-28T12:00:00Z", "1.10"),
+        (2, None, None, None),
+        (3, "ä", None, "12345678901234567890.12"),
+    ]
     mapper = Mapper(PAIR)
 
     sheet, bad = mapper.map_all([*zip(*rows, strict=True)])
@@ -122,14 +131,15 @@ def test_rows_by_column_give_the_records_of_rows():
 def test_bad_rows_are_distinguished_from_the_others():
     mapper = Mapper(PAIR)
     columns = [(1, "x", 3, 4), ("a", "b", "c", "d"), (None, None, None, "never")]
+    columns.append(("1", "2", "3", "4"))
 
     sheet, bad = mapper.map_all(columns)
 
     assert list(bad) == [1, 3]
-    assert list(sheet) == [mapper(RawRow((1, "a", None), b"", 0)), mapper(C)]
+    assert list(sheet) == [mapper(RawRow((1, "a", None, "1"), b"", 0)), mapper(C)]
 
 
-C = RawRow((3, "c", None), b"", 0)
+C = RawRow((3, "c", None, "3"), b"", 0)
 
 
 def test_a_sheet_is_ordered_by_key():
