@@ -18,7 +18,7 @@ import pytest
 from penstock.domain.dataset import FieldType
 from penstock.entrypoints.cli.app import main
 from tests.support.scripted_server import Reply, scripted_server
-from tests.support.written_values import WrittenRow, draw_row
+from tests.support.written_values import WrittenRow, draw_rows
 
 USUAL, SOAK = 4, 200
 ROWS = 100
@@ -86,7 +86,7 @@ def write_body(rows: Sequence[WrittenRow]) -> bytes:
 
 def compare(store, source: str, seed: int) -> None:
     chance = Random(seed)
-    rows = [draw_row(chance) for _ in range(ROWS)]
+    rows = draw_rows(chance, ROWS)
 
     stored = store(rows, source, seed)
 

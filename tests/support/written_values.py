@@ -39,14 +39,35 @@ NOTHING = WrittenValue("", "null", None)
 WrittenRow: TypeAlias = dict[FieldType, WrittenValue]
 
 
-def draw_row(chance: Random) -> WrittenRow:
-    return {
-        kind: NOTHING if chance.random() < 0.1 else DRAWN[kind](chance)
-        for kind in FieldType
-    }
+def draw_rows(chance: Random, count: int) -> list[WrittenRow]:
+    """Draw rows whose columns are converted as a whole, or value by value.
+
+    One value that is not as the others of its column makes it go the longer way.
+    """
+    is_plain = {kind: chance.random() < 0.5 for kind in FieldType}
+    return [
+        {kind: draw_value(chance, kind, is_plain=is_plain[kind]) for kind in FieldType}
+        for _ in range(count)
+    ]
+
+
+def draw_value(chance: Random, kind: FieldType, *, is_plain: bool) -> WrittenValue:
+    if not is_plain:
+        return NOTHING if chance.random() < 0.1 else DRAWN[kind](chance)
+    while True:
+        value = DRAWN[kind](chance)
+        if PLAIN.get(kind, is_unquoted)(value):
+            return value
+
+
+def is_unquoted(value: WrittenValue) -> bool:
+    return not value.body.startswith('"')
 
 
 def draw_string(chance: Random) -> WrittenValue:
+    if chance.random() < 0.1:
+        number = draw_float(chance).cell
+        return WrittenValue(number, number, number)
     text = draw_text(chance) or "x"
     return WrittenValue(text, write_string(chance, text), text)
 
@@ -209,4 +230,9 @@ DRAWN: Mapping[FieldType, Callable[[Random], WrittenValue]] = {
     FieldType.DATE: draw_date,
     FieldType.TIMESTAMP: draw_timestamp,
     FieldType.JSON: draw_json,
+}
+PLAIN: Mapping[FieldType, Callable[[WrittenValue], bool]] = {
+    FieldType.TEXT: lambda value: bool(value.cell.strip()) and not is_unquoted(value),
+    FieldType.DATE: lambda _: True,
+    FieldType.TIMESTAMP: lambda value: value.cell.endswith("Z"),
 }
