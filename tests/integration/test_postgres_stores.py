@@ -27,6 +27,7 @@ from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
 from tests.contracts.retention import RetentionContract
+from tests.contracts.rollups import RollupsContract
 from tests.contracts.schedules import SchedulesContract
 from tests.contracts.schema import Ask, SchemaContract
 from tests.contracts.search import SearchContract
@@ -86,6 +87,9 @@ class TestPostgresMaintenance(MaintenanceContract): ...
 
 
 class TestPostgresClaims(ClaimsContract): ...
+
+
+class TestPostgresRollups(RollupsContract): ...
 
 
 class TestPostgresOutbox(OutboxContract): ...

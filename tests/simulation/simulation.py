@@ -156,6 +156,7 @@ class Simulation:
             outbox=self.inner.outbox,
             claims=self.inner.claims,
             retention=self.inner.retention,
+            rollups=self.inner.rollups,
             feeders=self.inner.feeders,
             archive=self.inner.archive,
         )

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 from penstock.domain.events import MaintenanceDone, MaintenanceFailed
 from penstock.domain.jobs import WorkerId
 from penstock.errors import PenstockError, StoreUnavailable
+from penstock.flow.flush_samples import FlushSamples
 from penstock.ports import Emit, Maintenance, Redact
 from penstock.ports.cancellation import CURRENT_TOKEN, CancelToken
 from penstock.ports.maintenance import TaskClaim, TaskName, TaskProgress
@@ -75,12 +76,14 @@ class MaintenanceLoop:
         self,
         runner: "TaskRunner",
         *,
+        flush: FlushSamples | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._tasks = runner.tasks
         self._kinds = [*runner.one_off]
         self._store = runner.store
+        self._flush = flush
         self._monotonic = monotonic
         self._jitter = jitter
         self._threads = {
@@ -95,6 +98,8 @@ class MaintenanceLoop:
         A failed task is stored and emitted. Raises `StoreUnavailable` if the tasks
         cannot be read.
         """
+        if self._flush is not None:
+            self._flush.if_due()
         for thread in self._threads.values():
             thread.renew(self._store)
         if self._monotonic() >= self._check_at:
@@ -111,6 +116,8 @@ class MaintenanceLoop:
                 thread.cancel()
         for thread in self._threads.values():
             thread.join()
+        if self._flush is not None:
+            self._flush()
 
     def _check(self) -> None:
         # set first: a failed check is not repeated at once

@@ -25,6 +25,7 @@ from penstock.ports.maintenance import Maintenance
 from penstock.ports.outbox import Outbox, Transport
 from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
 from penstock.ports.retention import Feeders, Retention
+from penstock.ports.rollups import Rollups
 from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
 from penstock.ports.schedules import FireLog, Schedules
 from penstock.ports.schema import Diagnostic, Schema, ServerDiagnostics, SqlStatement
@@ -61,6 +62,7 @@ __all__ = [
     "RepeatResult",
     "Replay",
     "Retention",
+    "Rollups",
     "Runtime",
     "Schedules",
     "Schema",
@@ -97,5 +99,6 @@ class Stores:
     outbox: Outbox
     claims: ClaimLog
     retention: Retention
+    rollups: Rollups
     feeders: Feeders
     archive: Archive

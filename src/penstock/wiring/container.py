@@ -27,6 +27,7 @@ from penstock.flow.explain_waiting import ExplainWaiting
 from penstock.flow.find_duplicates import FindDuplicates
 from penstock.flow.finish_import import FinishImport
 from penstock.flow.first_import import CheckFirstImport
+from penstock.flow.flush_samples import FlushSamples, FoldSamples
 from penstock.flow.import_shard import ImportShard, Timeouts
 from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.plan import DryRun, Plan
@@ -74,6 +75,8 @@ class Container:
     settings: Settings
     stores: Stores
     emit: Emit
+    # what the events of this process add up to
+    flush_samples: FlushSamples
 
     @cached_property
     def plan(self) -> Plan:
@@ -154,6 +157,10 @@ class Container:
             jobs=self.stores.jobs,
             policy=self.settings.retention,
         )
+
+    @cached_property
+    def fold_samples(self) -> FoldSamples:
+        return FoldSamples(self.stores.rollups)
 
     @cached_property
     def archive(self) -> ArchiveRows:

@@ -7,12 +7,16 @@ from pathlib import Path
 
 from penstock.adapters.sqlstore.slow_statements import OnSlow
 from penstock.adapters.sqlstore.stores import Limiter, build_stores
+from penstock.adapters.telemetry.samples import SampleCollector
 from penstock.domain.events import StatementName, StatementWasSlow
 from penstock.domain.hooks import find_subscribers
 from penstock.errors import Misconfigured
+from penstock.flow.flush_samples import FlushSamples
 from penstock.ports import Emit, ServerDiagnostics, SqlStatement, Stores
 from penstock.settings import Settings
 from penstock.wiring.container import Container
+from penstock.wiring.process_identity import new_worker_id
+from penstock.wiring.telemetry import fan_out
 
 # SQLite's own name for a database without a file
 IN_MEMORY = Path(":memory:")
@@ -28,6 +32,8 @@ def open_container(
 
     With `scratch`, the stores are empty and in memory: for commands that only read.
     """
+    samples = SampleCollector()
+    emit = fan_out(emit, samples)
     with ExitStack() as stack:
         if scratch:
             stores = sqlite_stores(IN_MEMORY, settings, stack, emit)
@@ -35,7 +41,10 @@ def open_container(
             stores = sqlite_stores(settings.sqlite_path, settings, stack, emit)
         else:
             stores = postgres_stores(settings, stack, emit, threads=threads)
-        yield Container(settings=settings, stores=stores, emit=emit)
+        flush = FlushSamples(samples.take, stores.rollups, process=new_worker_id())
+        yield Container(
+            settings=settings, stores=stores, emit=emit, flush_samples=flush
+        )
 
 
 def slow_reporter(emit: Emit) -> OnSlow:

@@ -42,6 +42,7 @@ TASK_RETENTION = timedelta(days=7)
 MESSAGE_RETENTION = timedelta(days=1)
 # it may read all rows of a dataset
 RETENTION_INTERVAL = timedelta(hours=6)
+FOLD_INTERVAL = timedelta(minutes=1)
 HOOK_INTERVAL = timedelta(seconds=2)
 
 
@@ -58,7 +59,7 @@ def build_maintenance(
         emit=penstock.emit,
         redact=penstock.settings.redact,
     )
-    return MaintenanceLoop(runner)
+    return MaintenanceLoop(runner, flush=penstock.flush_samples)
 
 
 def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
@@ -108,6 +109,9 @@ def list_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
         interval=RETENTION_INTERVAL,
         run=penstock.retention.run_shift,
         kind=TaskKind.SLOW,
+    )
+    yield MaintenanceTask(
+        name=TaskName("rollups"), interval=FOLD_INTERVAL, run=penstock.fold_samples
     )
     yield from hook_tasks(penstock)
     if penstock.settings.engine is Engine.CELERY:

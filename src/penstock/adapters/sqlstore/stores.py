@@ -18,6 +18,7 @@ from penstock.adapters.sqlstore.record_reader import SqlRecordReader
 from penstock.adapters.sqlstore.record_writer import SqlRecordWriter
 from penstock.adapters.sqlstore.records import SqlRecords
 from penstock.adapters.sqlstore.retention import SqlFeeders, SqlRetention
+from penstock.adapters.sqlstore.rollups import SqlRollups
 from penstock.adapters.sqlstore.schedules import SqlFireLog, SqlSchedules
 from penstock.adapters.sqlstore.search import SqlSearch
 from penstock.adapters.sqlstore.workers import SqlWorkers
@@ -79,6 +80,7 @@ def build_stores(
         outbox=SqlOutbox(database),
         claims=SqlClaimLog(database),
         retention=SqlRetention(database),
+        rollups=SqlRollups(database),
         feeders=SqlFeeders(database),
         archive=SqlArchive(database),
     )

@@ -167,6 +167,8 @@ def run(
         with progress(gauge, quiet=as_json) as display:
             reason = work(penstock, declared, import_id, pool, halt, display, retries)
         warn_about_failed_workers(pool, stopped=reason)
+        # also what this process has counted after its workers had stopped
+        penstock.flush_samples()
         build_indexes(penstock, declared)
         deliver_hooks(penstock)
         summary = summarize(penstock, declared, import_id, stopped=reason)

@@ -139,6 +139,7 @@ def work_in_threads(
     planner.close()
     if until_idle and not halt.is_set():
         loop.attempt(penstock.sweep)
+        penstock.flush_samples()
     # else the worker is listed until its announcement expires
     with suppress(PenstockError):
         penstock.stores.workers.remove(worker.owner)
