@@ -433,6 +433,12 @@ class StoreReadOnly(Misconfigured):
     code = "read_only"
 
 
+class FilesMissing(Misconfigured):
+    """Files of a dataset are not visible to this process."""
+
+    code = "files_missing"
+
+
 class NotFound(Misconfigured):
     """A name or an id that does not exist."""
 

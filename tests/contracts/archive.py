@@ -28,6 +28,7 @@ from tests.support.builders import (
     plan,
     record,
     rejection,
+    repeat,
     rows,
     run,
     text_field,
@@ -174,7 +175,7 @@ class ArchiveContract:
         earlier = stores.imports.last_reusable(files, Mode.FULL)
         assert earlier is not None
         begun = begin(stores, files)
-        assert stores.imports.repeat(files, begun.id, of=earlier.id)
+        repeat(stores, files, begun.id, earlier.id)
         pass_time(A_MOMENT)
         import_files(stores, files, {"a.csv": [1]})
         assert archive(stores, files) == 0

@@ -199,58 +199,6 @@ class RequestsContract:
         assert again.resumed
         assert len(jobs_of(stores, first.import_.id)) == 1
 
-    # planning
-
-    def test_imports_that_nobody_planned_are_found(self, stores: Stores):
-        begun = answered(stores).import_
-        assert [*stores.requests.unplanned()] == [begun.id]
-
-        stores.imports.add_jobs(begun.id, ["a"])
-        stores.imports.start(begun.id)
-
-        assert [*stores.requests.unplanned()] == []
-
-    def test_an_import_has_one_planner_at_a_time(
-        self, stores: Stores, pass_time: Callable[[timedelta], None]
-    ):
-        begun = answered(stores).import_
-
-        def hold(planner: str, longest: timedelta = MINUTE) -> bool:
-            return stores.requests.lease_planning(begun.id, planner, longest=longest)
-
-        assert hold("ann")
-        assert [*stores.requests.unplanned()] == []
-        assert not hold("ben")
-        pass_time(MINUTE / 2)
-        assert hold("ann")
-        pass_time(MINUTE / 2 + A_MOMENT)
-        assert not hold("ben")
-        pass_time(MINUTE / 2)
-        assert [*stores.requests.unplanned()] == [begun.id]
-        assert hold("ben")
-        assert not hold("ann")
-        assert hold("ben", timedelta())
-        assert [*stores.requests.unplanned()] == [begun.id]
-        assert hold("ann")
-
-    def test_of_many_planners_at_once_one_gets_an_import(self, stores: Stores):
-        begun = answered(stores).import_
-
-        def hold(planner: str) -> Callable[[], bool]:
-            return lambda: stores.requests.lease_planning(
-                begun.id, planner, longest=MINUTE
-            )
-
-        results = in_threads(*map(hold, "abcdef"))
-
-        assert sorted(results) == [False] * 5 + [True]
-
-    def test_imports_of_others_are_not_theirs_to_plan(self, stores: Stores):
-        stores.schema.ensure_table(POI)
-        begin(stores, POI)
-
-        assert [*stores.requests.unplanned()] == []
-
     # forgetting
 
     def test_after_a_day_a_request_is_forgotten(
@@ -303,13 +251,3 @@ class RequestsContract:
 
         assert stores.requests.forget(most=2) == 2
         assert stores.requests.forget(most=2) == 1
-
-    def test_an_import_whose_client_is_forgotten_is_planned_all_the_same(
-        self, stores: Stores, pass_time: Callable[[timedelta], None]
-    ):
-        begun = answered(stores).import_
-        assert stores.requests.lease_planning(begun.id, "ann", longest=MINUTE)
-        pass_time(A_DAY + A_MOMENT)
-        assert stores.requests.forget(most=9) == 1
-
-        assert [*stores.requests.unplanned()] == [begun.id]

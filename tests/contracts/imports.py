@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from penstock.domain.dataset import Dataset, LostFiles, Missing, Tolerance, WhenMissing
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import Import, ImportId, ImportStatus, JobStatus, Mode, Shards
 from penstock.domain.pages import Counts, Proof
 from penstock.domain.sharding.axes import FileAxis, TimeAxis
@@ -35,6 +36,7 @@ from tests.support.builders import (
     plan,
     record,
     rejection,
+    repeat,
     run,
     text_field,
 )
@@ -59,7 +61,7 @@ def import_files(
     """Import files that hold these keys, each in one page."""
     stores.schema.ensure_table(of)
     begun, _ = stores.imports.begin(
-        of, mode, declaration="d1", since=None, until=None, accept_lost_files=accepts
+        of, ImportScope(mode=mode, accept_lost_files=accepts), declaration="d1"
     )
     parts = [
         Slice(number=number, file=name, size=9, fingerprint="f", start=0, end=9, line=1)
@@ -85,7 +87,9 @@ class ImportsContract:
         stores.schema.ensure_table(POI)
 
         begun, resumed = stores.imports.begin(
-            POI, Mode.BACKFILL, declaration="d1", since=NOON, until=NOON + HOUR
+            POI,
+            ImportScope(mode=Mode.BACKFILL, since=NOON, until=NOON + HOUR),
+            declaration="d1",
         )
 
         assert not resumed
@@ -115,7 +119,9 @@ class ImportsContract:
         pass_time(MINUTE)
 
         found, resumed = stores.imports.begin(
-            POI, Mode.FULL, declaration="another", since=NOON, until=NOON
+            POI,
+            ImportScope(mode=Mode.FULL, since=NOON, until=NOON),
+            declaration="another",
         )
 
         assert resumed
@@ -125,7 +131,7 @@ class ImportsContract:
         import_id = plan(stores, POI)
 
         found, resumed = stores.imports.begin(
-            POI, Mode.FULL, declaration="d1", since=None, until=None
+            POI, ImportScope(mode=Mode.FULL), declaration="d1"
         )
 
         assert (found.id, found.status, resumed) == (
@@ -606,11 +612,8 @@ class ImportsContract:
         first, resumed = (
             stores.imports.begin(
                 POI,
-                Mode.FULL,
+                ImportScope(mode=Mode.FULL, accept_duplicates=accepts),
                 declaration="d1",
-                since=None,
-                until=None,
-                accept_duplicates=accepts,
             )[0]
             for accepts in (at_its_start, not at_its_start)
         )
@@ -894,7 +897,7 @@ class ImportsContract:
         stores.imports.close(LIST, of, failed=None)
         again = begin(stores, LIST, Mode.FULL)
 
-        assert stores.imports.repeat(LIST, again.id, of=of)
+        repeat(stores, LIST, again.id, of)
 
         ended, shards = stores.imports.get(again.id)
         assert (ended.status, ended.proven) == (ImportStatus.DONE, True)
@@ -906,12 +909,3 @@ class ImportsContract:
         assert stores.imports.last_reusable(LIST, Mode.FULL) is not None
         # nothing is left to be done
         assert idle(stores, LIST)
-
-    def test_only_an_import_without_jobs_repeats_another(self, stores: Stores):
-        of = run(stores, LIST, last(record(1))).id
-        begun = begin(stores, LIST, Mode.FULL)
-        stores.imports.add_jobs(begun.id, ["other"])
-
-        assert not stores.imports.repeat(LIST, begun.id, of=of)
-        assert not stores.imports.repeat(LIST, of, of=of)
-        assert stores.imports.get(begun.id)[0].status is ImportStatus.PLANNING

@@ -11,6 +11,7 @@ import pytest
 from typing_extensions import override
 
 from penstock.domain.dataset import FieldType, Missing, WhenMissing
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import (
     MAX_STORED_ERRORS,
     Fence,
@@ -165,7 +166,7 @@ class LedgerContract:
     def test_a_claim_tells_all_a_worker_has_to_know(self, stores: Stores):
         stores.schema.ensure_table(POI)
         begun, _ = stores.imports.begin(
-            POI, Mode.DELTA, declaration="d1", since=NOON, until=None
+            POI, ImportScope(mode=Mode.DELTA, since=NOON), declaration="d1"
         )
         stores.imports.add_jobs(begun.id, ["country:DE"])
         stores.imports.start(begun.id)

@@ -27,6 +27,7 @@ from tests.support.builders import (
     plan,
     record,
     rejection,
+    repeat,
     rows,
     run,
     text_field,
@@ -385,9 +386,9 @@ class RecordsContract:
     ):
         read = run(stores, POI, last(record(1), rejections=[rejection()]))
         again = begin(stores, POI)
-        stores.imports.repeat(POI, again.id, of=read.id)
+        repeat(stores, POI, again.id, read.id)
         once_more = begin(stores, POI)
-        stores.imports.repeat(POI, once_more.id, of=again.id)
+        repeat(stores, POI, once_more.id, again.id)
 
         (row,) = stores.records.rejected(once_more.id, after=0, limit=9)
         (counted,) = stores.records.rejections_by_reason(once_more.id)

@@ -37,6 +37,7 @@ from tests.support.builders import (
     plan,
     record,
     rejection,
+    repeat,
     run,
 )
 
@@ -88,7 +89,7 @@ def repeat_files(stores: Stores) -> ImportId | None:
     if earlier is None:
         return None
     begun = begin(stores, FILES)
-    assert stores.imports.repeat(FILES, begun.id, of=earlier.id)
+    repeat(stores, FILES, begun.id, earlier.id)
     return begun.id
 
 

@@ -24,7 +24,7 @@ from penstock.ports.schedules import (
     StoredSchedule,
 )
 from penstock.settings.schedules import parse_schedule
-from tests.support.builders import HOUR, MINUTE, SECOND, dataset
+from tests.support.builders import ANN, HOUR, MINUTE, SECOND, dataset
 from tests.support.racing import in_threads
 
 POI = dataset()
@@ -256,7 +256,7 @@ class SchedulesContract:
         started = stores.fires.begin(hourly, advanced(hourly), POI, request)
 
         assert started is not None
-        assert stores.requests.unplanned() == [started.id]
+        assert stores.plans.claim(started.id, ANN) is not None
 
     def test_a_fire_begins_no_second_import_whatever_its_schedule_says(
         self, stores: Stores, hourly
@@ -274,7 +274,7 @@ class SchedulesContract:
         assert len(stores.schedules.fires("poi", limit=10)) == 1
 
     def test_a_fire_does_not_adopt_an_unfinished_import(self, stores: Stores, hourly):
-        stores.imports.begin(POI, Mode.FULL, declaration="d", since=None, until=None)
+        stores.imports.begin(POI, ImportScope(mode=Mode.FULL), declaration="d")
         request = fire_request(hourly.next_run_at)
 
         assert stores.fires.unfinished(POI.name, Mode.FULL) is not None

@@ -28,7 +28,7 @@ from penstock.wiring.auth import signer_of
 from tests.contracts.workers import announce
 from tests.support.api_client import OF, ApiResponse
 from tests.support.api_server import SECRET, Running, running_api
-from tests.support.builders import batch
+from tests.support.builders import ANN, batch
 from tests.support.workshop import wait_until
 
 POI = f"{OF}/poi/imports"
@@ -265,8 +265,7 @@ class TestAPlanLeftBehind:
 
     def test_none_does_while_somebody_plans_it(self, running: Running):
         import_id = self.begun(running)
-        hour = timedelta(hours=1)
-        assert running.stores.requests.lease_planning(import_id, "ann", longest=hour)
+        assert running.stores.plans.claim(import_id, ANN)
 
         PlanInterruptedImports(running.api.penstock, running.api.background)()
 

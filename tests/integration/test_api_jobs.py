@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import (
     ImportId,
     ImportStatus,
@@ -287,11 +288,7 @@ class TestBudgets:
 def test_a_job_that_no_worker_would_take_is_not_retried(running: Running):
     imports, ledger = running.stores.imports, running.stores.ledger
     other, _ = imports.begin(
-        running.api.dataset("poi"),
-        Mode.DELTA,
-        declaration="another",
-        since=None,
-        until=None,
+        running.api.dataset("poi"), ImportScope(mode=Mode.DELTA), declaration="another"
     )
     imports.add_jobs(other.id, ["a"])
     imports.start(other.id)

@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 from typing_extensions import override
 
 from penstock.adapters.sqlite.database import SqliteDatabase
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import (
     MAX_RESCUES,
     ImportId,
@@ -153,7 +154,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def plan(self, mode: Mode, shards: int) -> None:
         unfinished = self.unfinished(mode)
         begun, resumed = self.stores.imports.begin(
-            POI, mode, declaration="d1", since=None, until=None
+            POI, ImportScope(mode=mode), declaration="d1"
         )
         assert resumed is (unfinished is not None)
         assert unfinished in {None, begun.id}

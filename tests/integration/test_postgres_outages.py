@@ -15,6 +15,7 @@ import pytest
 
 from penstock.adapters.postgres.database import PostgresDatabase, PostgresTransaction
 from penstock.domain.dataset import Dataset
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import JobStatus, Lease, Mode
 from penstock.errors import LeaseLost, PenstockError, StoreRefused, StoreUnavailable
 from penstock.ports import JobFilter, Stores
@@ -405,7 +406,7 @@ class TestALostReply:
         proxy.lose_reply_after(COMMIT)
 
         begun, resumed = led.imports.begin(
-            POI, Mode.FULL, declaration="d1", since=None, until=None
+            POI, ImportScope(mode=Mode.FULL), declaration="d1"
         )
 
         assert proxy.lost_replies == 1

@@ -23,6 +23,7 @@ from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.maintenance import MaintenanceContract
 from tests.contracts.outbox import OutboxContract
+from tests.contracts.plans import PlansContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
@@ -93,6 +94,9 @@ class TestPostgresRollups(RollupsContract): ...
 
 
 class TestPostgresOutbox(OutboxContract): ...
+
+
+class TestPostgresPlans(PlansContract): ...
 
 
 class TestPostgresHooks(HooksContract):

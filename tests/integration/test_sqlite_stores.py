@@ -33,6 +33,7 @@ from tests.contracts.jobs import JobsContract
 from tests.contracts.ledger import LedgerContract
 from tests.contracts.maintenance import MaintenanceContract
 from tests.contracts.outbox import OutboxContract
+from tests.contracts.plans import PlansContract
 from tests.contracts.record_access import ServingContract
 from tests.contracts.records import RecordsContract
 from tests.contracts.refused_rows import RefusedRowsContract
@@ -134,6 +135,9 @@ class TestSqliteRollups(RollupsContract): ...
 
 
 class TestSqliteOutbox(OutboxContract): ...
+
+
+class TestSqlitePlans(PlansContract): ...
 
 
 class TestSqliteHooks(HooksContract):

@@ -29,6 +29,7 @@ from penstock.ports import (
     JobFilter,
     Jobs,
     Ledger,
+    Plans,
     Records,
     Runtime,
     StopSignal,
@@ -47,6 +48,7 @@ from tests.simulation.world import (
     World,
     microseconds,
 )
+from tests.support.builders import claim_plan
 
 # how much virtual time the world gets after the storm to finish its work
 PATIENCE = timedelta(minutes=30)
@@ -137,13 +139,18 @@ class Simulation:
         self.database.connection.has_transactions = not sabotage.without_transactions
         ledger = SqliteLedger(self.database, lease=scenario.patience.lease)
         self.inner = build_stores(
-            self.database, schema=schema, ledger=ledger, notifier=NoNotifier()
+            self.database,
+            schema=schema,
+            ledger=ledger,
+            notifier=NoNotifier(),
+            lease=scenario.patience.lease,
         )
         self.stores = Stores(
             schema=schema,
             imports=cast("Imports", self._watched("imports", self.inner.imports)),
             ledger=cast("Ledger", self._watched("ledger", self.inner.ledger)),
             jobs=cast("Jobs", self._watched("jobs", self.inner.jobs)),
+            plans=cast("Plans", self._watched("plans", self.inner.plans)),
             budgets=cast("Budgets", self._watched("budgets", self.inner.budgets)),
             records=cast("Records", self._watched("records", self.inner.records)),
             notifier=self.inner.notifier,
@@ -198,9 +205,13 @@ class Simulation:
     def _plan(self, stores: Stores) -> Plan:
         return Plan(
             datasets={self.dataset.name: self.dataset},
-            imports=stores.imports,
-            records=stores.records,
+            stores=stores,
             survey=lambda *_: FileAxis(),
+            claim=claim_plan(
+                stores,
+                length=self.scenario.patience.lease,
+                monotonic=lambda: self.world.elapsed.total_seconds(),  # noqa: PLW0108 (it changes)
+            ),
             emit=self.emit,
         )
 
@@ -413,6 +424,7 @@ class Simulation:
 
     def _planner(self, _: Actor) -> None:
         """Plan an import whenever there is none to work on, until enough are done."""
+        never = VirtualHalt(self.world, self.witness)
         while True:
             try:
                 newest = self._newest()
@@ -423,9 +435,9 @@ class Simulation:
                 }:
                     request = ImportScope(mode=Mode.FULL)
                     if self._done() < self.scenario.imports:
-                        self.plan(self.dataset, request, declaration="same")
-            except (StoreUnavailable, Misconfigured, Crashed):
-                # misconfigured: it was cancelled while it was being planned
+                        self.plan(self.dataset, request, declaration="same", halt=never)
+            except (StoreUnavailable, Misconfigured, LeaseLost, Crashed):
+                # misconfigured or lost: it was cancelled while it was being planned
                 self.database.connection.fuse = None
             self.world.sleep(self.world.random.randrange(SECOND, 10 * SECOND))
 

@@ -136,12 +136,21 @@ class Witness:
     def _claimed(self, lease: Lease) -> None:
         job = self._jobs.setdefault(lease.job, JobBook())
         self._demand(
-            lease.fence == job.fence + 1,
-            f"job {lease.job} was claimed with fence {lease.fence} after {job.fence}",
-        )
-        self._demand(
             lease.page_seq == job.pages,
             f"job {lease.job} was claimed at page {lease.page_seq}, not {job.pages}",
+        )
+        if job.holder is not None:
+            self._excuse(job, lease.job)
+            self._wake(job.holder)
+        self._taken(job, lease)
+        book = self._book()
+        self._account(book)
+        self._workers[self._world.me] = WorkerBook(lease=lease)
+
+    def _taken(self, job: JobBook, lease: Lease) -> None:
+        self._demand(
+            lease.fence == job.fence + 1,
+            f"job {lease.job} was claimed with fence {lease.fence} after {job.fence}",
         )
         self._demand(
             lease.import_id not in self._ended,
@@ -153,14 +162,22 @@ class Witness:
                 self._world.now > job.until,
                 f"job {lease.job} was claimed while {job.holder.name} held it",
             )
-            self._excuse(job, lease.job)
-            self._wake(job.holder)
         job.fence, job.import_id = lease.fence, lease.import_id
         job.holder, job.is_excused = self._world.me, False
         job.until = self._world.now + self._lease
-        book = self._book()
-        self._account(book)
-        self._workers[self._world.me] = WorkerBook(lease=lease)
+
+    def plans_claim(self, lease: Lease | None, *_: Any) -> None:
+        if lease is not None:
+            self._taken(self._jobs.setdefault(lease.job, JobBook()), lease)
+
+    def plans_add_shards(self, _: Lease, lease: Lease, *__: Any, **___: Any) -> None:
+        self._held(lease).until = self._world.now + self._lease
+
+    def plans_restart(self, _: Lease, lease: Lease, **__: Any) -> None:
+        self._held(lease).until = self._world.now + self._lease
+
+    def plans_finish(self, _: None, lease: Lease) -> None:
+        self._held(lease).holder = None
 
     def _wake(self, holder: Actor) -> None:
         if holder in self.dozing:

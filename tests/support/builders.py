@@ -1,6 +1,8 @@
 """Small values that many tests need, with only what matters spelled out."""
 
-from collections.abc import Sequence
+import itertools
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +15,7 @@ from penstock.adapters.sqlstore.stores import build_stores
 from penstock.domain.budget import Budget, Limit
 from penstock.domain.dataset import Dataset, DatasetName, Field, FieldType
 from penstock.domain.hooks import Subscribers
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import (
     Import,
     ImportId,
@@ -27,6 +30,7 @@ from penstock.domain.mapping.mapper import content_digest
 from penstock.domain.page_reuse import summarize_page
 from penstock.domain.pages import Batch, Page, Proof, Reason, Record, Rejection
 from penstock.domain.source import HttpSource
+from penstock.flow.plan_lease import ClaimPlan
 from penstock.ports import Declarations, JobFilter, Stores
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -63,6 +67,7 @@ def sqlite_stores(
         database,
         schema=SqliteSchema(database),
         ledger=SqliteLedger(database, lease=lease, subscribers=subscribers),
+        lease=lease,
         notifier=NoNotifier(),
         subscribers=subscribers,
     )
@@ -166,9 +171,35 @@ def per_hour(requests: int) -> Limit:
     return Limit(requests=requests, period=HOUR)
 
 
-def begin(stores: Stores, of: Dataset, mode: Mode = Mode.FULL) -> Import:
+def claim_plan(
+    stores: Stores,
+    *,
+    length: timedelta = LEASE,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> ClaimPlan:
+    numbers = itertools.count(1)
+    return ClaimPlan(
+        plans=stores.plans,
+        ledger=stores.ledger,
+        length=length,
+        new_owner=lambda: WorkerId(f"planner {next(numbers)}"),
+        monotonic=monotonic,
+    )
+
+
+def repeat(stores: Stores, of: Dataset, import_id: ImportId, earlier: ImportId) -> None:
+    """End an import in planning as a repeat of an earlier one."""
+    lease = stores.plans.claim(import_id, ANN)
+    assert lease is not None
+    stores.plans.repeat(of, lease, of=earlier)
+
+
+def begin(
+    stores: Stores, of: Dataset, mode: Mode = Mode.FULL, *, files: tuple[str, ...] = ()
+) -> Import:
     """Begin an import that is still being planned."""
-    begun, _ = stores.imports.begin(of, mode, declaration="d1", since=None, until=None)
+    scope = ImportScope(mode=mode, files=files)
+    begun, _ = stores.imports.begin(of, scope, declaration="d1")
     return begun
 
 

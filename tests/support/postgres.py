@@ -82,6 +82,7 @@ def opened(
                 database,
                 schema=PostgresSchema(database),
                 ledger=PostgresLedger(database, lease=lease, subscribers=subscribers),
+                lease=lease,
                 notifier=notifier,
                 subscribers=subscribers,
             ),

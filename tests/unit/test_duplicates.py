@@ -18,6 +18,7 @@ from penstock.errors import Interrupted
 from penstock.flow.find_duplicates import Duplicate, FindDuplicates
 from penstock.flow.plan import Plan
 from tests.support.builders import (
+    claim_plan,
     dataset,
     int_field,
     sqlite_stores,
@@ -48,8 +49,8 @@ def find(of: Dataset, folder: Path, *, halted: bool = False) -> list[Duplicate]:
     stores.schema.ensure_table(of)
     plan = Plan(
         datasets={of.name: of},
-        imports=stores.imports,
-        records=stores.records,
+        stores=stores,
+        claim=claim_plan(stores),
         survey=FileScanner(lambda _: None),
         emit=lambda _: None,
     )

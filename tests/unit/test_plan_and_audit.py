@@ -31,6 +31,7 @@ from tests.support.builders import (
     Clock,
     claim,
     claim_any,
+    claim_plan,
     dataset,
     last,
     record,
@@ -62,8 +63,8 @@ def planner(stores, *datasets: Dataset) -> Plan:
         stores.schema.ensure_table(each)
     return Plan(
         datasets={each.name: each for each in datasets},
-        imports=stores.imports,
-        records=stores.records,
+        stores=stores,
+        claim=claim_plan(stores),
         survey=lambda *_: FileAxis(),
         emit=lambda _: None,
     )
@@ -89,28 +90,6 @@ def test_an_unfinished_import_of_the_same_kind_is_resumed_not_doubled(stores):
 
     assert (first.resumed, second.resumed) == (False, True)
     assert (second.planned.id, second.shards) == (first.planned.id, 2)
-
-
-def test_a_planner_that_was_overtaken_goes_on_with_the_same_import(stores):
-    begun, _ = stores.imports.begin(
-        POI, Mode.FULL, declaration="d1", since=None, until=None
-    )
-    overtaken = planner(stores, POI)
-    store = stores.imports.add_jobs
-
-    class Overtaken(type(stores.imports)):  # type: ignore[misc]
-        """Another planner starts the import just after our jobs are stored."""
-
-        def add_jobs(self, import_id, shard_keys):
-            added = store(import_id, shard_keys)
-            stores.imports.start(import_id)
-            return added
-
-    overtaken._imports = Overtaken(stores.imports._database)
-    done = overtaken(POI, FULL, declaration="d1")
-
-    assert done.planned.id == begun.id
-    assert done.planned.status is ImportStatus.RUNNING
 
 
 def test_an_import_planned_under_another_declaration_is_not_resumed(stores):
@@ -278,8 +257,8 @@ def test_a_dry_run_reads_files_once(stores):
     stores.schema.ensure_table(shops)
     plan = Plan(
         datasets={"shops": shops},
-        imports=stores.imports,
-        records=stores.records,
+        stores=stores,
+        claim=claim_plan(stores),
         survey=read,
         emit=print,
     )

@@ -19,9 +19,11 @@ from penstock.ports import Stores
 from penstock.ports.schedules import ScheduleStatus
 from penstock.settings.schedules import parse_schedule
 from tests.support.builders import (
+    ANN,
     HOUR,
     NOON,
     Clock,
+    claim_plan,
     dataset,
     sqlite_stores,
 )
@@ -59,8 +61,8 @@ def events() -> list[object]:
 def run(stores: Stores, events: list[object]) -> RunSchedule:
     plan = Plan(
         datasets=DATASETS,
-        imports=stores.imports,
-        records=stores.records,
+        stores=stores,
+        claim=claim_plan(stores),
         survey=lambda *_: pytest.fail("planning is the caller's"),
         emit=events.append,
     )
@@ -119,7 +121,7 @@ def test_a_run_begins_an_import_now_and_is_a_fire_of_its_own(
     assert fire.request
     assert stores.schedules.get(name).next_run_at == before.next_run_at
     assert stores.schedules.get(name).last_run_at == NOON
-    assert stores.requests.unplanned() == [begun.id]
+    assert stores.plans.claim(begun.id, ANN) is not None
     assert [type(each) for each in events] == [ScheduleFired]
 
 

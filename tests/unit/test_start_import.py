@@ -1,7 +1,7 @@
 """An import that a client asks for begins once, and leaves nothing behind."""
 
-import secrets
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,21 +14,39 @@ from penstock.adapters.csv.spool import SpooledUploads
 from penstock.adapters.sqlite.database import SqliteDatabase
 from penstock.domain.dataset import Dataset
 from penstock.domain.import_scope import ImportScope
-from penstock.domain.jobs import ImportId, ImportStatus, Mode
+from penstock.domain.jobs import (
+    ImportId,
+    ImportStatus,
+    Job,
+    JobKind,
+    JobStatus,
+    Mode,
+    WorkerId,
+)
 from penstock.domain.sharding.axes import FileAxis, ListAxis, ValuesFrom
 from penstock.domain.source import CsvSource
-from penstock.errors import Conflict, Misconfigured, Rejected, StoreUnavailable
+from penstock.errors import (
+    Conflict,
+    Misconfigured,
+    Rejected,
+    SourceUnavailable,
+    StoreUnavailable,
+)
 from penstock.flow.plan import Plan
-from penstock.flow.planning_lease import LEASE_TIME
 from penstock.flow.start_import import StartImport
-from penstock.ports import KeepAlive, Stores, Survey
+from penstock.ports import JobFilter, KeepAlive, Stores, Survey
 from penstock.ports.idempotency import IdempotencyStore, IdempotentRequest
+from tests.contracts.workers import announce
 from tests.support.builders import (
+    ANN,
+    BEN,
     HOUR,
+    LEASE,
     MINUTE,
     NOON,
     SECOND,
     Clock,
+    claim_plan,
     dataset,
     int_field,
     jobs_of,
@@ -79,18 +97,27 @@ def start(stores: Stores, shops: Dataset) -> StartImport:
         declaration=lambda _: "d1",
         redact=lambda text: text.replace("hush", "${SECRET}"),
         find_files=find_files,
-        new_planner=lambda: secrets.token_hex(8),
+        attempts=3,
     )
 
 
-def plan_of(datasets: Mapping[str, Dataset], stores: Stores, survey: Survey) -> Plan:
+def plan_of(
+    datasets: Mapping[str, Dataset],
+    stores: Stores,
+    survey: Survey,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> Plan:
     return Plan(
         datasets=datasets,
-        imports=stores.imports,
-        records=stores.records,
+        stores=stores,
+        claim=claim_plan(stores, monotonic=monotonic),
         survey=survey,
         emit=print,
     )
+
+
+def due(stores: Stores) -> list[ImportId]:
+    return [*stores.plans.due(declarations={"poi": "d1", "shops": "d1"})]
 
 
 def status(stores: Stores, import_id: ImportId) -> ImportStatus:
@@ -128,7 +155,7 @@ class TestPlanning:
 
         assert stores.imports.recent(limit=9) == []
 
-    def test_what_cannot_be_planned_is_cancelled(
+    def test_what_cannot_be_planned_fails_and_can_be_planned_again(
         self, start: StartImport, stores: Stores, shops: Dataset
     ):
         named = replace(shops, source=replace(shops.csv, files=("hush-*.csv",)))
@@ -141,11 +168,20 @@ class TestPlanning:
         renamed.plan_import(begun.id, threading.Event())
 
         known = stores.imports.peek(begun.id)
-        assert known.status is ImportStatus.CANCELLED
+        assert known.status is ImportStatus.FAILED
+        assert "could not be planned" in str(known.note)
         assert "no file matches ${SECRET}-*.csv" in str(known.note)
+        (failed,) = stores.jobs.find(
+            JobFilter(status=JobStatus.FAILED, kind=JobKind.PLAN), after=None, limit=9
+        )
+        file.write_bytes(ROWS)
+        assert stores.jobs.retry(failed.id)
+        assert due(stores) == [begun.id]
+        renamed.plan_import(begun.id, threading.Event())
+        assert status(stores, begun.id) is ImportStatus.RUNNING
 
     def test_requested_to_stop_it_leaves_the_rest_to_others(
-        self, start: StartImport, stores: Stores
+        self, start: StartImport, stores: Stores, clock: Clock
     ):
         begun = start.of_source(POI, FULL, ASK).import_
         halt = threading.Event()
@@ -154,7 +190,8 @@ class TestPlanning:
         start.plan_import(begun.id, halt)
 
         assert status(stores, begun.id) is ImportStatus.PLANNING
-        assert [*stores.requests.unplanned()] == [begun.id]
+        clock.pass_time(MINUTE)
+        assert due(stores) == [begun.id]
 
     def test_what_was_planned_under_another_declaration_is_left_alone(
         self, start: StartImport, stores: Stores
@@ -181,7 +218,7 @@ class TestPlanning:
         with pytest.raises(ZeroDivisionError):
             broken.plan_import(begun.id, threading.Event())
 
-        assert status(stores, begun.id) is ImportStatus.CANCELLED
+        assert status(stores, begun.id) is ImportStatus.FAILED
 
 
 class TestTwoPlanners:
@@ -199,14 +236,14 @@ class TestTwoPlanners:
         self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path
     ):
         begun = self.begun(start, shops, tmp_path)
-        assert stores.requests.lease_planning(begun, "ann", longest=MINUTE)
+        assert stores.plans.claim(begun, ANN)
 
         self.without_files(start, shops).plan_import(begun, threading.Event())
 
         assert status(stores, begun) is ImportStatus.PLANNING
 
     def test_a_failure_does_not_end_what_another_has_planned_meanwhile(
-        self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path
+        self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path, clock
     ):
         begun = self.begun(start, shops, tmp_path)
 
@@ -215,19 +252,14 @@ class TestTwoPlanners:
 
             @override
             def axes(self, dataset, *, files=(), still_here=lambda: None):
-                start.plan.fill(
-                    shops,
-                    stores.imports.peek(begun),
-                    start.plan.axes(shops),
-                    resumed=False,
-                    still_here=lambda: None,
-                )
+                clock.pass_time(2 * LEASE)
+                start.plan_import(begun, threading.Event())
                 raise Misconfigured("no file matches")
 
         slow = Slow(
             datasets=start.datasets,
-            imports=stores.imports,
-            records=stores.records,
+            stores=stores,
+            claim=claim_plan(stores),
             survey=FileScanner(print),
             emit=print,
         )
@@ -245,8 +277,9 @@ class TestTwoPlanners:
         clock: Clock,
     ):
         begun = self.begun(start, shops, tmp_path)
-        assert stores.requests.lease_planning(begun, "ann", longest=LEASE_TIME)
-        clock.pass_time(LEASE_TIME)
+        assert stores.plans.claim(begun, ANN)
+        clock.pass_time(2 * LEASE)
+        assert due(stores) == [begun]
 
         start.plan_import(begun, threading.Event())
 
@@ -258,18 +291,18 @@ class TestTwoPlanners:
         begun = self.begun(start, shops, tmp_path)
 
         def stand_still(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
-            clock.pass_time(LEASE_TIME)
-            assert stores.requests.lease_planning(begun, "ben", longest=LEASE_TIME)
+            clock.pass_time(2 * LEASE)
+            assert stores.plans.claim(begun, BEN)
             still_here()
             raise AssertionError("it went on")
 
-        slow = plan_of(start.datasets, stores, stand_still)
-        held_up = replace(start, plan=slow, monotonic=seconds_of(clock))
+        slow = plan_of(start.datasets, stores, stand_still, seconds_of(clock))
+        held_up = replace(start, plan=slow)
 
         held_up.plan_import(begun, threading.Event())
 
         assert status(stores, begun) is ImportStatus.PLANNING
-        assert [*stores.requests.unplanned()] == []
+        assert due(stores) == []
 
     def test_a_planner_that_goes_on_for_long_keeps_it(
         self, start: StartImport, stores: Stores, shops: Dataset, tmp_path: Path, clock
@@ -277,15 +310,15 @@ class TestTwoPlanners:
         begun = self.begun(start, shops, tmp_path)
         rivals: list[ImportId] = []
 
-        def fetch_for_an_hour(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+        def fetch_for_long(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
             for _ in range(120):
-                clock.pass_time(HOUR / 120)
+                clock.pass_time(LEASE / 2)
                 still_here()
-                rivals.extend(stores.requests.unplanned())
+                rivals.extend(due(stores))
             return FileScanner(print)(dataset)
 
-        slow = plan_of(start.datasets, stores, fetch_for_an_hour)
-        held = replace(start, plan=slow, monotonic=seconds_of(clock))
+        slow = plan_of(start.datasets, stores, fetch_for_long, seconds_of(clock))
+        held = replace(start, plan=slow)
 
         held.plan_import(begun, threading.Event())
 
@@ -308,7 +341,81 @@ class TestTwoPlanners:
         replace(start, plan=stopped).plan_import(begun, halt)
 
         assert status(stores, begun) is ImportStatus.PLANNING
-        assert [*stores.requests.unplanned()] == [begun]
+        assert due(stores) == [begun]
+
+
+OTHER = WorkerId("other:1:-:-:x")
+
+
+class TestSetbacks:
+    """What may be over soon, or is no trouble elsewhere, does not end an import."""
+
+    def plan_job(self, stores: Stores) -> Job:
+        (job,) = stores.jobs.find(JobFilter(kind=JobKind.PLAN), after=None, limit=9)
+        return job
+
+    def lacking(self, start: StartImport, stores: Stores, shops: Dataset) -> ImportId:
+        """Begin an import whose files are gone when it is planned."""
+        file = Path(shops.csv.folder, "shops-1.csv")
+        file.write_bytes(ROWS)
+        begun = start.of_source(shops, FULL, ASK).import_
+        file.unlink()
+        start.plan_import(begun.id, threading.Event())
+        return begun.id
+
+    def test_files_that_another_host_may_see_are_left_to_it(
+        self, start: StartImport, stores: Stores, shops: Dataset, clock: Clock
+    ):
+        announce(stores, OTHER, lasting=HOUR)
+
+        begun = self.lacking(start, stores, shops)
+
+        assert status(stores, begun) is ImportStatus.PLANNING
+        job = self.plan_job(stores)
+        assert (job.status, job.attempts) == (JobStatus.PENDING, 0)
+        assert [entry.code for entry in job.errors] == ["files_missing"]
+        assert due(stores) == []
+        clock.pass_time(MINUTE)
+        assert due(stores) == [begun]
+
+    def test_files_that_no_host_sees_end_it_and_the_hosts_are_named(
+        self, start: StartImport, stores: Stores, shops: Dataset, clock: Clock
+    ):
+        announce(stores, OTHER, lasting=HOUR)
+        begun = self.lacking(start, stores, shops)
+        clock.pass_time(MINUTE)
+
+        start.plan.claim = replace(start.plan.claim, new_owner=lambda: OTHER)
+        start.plan_import(begun, threading.Event())
+
+        ended = stores.imports.peek(begun)
+        assert ended.status is ImportStatus.FAILED
+        assert "no file matches shops-*.csv" in str(ended.note)
+        assert "on other, planner" in str(ended.note)
+
+    def test_a_provider_that_is_away_is_tried_again(
+        self, start: StartImport, stores: Stores, shops: Dataset, clock: Clock
+    ):
+        Path(shops.csv.folder, "shops-1.csv").write_bytes(ROWS)
+        begun = start.of_source(shops, FULL, ASK).import_.id
+
+        def fail(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+            raise SourceUnavailable("no answer from hush")
+
+        away = replace(start, plan=plan_of(start.datasets, stores, fail))
+        for attempt in range(2):
+            away.plan_import(begun, threading.Event())
+            assert status(stores, begun) is ImportStatus.PLANNING
+            assert self.plan_job(stores).attempts == attempt + 1
+            assert due(stores) == []
+            clock.pass_time(MINUTE)
+        assert due(stores) == [begun]
+
+        away.plan_import(begun, threading.Event())
+
+        ended = stores.imports.peek(begun)
+        assert ended.status is ImportStatus.FAILED
+        assert "no answer from ${SECRET}" in str(ended.note)
 
 
 class TestFiles:

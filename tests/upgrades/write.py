@@ -152,10 +152,8 @@ def begin_only(config: Path, dataset: str, _: int) -> None:
         declared = penstock.settings.dataset(dataset)
         penstock.stores.imports.begin(
             declared,
-            Mode.FULL,
+            ImportScope(mode=Mode.FULL),
             declaration=penstock.declaration(declared),
-            since=None,
-            until=None,
         )
 
 

@@ -116,11 +116,7 @@ def explain_waiting(
 ) -> Waiting | None:
     """Return what an import waits for; None if it makes progress or has ended."""
     if current.status is ImportStatus.PLANNING:
-        return Waiting(
-            reason=WaitReason.PLANNING,
-            detail="its shards are being planned",
-            since=current.created_at,
-        )
+        return explain_planning(current, facts)
     if current.status is not ImportStatus.RUNNING:
         return None
     by_budget = None if budget is None else explain_budget(budget, facts.now)
@@ -138,6 +134,21 @@ def explain_waiting(
     if by_workers is not None or facts.next_job is None:
         return by_workers
     return explain_retries(facts.next_job, facts.now, attempts)
+
+
+def explain_planning(current: Import, facts: WaitingFacts) -> Waiting:
+    planning = Waiting(
+        reason=WaitReason.PLANNING,
+        detail="its shards are being planned",
+        since=current.created_at,
+    )
+    if facts.holders:
+        return planning
+    plan = facts.next_job
+    if plan is not None and plan.errors and plan.run_at > facts.now:
+        detail = f"its shards could not be planned yet: {plan.errors[-1].message}"
+        return replace(planning, detail=detail, until=plan.run_at)
+    return replace(planning, detail="its shards wait for a process that plans them")
 
 
 def explain_budget(state: BudgetState, now: datetime) -> Waiting | None:

@@ -2,10 +2,13 @@
 
 import dataclasses
 import glob
+import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TypeAlias
+from hashlib import blake2b
+from typing import NoReturn, TypeAlias
 
 from penstock.domain.budget import Budget
 from penstock.domain.dataset import Dataset
@@ -18,13 +21,19 @@ from penstock.domain.import_scope import (
     request_lower_bound,
 )
 from penstock.domain.jobs import Import, ImportStatus, Mode
+from penstock.domain.plan_cursor import digest_of_plan
 from penstock.domain.sharding.axes import Axis, Bounds, FileAxis, ListAxis, ValuesFrom
 from penstock.domain.sharding.parts import Slice
 from penstock.domain.sharding.shard import plan_shards
 from penstock.domain.source import CsvSource, Paging
 from penstock.errors import Interrupted, Misconfigured
-from penstock.ports import Emit, Imports, KeepAlive, Records, Source, StopSignal, Survey
+from penstock.flow.plan_lease import STOPPED, ClaimPlan, PlanLease
+from penstock.ports import Emit, KeepAlive, Records, Source, StopSignal, Stores, Survey
 
+# shards stored in one transaction, to bound memory and the time other writers wait
+SHARD_BATCH = 5_000
+# seconds between looks at an import that another process plans
+PLAN_POLL_INTERVAL = 0.2
 # raises `Misconfigured` if the rows of a first import would overwrite each other
 CheckFirst: TypeAlias = Callable[[Dataset, tuple[Axis, ...], KeepAlive], None]
 
@@ -45,17 +54,19 @@ class Plan:
         self,
         *,
         datasets: Mapping[str, Dataset],
-        imports: Imports,
-        records: Records,
+        stores: Stores,
         survey: Survey,
+        claim: ClaimPlan,
         emit: Emit,
         check_first: CheckFirst = accept_any,
     ) -> None:
         self._survey = survey
+        self.claim = claim
         self.check_first = check_first
         self._datasets = datasets
-        self._imports = imports
-        self._records = records
+        self._imports = stores.imports
+        self._plans = stores.plans
+        self._records = stores.records
         self._emit = emit
 
     def __call__(
@@ -70,20 +81,13 @@ class Plan:
 
         Raises `Interrupted` when stopped; the next call resumes.
         """
+        halt = halt or threading.Event()
         scope, still_here = self.scope(dataset, requested), stop_check(halt)
         # this may raise, so it comes before anything is stored
         axes = self.axes(dataset, files=scope.files, still_here=still_here)
         if not scope.accept_duplicates and not self._has_unfinished(dataset):
             self.check_first(dataset, axes, still_here)
-        import_, resumed = self._imports.begin(
-            dataset,
-            scope.mode,
-            declaration=declaration,
-            since=scope.since,
-            until=scope.until,
-            accept_lost_files=scope.accept_lost_files,
-            accept_duplicates=scope.accept_duplicates,
-        )
+        import_, resumed = self._imports.begin(dataset, scope, declaration=declaration)
         if resumed:
             refuse_different_import(import_, requested, scope, declaration)
             if isinstance(dataset.source, CsvSource):
@@ -91,7 +95,13 @@ class Plan:
                 refuse_different_files(
                     import_, axes, shard_keys, exactly=bool(scope.files)
                 )
-        return self.fill(dataset, import_, axes, resumed=resumed, still_here=still_here)
+        plan = self._wait_for_plan(import_, halt)
+        if plan is not None:
+            with plan.released_on_error():
+                self.fill(dataset, import_, axes, plan)
+        planned, jobs = self._imports.get(import_.id)
+        self.emit_planned(import_, shards=jobs.total, resumed=resumed)
+        return Planned(planned=planned, resumed=resumed, shards=jobs.total)
 
     def _has_unfinished(self, dataset: Dataset) -> bool:
         """Return whether an import may be resumed, which was checked when it began."""
@@ -99,28 +109,44 @@ class Plan:
         unfinished = {ImportStatus.PLANNING, ImportStatus.RUNNING}
         return newest is not None and newest.status in unfinished
 
+    def _wait_for_plan(self, import_: Import, halt: StopSignal) -> PlanLease | None:
+        """Claim the plan of an import, after another planner that may have it.
+
+        None if that has planned it.
+        """
+        while (
+            import_.status is ImportStatus.PLANNING
+            and (plan := self.claim(import_.id, halt)) is None
+        ):
+            if halt.wait(PLAN_POLL_INTERVAL):
+                raise Interrupted(STOPPED)
+            import_ = self._imports.peek(import_.id)
+        return plan if import_.status is ImportStatus.PLANNING else None
+
     def fill(
         self,
         dataset: Dataset,
         import_: Import,
         axes: tuple[Axis, ...],
-        *,
-        resumed: bool,
-        still_here: KeepAlive,
-    ) -> Planned:
-        """Store the jobs of an import in planning, and open it to workers.
-
-        Does nothing if it is open already.
-        """
-        if import_.status is ImportStatus.PLANNING and not self._reuse_last(
-            dataset, import_, axes
-        ):
-            shards = plan_shards(axes, import_bounds(dataset, import_))
-            keys = (shard.key for shard in shards)
-            self._store_jobs(dataset, import_, with_keep_alive(keys, still_here))
-        planned, jobs = self._imports.get(import_.id)
-        self.emit_planned(import_, shards=jobs.total, resumed=resumed)
-        return Planned(planned=planned, resumed=resumed, shards=jobs.total)
+        plan: PlanLease,
+    ) -> None:
+        """Store the shards of an import in planning, and open it to workers."""
+        last = self._find_repeated(dataset, import_, axes)
+        if last is not None:
+            self._plans.repeat(dataset, plan.lease, of=last.id)
+            return
+        bounds = import_bounds(dataset, import_)
+        digest = digest_of_plan(axes, bounds)
+        stored = plan.resume(digest)
+        keys = (shard.key for shard in plan_shards(axes, bounds))
+        rest = itertools.islice(keys, stored, None)
+        while batch := list(itertools.islice(rest, SHARD_BATCH)):
+            plan.still_here()
+            stored += len(batch)
+            plan.add_shards(batch, digest=digest, stored=stored)
+        if not stored:
+            self._end_empty(dataset, import_)
+        self._plans.finish(plan.lease)
 
     def emit_planned(self, import_: Import, *, shards: int, resumed: bool) -> None:
         self._emit(
@@ -133,46 +159,35 @@ class Plan:
             )
         )
 
-    def _reuse_last(
+    def _find_repeated(
         self, dataset: Dataset, import_: Import, axes: tuple[Axis, ...]
-    ) -> bool:
-        """End an import of unchanged files at once if no stored row has changed either.
+    ) -> Import | None:
+        """Return the last import if neither its files nor any row have changed since.
 
         Not where fields reference other datasets, whose rows may have changed.
         """
         if not dataset.is_ranked or dataset.has_references:
-            return False
+            return None
         last = self._imports.last_reusable(dataset, import_.mode)
         if last is None or last.declaration != import_.declaration:
-            return False
+            return None
         if last.accepts_duplicates and not import_.accepts_duplicates:
             # it may have had too many
-            return False
-        keys = {
+            return None
+        keys = (
             shard.key for shard in plan_shards(axes, import_bounds(dataset, import_))
-        }
-        if keys != set(self._imports.shard_keys(last.id)):
-            return False
-        return self._imports.repeat(dataset, import_.id, of=last.id)
+        )
+        stored = self._imports.shard_keys(last.id)
+        return last if digest_of_keys(keys) == digest_of_keys(stored) else None
 
-    def _store_jobs(
-        self, dataset: Dataset, import_: Import, keys: Iterable[str]
-    ) -> None:
-        self._imports.add_jobs(import_.id, keys)
-        current, jobs = self._imports.get(import_.id)
-        if current.status is ImportStatus.CANCELLED:
-            raise Misconfigured(
-                f"import {import_.id} was cancelled while it was being planned"
-            )
-        if not jobs.total:
-            # an import without jobs would prove that there are no records
-            reason = "there was nothing to import"
-            self._imports.cancel(import_.id, reason=reason, only=ImportStatus.PLANNING)
-            raise Misconfigured(
-                f"there is no shard of {dataset.name!r} to import up to "
-                f"{format_instant(import_.until)}; check the bounds of its axes"
-            )
-        self._imports.start(import_.id)
+    def _end_empty(self, dataset: Dataset, import_: Import) -> NoReturn:
+        """End an import without shards, which would prove that there are no records."""
+        reason = "there was nothing to import"
+        self._imports.cancel(import_.id, reason=reason, only=ImportStatus.PLANNING)
+        raise Misconfigured(
+            f"there is no shard of {dataset.name!r} to import up to "
+            f"{format_instant(import_.until)}; check the bounds of its axes"
+        )
 
     def scope(self, dataset: Dataset, requested: ImportScope) -> ImportScope:
         watermark = self._records.watermark(dataset)
@@ -217,15 +232,17 @@ def with_files(dataset: Dataset, files: Iterable[str]) -> Dataset:
 def stop_check(halt: StopSignal | None) -> KeepAlive:
     def still_here() -> None:
         if halt is not None and halt.is_set():
-            raise Interrupted("stopped while planning; the same command resumes it")
+            raise Interrupted(STOPPED)
 
     return still_here
 
 
-def with_keep_alive(keys: Iterable[str], still_here: KeepAlive) -> Iterator[str]:
+def digest_of_keys(keys: Iterable[str]) -> bytes:
+    """Return one digest for the same keys in the same order, in bounded memory."""
+    digest = blake2b()
     for key in keys:
-        still_here()
-        yield key
+        digest.update(f"{key}\n".encode())
+    return digest.digest()
 
 
 def import_bounds(dataset: Dataset, import_: Import) -> Bounds:

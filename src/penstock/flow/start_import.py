@@ -1,28 +1,38 @@
 """Start an import on request of a client, exactly once per idempotency key."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.formats import EPOCH
 from penstock.domain.import_scope import ImportScope
-from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode
+from penstock.domain.jobs import (
+    Import,
+    ImportId,
+    ImportStatus,
+    JobError,
+    Mode,
+    backoff,
+)
 from penstock.domain.sharding.axes import Bounds
 from penstock.domain.sharding.parts import Slice
 from penstock.domain.sharding.shard import plan_shards
 from penstock.domain.source import CsvSource
 from penstock.errors import (
     Conflict,
+    FilesMissing,
     Interrupted,
+    LeaseLost,
     Misconfigured,
     NotFound,
     PenstockError,
+    RetryLater,
     StoreUnavailable,
 )
 from penstock.flow.plan import Plan, refuse_different_import, stop_check
-from penstock.flow.planning_lease import PlanningLease
+from penstock.flow.plan_lease import PlanLease
 from penstock.ports import KeepAlive, Redact, StopSignal, Stores, Uploads
 from penstock.ports.idempotency import (
     IdempotentRequest,
@@ -33,6 +43,8 @@ from penstock.ports.idempotency import (
 
 # seconds until planning is retried after a store was unavailable
 RETRY_INTERVAL = 5.0
+# until another host is expected to have tried a plan whose files this one lacks
+OTHER_HOST_DELAY = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +68,8 @@ class StartImport:
     redact: Redact
     # raises `Misconfigured` where a file of a dataset is missing
     find_files: Callable[[Dataset], object]
-    # returns a unique name for the holder of a planning lease
-    new_planner: Callable[[], str]
-    monotonic: Callable[[], float] = time.monotonic
+    # how often a plan is tried while a provider is away
+    attempts: int
 
     def of_source(
         self, dataset: Dataset, requested: ImportScope, request: IdempotentRequest
@@ -155,66 +166,81 @@ class StartImport:
         return build_started(stored)
 
     def plan_import(self, import_id: ImportId, halt: StopSignal) -> None:
-        """Plan a stored import; cancel it if that is impossible.
+        """Plan a stored import, or fail it if that is impossible.
 
         Does nothing while another process plans it. When stopped, it leaves the rest to
-        the next process that finds the import in `unplanned`.
+        the next process that finds the plan due.
         """
-        planning = PlanningLease(
-            import_id,
-            self.new_planner(),
-            requests=self.stores.requests,
-            halt=halt,
-            monotonic=self.monotonic,
-        )
+        plan: PlanLease | None = None
         while not halt.is_set():
             try:
-                self._plan_under_lease(import_id, planning)
+                import_ = self.stores.imports.peek(import_id)
+                if not self._is_declared(import_):
+                    return
+                plan = plan or self.plan.claim(import_id, halt)
+                if plan is not None:
+                    self._fill_or_fail(import_, plan)
             except StoreUnavailable:
                 halt.wait(RETRY_INTERVAL)
-            except Interrupted:
+            except LeaseLost:
                 return
+            except Interrupted:
+                break
             else:
                 return
+        if plan is not None:
+            plan.release()
 
-    def _plan_under_lease(self, import_id: ImportId, planning: PlanningLease) -> None:
-        if not planning.take():
-            return
-        try:
-            self._fill_or_cancel(import_id, planning)
-        finally:
-            with suppress(StoreUnavailable):
-                planning.release()
+    def _is_declared(self, import_: Import) -> bool:
+        dataset = self.datasets.get(import_.dataset)
+        return dataset is not None and import_.declaration == self.declaration(dataset)
 
-    def _fill_or_cancel(self, import_id: ImportId, planning: PlanningLease) -> None:
+    def _fill_or_fail(self, import_: Import, plan: PlanLease) -> None:
         try:
-            self._fill(import_id, planning.still_here)
-        except (Interrupted, StoreUnavailable):
+            self._fill(import_, plan)
+        except (Interrupted, StoreUnavailable, LeaseLost):
             raise
+        except FilesMissing as error:
+            self._leave_to_other_hosts(plan, self.redact(str(error)))
+        except RetryLater as error:
+            self._retry_later(plan, error)
         except PenstockError as error:
-            # another process may have planned it meanwhile
-            planning.renew()
-            reason = self.redact(f"it could not be planned: {error}")
-            self._cancel(import_id, reason)
+            plan.fail("unplannable", self.redact(str(error)))
         except Exception:
             # other processes would fail on it in the same way, again and again
-            self._cancel(import_id, "it could not be planned: see the log for why")
+            plan.fail("error", "see the log for why")
             raise
 
-    def _cancel(self, import_id: ImportId, reason: str) -> None:
-        self.stores.imports.cancel(import_id, reason=reason, only=ImportStatus.PLANNING)
+    def _leave_to_other_hosts(self, plan: PlanLease, message: str) -> None:
+        """Give a plan back, unless no host that has a live worker sees its files."""
+        error = JobError(code=FilesMissing.code, message=message)
+        tried = self.stores.jobs.get(plan.lease.job).errors
+        hosts = {
+            host_of(entry.owner) for entry in tried if entry.code == error.code
+        } | {host_of(plan.lease.owner)}
+        others = {host_of(worker.id) for worker in self.stores.workers.live()} - hosts
+        if others:
+            plan.postpone(error, OTHER_HOST_DELAY, blame=False)
+        else:
+            plan.fail(error.code, f"{message} (on {', '.join(sorted(hosts))})")
 
-    def _fill(self, import_id: ImportId, still_here: KeepAlive) -> None:
-        import_ = self.stores.imports.peek(import_id)
-        dataset = self.datasets.get(import_.dataset)
-        is_declared = dataset and import_.declaration == self.declaration(dataset)
-        is_planning = import_.status is ImportStatus.PLANNING
-        if not dataset or not is_declared or not is_planning:
-            return
-        axes = self.plan.axes(dataset, still_here=still_here)
+    def _retry_later(self, plan: PlanLease, error: RetryLater) -> None:
+        fault = JobError(code=error.code, message=self.redact(str(error)))
+        attempt = plan.lease.attempts
+        if attempt + 1 >= self.attempts:
+            plan.fail(fault.code, fault.message)
+        else:
+            delay = error.retry_after or backoff(attempt + 1, jitter=1)
+            plan.postpone(fault, delay, blame=True)
+
+    def _fill(self, import_: Import, plan: PlanLease) -> None:
+        dataset, files = self.datasets[import_.dataset], plan.cursor.files
+        axes = self.plan.axes(dataset, files=files, still_here=plan.still_here)
         if not import_.accepts_duplicates:
-            self.plan.check_first(dataset, axes, still_here)
-        self.plan.fill(dataset, import_, axes, resumed=False, still_here=still_here)
+            self.plan.check_first(dataset, axes, plan.still_here)
+        self.plan.fill(dataset, import_, axes, plan)
+        _, jobs = self.stores.imports.get(import_.id)
+        self.plan.emit_planned(import_, shards=jobs.total, resumed=False)
 
     @contextmanager
     def _release_on_error(self, claim: RequestClaim) -> Iterator[None]:
@@ -224,6 +250,10 @@ class StartImport:
             with suppress(PenstockError):
                 self.stores.requests.give_up(claim)
             raise
+
+
+def host_of(owner: str | None) -> str:
+    return (owner or "").partition(":")[0]
 
 
 def build_started(stored: StartedImport, *, replayed: bool = False) -> Started:

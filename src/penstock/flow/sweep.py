@@ -27,6 +27,7 @@ class Sweep:
         self._declarations = declarations
         self._schema = stores.schema
         self._jobs = stores.jobs
+        self._plans = stores.plans
         self._imports = stores.imports
         self._finish = finish
         self._emit = emit
@@ -52,7 +53,9 @@ class Sweep:
 
     def finish_imports(self) -> None:
         """Fail jobs that kill their workers, and end imports that nobody has ended."""
-        for import_id in self._jobs.sweep():
+        settled = self._jobs.sweep()
+        self._plans.fail_lost()
+        for import_id in settled:
             import_ = self._imports.peek(import_id)
             # only a process with the same declaration may end it
             if self._declarations.get(import_.dataset) == import_.declaration:

@@ -23,6 +23,7 @@ from penstock.ports.ledger import (
 )
 from penstock.ports.maintenance import Maintenance
 from penstock.ports.outbox import Outbox, Transport
+from penstock.ports.plans import Plans
 from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
 from penstock.ports.retention import Feeders, Retention
 from penstock.ports.rollups import Rollups
@@ -54,6 +55,7 @@ __all__ = [
     "Ledger",
     "Maintenance",
     "Outbox",
+    "Plans",
     "ProblemCounts",
     "QuarantinedRow",
     "ReasonCount",
@@ -87,6 +89,7 @@ class Stores:
     imports: Imports
     ledger: Ledger
     jobs: Jobs
+    plans: Plans
     budgets: Budgets
     records: Records
     notifier: WorkNotifier

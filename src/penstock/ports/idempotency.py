@@ -3,12 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Protocol, TypeAlias
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.import_scope import ImportScope
-from penstock.domain.jobs import Import, ImportId
+from penstock.domain.jobs import Import
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,24 +83,6 @@ class IdempotencyStore(Protocol):
     @abstractmethod
     def give_up(self, claim: RequestClaim) -> None:
         """Delete a claim without a result, so that the request can be repeated."""
-        ...
-
-    @abstractmethod
-    def unplanned(self) -> Sequence[ImportId]:
-        """Return the imports of requests whose planning is unfinished.
-
-        Without those that another process is planning now.
-        """
-        ...
-
-    @abstractmethod
-    def lease_planning(
-        self, import_id: ImportId, planner: str, *, longest: timedelta
-    ) -> bool:
-        """Take or renew the planning lease of an import; release it with a zero time.
-
-        False while another process has it.
-        """
         ...
 
     @abstractmethod

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol, TypeAlias
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import (
     Import,
     ImportId,
@@ -45,21 +46,13 @@ class Imports(Protocol):
 
     @abstractmethod
     def begin(
-        self,
-        dataset: Dataset,
-        mode: Mode,
-        *,
-        declaration: str,
-        since: datetime | None,
-        until: datetime | None,
-        accept_lost_files: bool = False,
-        accept_duplicates: bool = False,
+        self, dataset: Dataset, scope: ImportScope, *, declaration: str
     ) -> tuple[Import, bool]:
-        """Store a new import, or return the unfinished one of the same kind.
+        """Store a new import and its plan, or return the unfinished one of that kind.
 
-        The flag says whether it was resumed. `until` defaults to the database's own
-        time. Two concurrent planners get the same import. `accept_lost_files` and
-        `accept_duplicates` are stored with the import.
+        The flag says whether it was resumed. `scope.until` defaults to the database's
+        own time. Two concurrent planners get the same import. What a scope accepts is
+        stored with the import, its files with the plan.
         """
         ...
 
@@ -88,14 +81,6 @@ class Imports(Protocol):
     @abstractmethod
     def shard_keys(self, import_id: ImportId) -> Iterator[str]:
         """Yield the keys of the shards that an import was planned with."""
-        ...
-
-    @abstractmethod
-    def repeat(self, dataset: Dataset, import_id: ImportId, *, of: ImportId) -> bool:
-        """End an import in planning with the result of another one, all rows unchanged.
-
-        False if it has jobs already, or is not in planning any more.
-        """
         ...
 
     @abstractmethod

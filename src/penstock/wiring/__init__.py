@@ -19,7 +19,7 @@ from penstock.wiring.databases import (
     server_diagnostics,
 )
 from penstock.wiring.hooks import check_hook_functions, try_hooks
-from penstock.wiring.maintenance import build_maintenance
+from penstock.wiring.maintenance import build_maintenance, planning_task
 from penstock.wiring.process_identity import new_worker_id
 from penstock.wiring.runtime import build_runtime
 from penstock.wiring.telemetry import (
@@ -49,6 +49,7 @@ __all__ = [
     "load_transform",
     "new_worker_id",
     "open_container",
+    "planning_task",
     "refused_pool",
     "serve_metrics",
     "server_diagnostics",

@@ -31,6 +31,7 @@ from penstock.flow.flush_samples import FlushSamples, FoldSamples
 from penstock.flow.import_shard import ImportShard, Timeouts
 from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.plan import DryRun, Plan
+from penstock.flow.plan_lease import ClaimPlan
 from penstock.flow.preview_file import PreviewFile
 from penstock.flow.replay_quarantine import ReplayQuarantine
 from penstock.flow.retry_jobs import RetryJobs
@@ -82,9 +83,14 @@ class Container:
     def plan(self) -> Plan:
         return Plan(
             datasets=self.settings.datasets,
-            imports=self.stores.imports,
-            records=self.stores.records,
+            stores=self.stores,
             survey=self._scan_files,
+            claim=ClaimPlan(
+                plans=self.stores.plans,
+                ledger=self.stores.ledger,
+                length=self.settings.lease,
+                new_owner=new_worker_id,
+            ),
             emit=self.emit,
             check_first=CheckFirstImport(
                 records=self.stores.records, source=self.source
@@ -234,7 +240,7 @@ class Container:
             declaration=self.declaration,
             redact=self.settings.redact,
             find_files=self._find_files,
-            new_planner=new_worker_id,
+            attempts=self.settings.attempts,
         )
 
     @cached_property
@@ -304,6 +310,11 @@ class Container:
         from penstock.adapters.csv.spool import SpooledUploads
 
         return SpooledUploads()
+
+    def due_plans(self) -> Sequence[ImportId]:
+        """Return the imports that nobody plans now, and that this process could."""
+        declarations = self.declarations(self.settings.datasets)
+        return self.stores.plans.due(declarations=declarations)
 
     def is_declared(self, import_: Import) -> bool:
         """Return whether the dataset is still declared as the import was planned."""

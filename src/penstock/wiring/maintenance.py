@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from hashlib import blake2b
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # as fast as a job whose workers were killed is noticed
 LEASE_INTERVAL = timedelta(seconds=2)
 INDEX_INTERVAL = timedelta(seconds=5)
+PLANNING_INTERVAL = timedelta(seconds=5)
 # after an error the table stays slow for so long
 INDEX_RETRY_INTERVAL = timedelta(minutes=1)
 WAKE_UP_INTERVAL = timedelta(seconds=1)
@@ -142,6 +143,19 @@ def hook_tasks(penstock: "Container") -> Iterator[MaintenanceTask]:
         run=partial(
             drop_undeclared, penstock.stores.outbox, hooks=hooks, emit=penstock.emit
         ),
+    )
+
+
+def planning_task(penstock: "Container", resume: Callable[[], None]) -> MaintenanceTask:
+    """Build the task that looks for imports whose planner is gone.
+
+    Files may be visible to one host alone, so each host looks by itself.
+    """
+    declarations = penstock.declarations(penstock.settings.datasets)
+    return MaintenanceTask(
+        name=TaskName(f"planning:{socket.gethostname()}:{short_digest(declarations)}"),
+        interval=PLANNING_INTERVAL,
+        run=resume,
     )
 
 

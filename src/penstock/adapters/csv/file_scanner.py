@@ -20,7 +20,7 @@ from penstock.domain.events import FileSurveyed
 from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.sharding.parts import Slice
 from penstock.domain.source import CsvSource, Unsized, is_url, refuse_undecodable_name
-from penstock.errors import Misconfigured, PenstockError
+from penstock.errors import FilesMissing, Misconfigured, PenstockError
 from penstock.ports import Emit, KeepAlive
 
 # the most missing files that are named
@@ -206,7 +206,7 @@ def find_files(dataset: Dataset) -> dict[str, tuple[str, ...]]:
         by_real_path.setdefault(os.path.realpath(path), []).append(name)
     if problems:
         more = len(problems) - MAX_NAMED_FILES
-        raise Misconfigured(
+        raise FilesMissing(
             *(
                 f"datasets.{dataset.name}.source.files: {problem}"
                 for problem in problems[:MAX_NAMED_FILES]

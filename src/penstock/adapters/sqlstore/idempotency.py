@@ -1,6 +1,6 @@
 """Idempotency keys of requests, in the database that holds their imports."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from typing_extensions import override
@@ -107,27 +107,6 @@ class SqlIdempotencyStore(IdempotencyStore):
                 "give_up_request", **key_params(claim.ask), claimed=claim.fence
             )
         )
-
-    @override
-    def unplanned(self) -> Sequence[ImportId]:
-        found = self._database.read(
-            lambda transaction: transaction.all("unplanned_imports")
-        )
-        return [ImportId(row["id"]) for row in found]
-
-    @override
-    def lease_planning(
-        self, import_id: ImportId, planner: str, *, longest: timedelta
-    ) -> bool:
-        locked = self._database.write(
-            lambda transaction: transaction.one(
-                "hold_planning",
-                import_id=import_id,
-                planner=planner,
-                longest=longest // MICROSECOND,
-            )
-        )
-        return locked is not None
 
     @override
     def forget(self, *, most: int) -> int:

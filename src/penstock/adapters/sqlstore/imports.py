@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from typing_extensions import override
@@ -27,16 +27,19 @@ from penstock.domain.completion import (
     is_tracked,
 )
 from penstock.domain.dataset import Dataset, LostFiles
-from penstock.domain.formats import format_key
+from penstock.domain.formats import MICROSECOND, format_key
 from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode, Shards
 from penstock.domain.lost_files import FilesNotRead, find_lost_rows, stable_file_name
 from penstock.domain.page_reuse import reader_edition
 from penstock.domain.pages import MAX_KEY_EXAMPLES, Proof
+from penstock.domain.plan_cursor import PlanCursor
 from penstock.domain.sharding.parts import Slice
 from penstock.errors import NotFound, StoreUnavailable
 from penstock.ports import Imports
 
+# how long the process that begins an import has to claim its plan before others do
+PLAN_HEAD_START = timedelta(seconds=10)
 # jobs stored in one transaction, to bound memory and the time other writers wait
 JOB_BATCH = 5_000
 
@@ -49,23 +52,8 @@ class SqlImports(Imports):
 
     @override
     def begin(
-        self,
-        dataset: Dataset,
-        mode: Mode,
-        *,
-        declaration: str,
-        since: datetime | None,
-        until: datetime | None,
-        accept_lost_files: bool = False,
-        accept_duplicates: bool = False,
+        self, dataset: Dataset, scope: ImportScope, *, declaration: str
     ) -> tuple[Import, bool]:
-        scope = ImportScope(
-            mode=mode,
-            since=since,
-            until=until,
-            accept_lost_files=accept_lost_files,
-            accept_duplicates=accept_duplicates,
-        )
         return self._database.write(
             lambda transaction: begin(
                 self._database, transaction, dataset, scope, declaration=declaration
@@ -113,31 +101,6 @@ class SqlImports(Imports):
         )
         for row in found:
             yield row["shard_key"]
-
-    @override
-    def repeat(self, dataset: Dataset, import_id: ImportId, *, of: ImportId) -> bool:
-        def work(transaction: Transaction) -> bool:
-            transaction.one("hold_import", import_id=import_id)
-            current, shards = self._get_all(transaction, import_id)
-            if current.status is not ImportStatus.PLANNING or shards.total:
-                return False
-            transaction.execute(
-                "repeat_jobs", import_id=import_id, of=of, proof=Proof.UNCHANGED
-            )
-            transaction.execute("repeat_counts", import_id=import_id)
-            transaction.execute("finish_plan", import_id=import_id)
-            if dataset.archive is not None:
-                # all rows of the last import were seen again
-                transaction.execute("extend_sighting", dataset=dataset.name)
-            note = f"neither the files nor the rows have changed since import {of}"
-            verdict = CompletionVerdict(
-                status=ImportStatus.DONE, proven=True, note=note
-            )
-            end(transaction, import_id, verdict, 0, repeatable=dataset)
-            self._hooks.add_import(transaction, self._get(transaction, import_id))
-            return True
-
-        return self._database.write(work)
 
     @override
     def close(
@@ -309,7 +272,12 @@ def begin(
         region=dataset.region,
     )
     if added is not None:
-        transaction.execute("add_plan_job", import_id=added["id"])
+        transaction.execute(
+            "add_plan_job",
+            import_id=added["id"],
+            cursor=PlanCursor(files=scope.files).encode() if scope.files else None,
+            head_start=PLAN_HEAD_START // MICROSECOND,
+        )
         stored = transaction.one("get_import", import_id=added["id"])
         if stored is None:
             raise LookupError("an import was not stored")
@@ -348,6 +316,23 @@ def start(transaction: Transaction, import_id: ImportId) -> None:
     transaction.execute("start_import", import_id=import_id)
     transaction.execute("finish_plan", import_id=import_id)
     transaction.execute("ring")
+
+
+def repeat(
+    transaction: Transaction, dataset: Dataset, import_id: ImportId, *, of: ImportId
+) -> None:
+    """End an import with the result of another one, all rows unchanged."""
+    transaction.execute(
+        "repeat_jobs", import_id=import_id, of=of, proof=Proof.UNCHANGED
+    )
+    transaction.execute("repeat_counts", import_id=import_id)
+    transaction.execute("finish_plan", import_id=import_id)
+    if dataset.archive is not None:
+        # all rows of the last import were seen again
+        transaction.execute("extend_sighting", dataset=dataset.name)
+    note = f"neither the files nor the rows have changed since import {of}"
+    verdict = CompletionVerdict(status=ImportStatus.DONE, proven=True, note=note)
+    end(transaction, import_id, verdict, 0, repeatable=dataset)
 
 
 def count_shards(

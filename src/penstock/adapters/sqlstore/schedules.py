@@ -47,8 +47,6 @@ LISTS: Mapping[ScheduleOrder, str] = {
     ScheduleOrder.CREATION: "list_schedules_by_creation",
 }
 PAUSED_AS_DECLARED = "declared as paused"
-# takes an import that a process has just begun, so that others plan it if that dies
-NOBODY = ""
 
 
 class DecidedMeanwhile(Exception):
@@ -472,9 +470,6 @@ class SqlFireLog(FireLog):
                 import_id=started.id,
             )
             self._add_fire(transaction, fire_row)
-            transaction.one(
-                "hold_planning", import_id=started.id, planner=NOBODY, longest=0
-            )
             return started
 
         try:

@@ -1,6 +1,7 @@
 """Build the stores of one database."""
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TypeAlias
 
 from penstock.adapters.sqlstore.archive import SqlArchive
@@ -14,6 +15,7 @@ from penstock.adapters.sqlstore.imports import SqlImports
 from penstock.adapters.sqlstore.jobs import SqlJobs
 from penstock.adapters.sqlstore.maintenance import SqlMaintenance
 from penstock.adapters.sqlstore.outbox import SqlOutbox
+from penstock.adapters.sqlstore.plans import SqlPlans
 from penstock.adapters.sqlstore.record_reader import SqlRecordReader
 from penstock.adapters.sqlstore.record_writer import SqlRecordWriter
 from penstock.adapters.sqlstore.records import SqlRecords
@@ -58,6 +60,7 @@ def build_stores(
     schema: Schema,
     ledger: Ledger,
     notifier: WorkNotifier,
+    lease: timedelta,
     limiter: Limiter | None = None,
     subscribers: Subscribers | None = None,
 ) -> Stores:
@@ -68,6 +71,7 @@ def build_stores(
         imports=SqlImports(database, hooks),
         ledger=ledger,
         jobs=SqlJobs(database, hooks),
+        plans=SqlPlans(database, hooks, lease=lease),
         budgets=budgets if limiter is None else limiter(budgets),
         records=SqlRecords(database),
         notifier=notifier,

@@ -20,7 +20,8 @@ from penstock.entrypoints.cli.common import (
     session,
 )
 from penstock.entrypoints.worker.loop import stop_on_signals, stop_with_parent
-from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
+from penstock.entrypoints.worker.planner import ImportPlanner
+from penstock.entrypoints.worker.scheduler import schedules_task
 from penstock.errors import StoreUnavailable
 from penstock.wiring import (
     build_emit,
@@ -60,7 +61,9 @@ def scheduler(
         serve_metrics(penstock, metrics, metrics_host, metrics_port),
     ):
         planner = ImportPlanner(penstock, halt)
-        maintenance = build_maintenance(penstock, scheduler_tasks(penstock, planner))
+        maintenance = build_maintenance(
+            penstock, [planner.task, schedules_task(penstock, planner)]
+        )
         schedules = len(penstock.settings.schedules)
         penstock.emit(SchedulerStarted(schedules=schedules, version=__version__))
         while not halt.wait(MAINTENANCE_INTERVAL):

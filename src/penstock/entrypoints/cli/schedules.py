@@ -48,6 +48,8 @@ app = typer.Typer(
 Row = Mapping[str, object]
 Name = Annotated[str, typer.Argument(help="A schedule.")]
 NO_SCHEDULES = 'There are no schedules. Add one to a dataset, such as: every = "1h"'
+# how an import ends that nobody can plan, or that has nothing to import
+UNPLANNED = (ImportStatus.FAILED, ImportStatus.CANCELLED)
 NOT_STORED = "not stored yet"
 NO_SCHEDULER = "no scheduler has run; start one with: penstock worker --with-scheduler"
 OUTDATED = "penstock.toml has other fields, for which no scheduler has started yet"
@@ -302,13 +304,13 @@ def print_begun(import_: Import, *, as_json: bool) -> None:
                 "note": import_.note,
             }
         )
-    elif import_.status is ImportStatus.CANCELLED:
-        typer.echo(f"Import {import_.id} was cancelled: {import_.note}")
+    elif import_.status in UNPLANNED:
+        typer.echo(f"Import {import_.id} was not planned: {import_.note}")
     else:
         status = import_.status.value
         typer.echo(
             f"Import {import_.id} of {import_.dataset} ({import_.mode}) is {status}; "
             "workers run it. See: penstock imports"
         )
-    if import_.status is ImportStatus.CANCELLED:
+    if import_.status in UNPLANNED:
         raise typer.Exit(1)

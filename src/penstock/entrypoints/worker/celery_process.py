@@ -8,7 +8,8 @@ from penstock import __version__
 from penstock.domain.events import SchedulerStarted, SchedulerStopped
 from penstock.entrypoints.worker.background import BackgroundProcess
 from penstock.entrypoints.worker.loop import WorkerLoop
-from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
+from penstock.entrypoints.worker.planner import ImportPlanner
+from penstock.entrypoints.worker.scheduler import schedules_task
 from penstock.entrypoints.worker.shared_flag import SharedFlag
 from penstock.errors import PenstockError, StoreUnavailable
 from penstock.flow.wake_ups import WakeUp
@@ -93,7 +94,8 @@ class OpenedProcess:
             threads=1,
             halt=stop,
         )
-        self._maintenance = build_maintenance(penstock)
+        self._planner = ImportPlanner(penstock, stop)
+        self._maintenance = build_maintenance(penstock, [self._planner.task])
         self.attempt = self._loop.attempt
         self.new_slice = self._worker.new_slice
         self.send = self._worker.relay
@@ -107,6 +109,7 @@ class OpenedProcess:
 
     def close(self) -> None:
         self._maintenance.close()
+        self._planner.close()
 
 
 class OpenedBeat:
@@ -116,7 +119,7 @@ class OpenedBeat:
         self._emit = penstock.emit
         self._planner = ImportPlanner(penstock, stop)
         self._maintenance = build_maintenance(
-            penstock, scheduler_tasks(penstock, self._planner)
+            penstock, [self._planner.task, schedules_task(penstock, self._planner)]
         )
         schedules = len(penstock.settings.schedules)
         self._emit(SchedulerStarted(schedules=schedules, version=__version__))

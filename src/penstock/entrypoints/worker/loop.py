@@ -17,7 +17,8 @@ from types import FrameType
 from penstock import __version__
 from penstock.domain.dataset import Dataset
 from penstock.domain.events import WorkerFailed, WorkerStarted, WorkerStopped
-from penstock.entrypoints.worker.scheduler import ImportPlanner, scheduler_tasks
+from penstock.entrypoints.worker.planner import ImportPlanner
+from penstock.entrypoints.worker.scheduler import schedules_task
 from penstock.errors import Misconfigured, PenstockError
 from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.work import Work
@@ -111,8 +112,8 @@ def work_in_threads(
     claimer = penstock.claims(worker, runtime)
     loop = WorkerLoop(penstock, list(datasets), claimer, threads=threads, halt=halt)
     planner = ImportPlanner(penstock, halt)
-    scheduled = scheduler_tasks(penstock, planner) if with_scheduler else ()
-    maintenance = build_maintenance(penstock, scheduled)
+    scheduled = [schedules_task(penstock, planner)] if with_scheduler else []
+    maintenance = build_maintenance(penstock, [planner.task, *scheduled])
     loop.emit_started()
     loop.attempt(loop.announce)
     workers = []

@@ -89,9 +89,6 @@ where id in (select value::bigint from json_array_elements_text(%(jobs)s::json))
 -- name: drop_requests
 delete from penstock_request where import_id = %(import_id)s;
 
--- name: drop_planning
-delete from penstock_planning where import_id = %(import_id)s;
-
 -- name: drop_counts
 delete from penstock_import_count where import_id = %(import_id)s;
 

@@ -22,18 +22,6 @@ values
 on conflict do nothing
 returning id;
 
--- name: add_plan_job
-insert into penstock_job
-    (import_id, dataset, shard_key, kind, region, run_at, created_at)
-select id, dataset, 'plan', 'plan', region, {now}, {now} from penstock_import
-where id = %(import_id)s;
-
--- name: finish_plan
-update penstock_job
-set status = 'done', finished_at = {now}, lease_owner = null, lease_until = null
-where import_id = %(import_id)s and kind = 'plan'
-    and status in ('pending', 'leased');
-
 -- name: accept_lost_files
 update penstock_import set accepts_lost_files = true where id = %(import_id)s;
 
@@ -132,7 +120,11 @@ where id = %(import_id)s and status in ('planning', 'running');
 
 -- name: reopen_import
 update penstock_import
-set status = 'running', finished_at = null, note = null, proven = false
+set status = case when exists (
+        select 1 from penstock_job
+        where import_id = %(import_id)s and kind = 'plan' and status = 'pending'
+    ) then 'planning' else 'running' end,
+    finished_at = null, note = null, proven = false
 where id = %(import_id)s and status = 'failed';
 
 -- name: has_open_jobs

@@ -37,7 +37,7 @@ where id in (
     select penstock_job.id
     from penstock_job
     join penstock_import on penstock_import.id = penstock_job.import_id
-    where penstock_import.status = 'running' and penstock_job.status = 'leased'
+    where penstock_import.status in ('planning', 'running') and penstock_job.status = 'leased'
         and lease_until < {now} and rescues + 1 >= %(max_rescues)s
     for update of penstock_job skip locked
 )
@@ -47,7 +47,7 @@ returning id, import_id, dataset, shard_key, rescues;
 select count(*) as counted
 from penstock_job
 join penstock_import on penstock_import.id = penstock_job.import_id
-where penstock_import.status = 'running' and penstock_job.status = 'leased'
+where penstock_import.status in ('planning', 'running') and penstock_job.status = 'leased'
     and lease_until < {now} and rescues + 1 >= %(max_rescues)s;
 
 -- name: find_due_import
@@ -435,7 +435,9 @@ group by lease_owner;
 -- name: lease_owners
 select distinct lease_owner from penstock_job
 where status = 'leased' and lease_until >= {now}
-    and import_id in (select id from penstock_import where status = 'running');
+    and import_id in (
+        select id from penstock_import where status in ('planning', 'running')
+    );
 
 -- name: expire_leases
 update penstock_job
@@ -443,7 +445,9 @@ set lease_until = {now} - interval '1 microsecond'
 where id in (
     select id from penstock_job
     where status = 'leased' and lease_until >= {now}
-        and import_id in (select id from penstock_import where status = 'running')
+        and import_id in (
+        select id from penstock_import where status in ('planning', 'running')
+    )
         and lease_owner in (
             select jsonb_array_elements_text(%(owners)s::jsonb)
         )

@@ -32,29 +32,6 @@ returning fence;
 delete from penstock_request
 where scope = %(scope)s and key = %(key)s and fence = %(claimed)s and import_id is null;
 
--- name: unplanned_imports
-select id from penstock_import
-where status = 'planning'
-    -- started by the API; the request may have expired since
-    and (
-        exists (select 1 from penstock_request where import_id = penstock_import.id)
-        or exists (select 1 from penstock_planning where import_id = penstock_import.id)
-    )
-    and not exists (
-        select 1 from penstock_planning
-        where import_id = penstock_import.id and until > {now}
-    )
-order by id;
-
--- name: hold_planning
--- Changes no row while another planner has the lease.
-insert into penstock_planning as lease (import_id, planner, until)
-values (%(import_id)s, %(planner)s, {now} + %(longest)s * interval '1 microsecond')
-on conflict (import_id) do update
-set planner = excluded.planner, until = excluded.until
-where lease.planner = excluded.planner or lease.until <= {now}
-returning import_id;
-
 -- name: forget_requests
 delete from penstock_request
 where until < {now} and (scope, key) in (

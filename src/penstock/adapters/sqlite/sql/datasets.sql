@@ -70,9 +70,6 @@ delete from penstock_job where id in (select value from json_each(:jobs));
 -- name: drop_requests
 delete from penstock_request where import_id = :import_id;
 
--- name: drop_planning
-delete from penstock_planning where import_id = :import_id;
-
 -- name: drop_counts
 -- The counts are columns of the import: there is nothing to delete.
 delete from penstock_import where false and id = :import_id;

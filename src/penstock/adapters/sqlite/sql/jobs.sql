@@ -31,14 +31,18 @@ set status = 'failed',
         )
     )
 where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
-    and import_id in (select id from penstock_import where status = 'running')
+    and import_id in (
+        select id from penstock_import where status in ('planning', 'running')
+    )
 returning id, import_id, dataset, shard_key, rescues;
 
 -- name: count_lost_jobs
 select count(*) as counted
 from penstock_job
 where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
-    and import_id in (select id from penstock_import where status = 'running');
+    and import_id in (
+        select id from penstock_import where status in ('planning', 'running')
+    );
 
 -- name: find_due_import
 -- Few imports run at a time, and an index finds the first due job of each; imports of
@@ -395,13 +399,17 @@ group by lease_owner;
 -- name: lease_owners
 select distinct lease_owner from penstock_job
 where status = 'leased' and lease_until >= :now
-    and import_id in (select id from penstock_import where status = 'running');
+    and import_id in (
+        select id from penstock_import where status in ('planning', 'running')
+    );
 
 -- name: expire_leases
 update penstock_job
 set lease_until = :now - 1
 where status = 'leased' and lease_until >= :now
-    and import_id in (select id from penstock_import where status = 'running')
+    and import_id in (
+        select id from penstock_import where status in ('planning', 'running')
+    )
     and lease_owner in (select value from json_each(:owners))
 returning id;
 

@@ -28,29 +28,6 @@ returning fence;
 delete from penstock_request
 where scope = :scope and key = :key and fence = :claimed and import_id is null;
 
--- name: unplanned_imports
-select id from penstock_import
-where status = 'planning'
-    -- started by a request, which may have been deleted since
-    and (
-        exists (select 1 from penstock_request where import_id = penstock_import.id)
-        or exists (select 1 from penstock_planning where import_id = penstock_import.id)
-    )
-    and not exists (
-        select 1 from penstock_planning
-        where import_id = penstock_import.id and until > :now
-    )
-order by id;
-
--- name: hold_planning
--- Affects no row while another planner has the lock.
-insert into penstock_planning as current (import_id, planner, until)
-values (:import_id, :planner, :now + :longest)
-on conflict (import_id) do update
-set planner = excluded.planner, until = excluded.until
-where current.planner = excluded.planner or current.until <= :now
-returning import_id;
-
 -- name: forget_requests
 delete from penstock_request
 where until < :now and (scope, key) in (

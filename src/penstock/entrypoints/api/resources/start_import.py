@@ -4,7 +4,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -44,14 +44,10 @@ from penstock.errors import (
     RequestInProgress,
     SourceUnavailable,
 )
-from penstock.flow.maintenance import MaintenanceTask
 from penstock.flow.start_import import Started
 from penstock.ports.idempotency import IdempotentRequest
-from penstock.ports.maintenance import TaskName
-from penstock.wiring import Container, build_maintenance
+from penstock.wiring import Container, build_maintenance, planning_task
 
-# between searches for imports whose planning was interrupted
-PLANNING_INTERVAL = timedelta(seconds=5)
 # seconds between two calls of the maintenance loop
 MAINTENANCE_INTERVAL = 0.5
 
@@ -65,7 +61,7 @@ class PlanInterruptedImports:
 
     def __call__(self) -> None:
         start = self._penstock.start_import
-        for import_id in self._penstock.stores.requests.unplanned():
+        for import_id in self._penstock.due_plans():
             plan = partial(start.plan_import, import_id, self._background.halt)
             self._background.submit_once(
                 plan, name=import_id, trace_id=secrets.token_hex(16)
@@ -329,11 +325,8 @@ def check_bounds(import_scope: ImportScope) -> Iterator[FieldError]:
 
 async def start_maintenance(api: AppContext) -> None:
     """Start the maintenance loop, which also resumes interrupted planning."""
-    planning = MaintenanceTask(
-        name=TaskName("planning"),
-        interval=PLANNING_INTERVAL,
-        run=PlanInterruptedImports(api.penstock, api.background),
-    )
+    resume = PlanInterruptedImports(api.penstock, api.background)
+    planning = planning_task(api.penstock, resume)
     maintenance = build_maintenance(api.penstock, [planning])
     api.background.run_periodically(
         maintenance,
