@@ -12,9 +12,11 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.history import HistoryPosition
 from penstock.domain.jobs import Import, ImportId, ImportStatus, Mode
 from penstock.domain.retention import KeepReason, RetentionPolicy
+from penstock.domain.rollups import Sample, Subject, SubjectKind
 from penstock.errors import NotFound
-from penstock.flow.apply_retention import ApplyRetention
+from penstock.flow.apply_retention import NOTICE, ApplyRetention
 from penstock.flow.audit import Audit
+from penstock.flow.flush_samples import FoldSamples
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
 from tests.contracts.imports import FILES, import_files
@@ -54,6 +56,7 @@ def retention_of(stores: Stores, **changed: timedelta) -> ApplyRetention:
     return ApplyRetention(
         retention=stores.retention,
         claims=stores.claims,
+        rollups=stores.rollups,
         jobs=stores.jobs,
         policy=replace(POLICY, **changed),
     )
@@ -434,6 +437,24 @@ class RetentionContract:
         assert not stores.claims.find(first.id, after=None, limit=9)
         assert len(stores.claims.find(second.id, after=None, limit=9)) == 1
 
+    def test_sums_per_minute_go_after_a_time_of_their_own(
+        self, stores: Stores, pass_time
+    ):
+        sample = Sample(Subject(SubjectKind.DATASET, "poi"), "pages", 1)
+        for number in (1, 2):
+            stores.rollups.flush("a", number, [sample])
+            pass_time(DAY)
+        FoldSamples(stores.rollups)()
+        retention = retention_of(stores, rollups=DAY + HOUR)
+
+        shown = retention.show().removed["rollups"]
+        pass_time(NOTICE)
+        retention.run_shift()
+
+        assert shown == 1
+        assert retention.preview().removed["rollups"] == 0
+        assert stores.rollups.count_expired(age=DAY) == 0
+
     # fires
 
     @pytest.mark.parametrize(("pause_after", "stay"), [(None, 1), (3, 3)])
@@ -617,6 +638,7 @@ class RetentionContract:
         retention = ApplyRetention(
             retention=stores.retention,
             claims=stores.claims,
+            rollups=stores.rollups,
             jobs=stores.jobs,
             policy=POLICY,
             monotonic=lambda: next(times),

@@ -19,6 +19,7 @@ GONE = {
     "jobs": 2,
     "pages": 1,
     "claims": 2,
+    "rollups": 0,
     "fires": 0,
     "changes": 0,
     "bad_rows": 0,
@@ -87,7 +88,9 @@ def test_without_json_it_is_a_sentence(penstock: Penstock):
     ran = penstock("retention", "--dry-run")
 
     assert "1 import, 2 jobs, 1 page, 2 claims" in ran.out
-    assert "(imports 90d, changes 30d, pages 30d, quarantine 365d)" in ran.out
+    assert (
+        "(imports 90d, changes 30d, pages 30d, quarantine 365d, rollups 30d)" in ran.out
+    )
     assert "Stays: 1 old import: the newest of its dataset and mode." in ran.out
 
 

@@ -20,6 +20,8 @@ class RetentionPolicy:
     pages: timedelta = timedelta(days=30)
     # bad rows that are resolved
     quarantine: timedelta = timedelta(days=365)
+    # what happened per minute: requests, records, tokens
+    rollups: timedelta = timedelta(days=30)
 
 
 class KeepReason(StrEnum):

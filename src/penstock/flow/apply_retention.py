@@ -15,7 +15,7 @@ from penstock.domain.retention import (
     RetentionPolicy,
     can_remove_pages,
 )
-from penstock.ports import ClaimLog, Jobs, Retention
+from penstock.ports import ClaimLog, Jobs, Retention, Rollups
 from penstock.ports.retention import EndPosition
 
 # after it was first shown what is removed; time to change the settings
@@ -25,7 +25,7 @@ SHIFT = timedelta(seconds=3)
 BREAK = timedelta(seconds=5)
 # imports that are read at a time
 IMPORT_BATCH = 200
-# claims and fires that are removed in one transaction
+# claims, rollups and fires that are removed in one transaction
 REMOVAL_BATCH = 1_000
 # entries of the change feed; one may have all changes of a page
 CHANGE_BATCH = 500
@@ -45,12 +45,14 @@ class ApplyRetention:
         *,
         retention: Retention,
         claims: ClaimLog,
+        rollups: Rollups,
         jobs: Jobs,
         policy: RetentionPolicy,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._retention = retention
         self._claims = claims
+        self._rollups = rollups
         self._jobs = jobs
         self._policy = policy
         self._monotonic = monotonic
@@ -90,6 +92,7 @@ class ApplyRetention:
             age=self._policy.quarantine
         )
         removed["claims"] = self._retention.count_claims(age=self._policy.pages)
+        removed["rollups"] = self._rollups.count_expired(age=self._policy.rollups)
         return report
 
     def __call__(self) -> RetentionReport:
@@ -131,6 +134,8 @@ class ApplyRetention:
             yield "bad_rows", count
         forget = partial(self._claims.forget, ended=self._policy.pages)
         yield from (("claims", count) for count in batches(forget))
+        forget = partial(self._rollups.forget, age=self._policy.rollups)
+        yield from (("rollups", count) for count in batches(forget))
         for import_id in self._expired_imports(self._expiry(), report):
             yield from self._retention.remove_import(import_id)
         for import_id in self.paged_imports():

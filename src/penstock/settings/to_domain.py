@@ -76,6 +76,7 @@ def build_retention(table: RetentionTable) -> RetentionPolicy:
         changes=table.changes,
         pages=table.pages,
         quarantine=table.quarantine,
+        rollups=table.rollups,
     )
 
 

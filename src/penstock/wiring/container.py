@@ -160,6 +160,7 @@ class Container:
         return ApplyRetention(
             retention=self.stores.retention,
             claims=self.stores.claims,
+            rollups=self.stores.rollups,
             jobs=self.stores.jobs,
             policy=self.settings.retention,
         )

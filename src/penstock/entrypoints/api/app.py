@@ -40,6 +40,7 @@ from penstock.entrypoints.api.resources import (
     previews,
     quarantine,
     records,
+    rollups,
     schedules,
     search,
     start_import,
@@ -82,6 +83,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *quarantine.endpoints(),
         *budgets.endpoints(),
         *workers.endpoints(),
+        *rollups.endpoints(),
         *schedules.endpoints(),
         *health.endpoints(),
     ]

@@ -278,6 +278,7 @@ class RetentionTable(TomlModel):
     changes: Stored = timedelta(days=30)
     pages: Stored = timedelta(days=30)
     quarantine: Stored = timedelta(days=365)
+    rollups: Stored = timedelta(days=30)
 
 
 class BudgetTable(TomlModel):

@@ -58,6 +58,7 @@ TAGS = {
     "jobs": "The parts of imports, and retrying them.",
     "problems": "The types of problems.",
     "ready": "Whether the process is ready for requests.",
+    "rollups": "What happened per minute: requests, latency, records, tokens.",
     "scaling": "How many workers there is work for.",
     "schedules": "When imports begin.",
     "workers": "The live workers.",
