@@ -255,6 +255,7 @@ class DatasetsContract:
             (FieldType.FLOAT, FieldType.DECIMAL, [(0.1, Decimal("0.1"))]),
             (FieldType.BOOL, FieldType.DECIMAL, [(True, Decimal(1))]),
             (FieldType.JSON, FieldType.DECIMAL, [("1.10", Decimal("1.10"))]),
+            (FieldType.JSON, FieldType.FLOAT, [("1.10", 1.1), ("1e5", 1e5)]),
             (
                 FieldType.DECIMAL,
                 FieldType.TEXT,
@@ -312,6 +313,7 @@ class DatasetsContract:
             (FieldType.DECIMAL, FieldType.INT, Decimal("1.5")),
             (FieldType.DECIMAL, FieldType.FLOAT, Decimal("0.12345678901234567890")),
             (FieldType.DECIMAL, FieldType.DATE, Decimal(7)),
+            (FieldType.JSON, FieldType.FLOAT, "12345678901234567890.123"),
             (FieldType.INT, FieldType.BOOL, 2),
             (FieldType.FLOAT, FieldType.INT, 1.5),
             (FieldType.BOOL, FieldType.DATE, True),

@@ -1,5 +1,7 @@
-"""Decimals have all of their digits in every request and response."""
+"""Decimals, and numbers in documents, have their digits in requests and responses."""
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -27,6 +29,7 @@ files = "prices-*.csv"
 code = { column = "code", type = "decimal" }
 price = { column = "price", type = "decimal", min = 0.1, default = 0.50 }
 share = { type = "decimal", local = true }
+terms = { column = "terms", type = "json" }
 """
 RECORDS = f"{OF}/prices/records"
 
@@ -77,7 +80,12 @@ def test_a_decimal_is_served_with_the_digits_it_was_sent_with(api: Client):
     assert api.ask("PUT", f"{RECORDS}/7.5", body=body).status == 201
 
     one = api.get(f"{RECORDS}/7.50")
-    assert read(one.body) == {"code": "7.5", "price": LONG, "share": "1.10"}
+    assert read(one.body) == {
+        "code": "7.5",
+        "price": LONG,
+        "share": "1.10",
+        "terms": None,
+    }
     assert read(api.get(RECORDS).body)["items"] == [read(one.body)]
 
     patched = api.ask("PATCH", f"{RECORDS}/7.5", body=b'{"price": 2.500e0}')
@@ -90,15 +98,15 @@ def test_a_file_brings_its_digits_and_the_same_file_changes_nothing(
     api: Client, workshop: Workshop
 ):
     cells = {str(at): f"{at}.{'0' * at}5" for at in range(1, 40)} | {"40": LONG}
-    rows = [f"{code},{price}" for code, price in cells.items()]
+    rows = [f"{code},{price}," for code, price in cells.items()]
     file = workshop.folder / "prices-1.csv"
-    file.write_text("\n".join(["code,price", *rows, ""]))
+    file.write_text("\n".join(["code,price,terms", *rows, ""]))
     imported = workshop.penstock("run", "prices")
     assert "40 inserted" in imported.out + imported.err
 
     items = [*read(api.get(RECORDS, {"limit": 200}).body)["items"]]
     # another file, which is read again
-    (workshop.folder / "prices-2.csv").write_text("code,price\n41,1\n")
+    (workshop.folder / "prices-2.csv").write_text("code,price,terms\n41,1,\n")
     again = workshop.penstock("run", "prices")
 
     assert {row["code"]: row["price"] for row in items} == cells
@@ -175,6 +183,26 @@ def test_many_decimals_are_counted_in_ranges(api: Client):
         assert int(each["rows"]) == len(inside)
 
 
+def test_numbers_in_documents_have_the_digits_they_were_sent_with(api: Client):
+    terms = f'{{"a":[1.10,{LONG}],"b":{{"c":1E5,"d":-0.0}}}}'
+    shuffled = f'{{"b": {{"d": -0.0, "c": 1E5}}, "a": [1.10, {LONG}]}}'
+    body = f'{{"terms": {shuffled}}}'.encode()
+    assert api.ask("PUT", f"{RECORDS}/1", body=body).status == 201
+    store(api, f'{{"code": 2, "terms": {shuffled}}}', '{"code": 3, "terms": {}}')
+    patched = api.ask("PATCH", f"{RECORDS}/3", body=body)
+    # another field of a stored document
+    again = api.ask("PATCH", f"{RECORDS}/1", body=b'{"price": 1.0}')
+
+    assert patched.status == again.status == 200
+    listed = api.get(RECORDS, {"sort": "code"}).body.decode()
+    assert listed.count(f'"terms":{terms}') == 3
+    lines = api.get(f"{OF}/prices/export", {"format": "jsonl"}).body.decode()
+    assert lines.count(f'"terms":{terms}') == 3
+    cells = api.get(f"{OF}/prices/export", {"format": "csv"}).body.decode()
+    rows = [*csv.DictReader(io.StringIO(cells, newline=""))]
+    assert [row["terms"] for row in rows] == [terms] * 3
+
+
 @pytest.mark.parametrize("form", ["jsonl", "csv"])
 def test_exports_have_the_digits(api: Client, form: str):
     store(api, f'{{"code": 1, "price": {LONG}}}', '{"code": 2, "price": 1.10}')
@@ -182,7 +210,11 @@ def test_exports_have_the_digits(api: Client, form: str):
     body = api.get(f"{OF}/prices/export", {"format": form}).body
 
     if form == "csv":
-        assert body.decode().split() == ["code,price,share", f"1,{LONG},", "2,1.10,"]
+        assert body.decode().split() == [
+            "code,price,share,terms",
+            f"1,{LONG},,",
+            "2,1.10,,",
+        ]
     else:
         prices = [read(line)["price"] for line in body.splitlines()]
         assert prices == [LONG, "1.10"]
@@ -198,9 +230,14 @@ def test_the_document_describes_decimals(api: Client):
 
 
 def test_the_dashboard_shows_the_digits(api: Client):
-    store(api, f'{{"code": 1, "price": {LONG}}}', '{"code": 2, "price": 1.10}')
+    store(
+        api,
+        f'{{"code": 1, "price": {LONG}}}',
+        f'{{"code": 2, "price": 1.10, "terms": [1E5, {LONG}]}}',
+    )
 
     html = api.get("/datasets/prices").body.decode()
 
     assert f">{LONG}<" in html
     assert ">1.10<" in html
+    assert f">[1E5, {LONG}]<" in html

@@ -188,8 +188,8 @@ def draw_document(chance: Random, *, depth: int) -> tuple[str, str]:
             text = draw_text(chance)
             return write_string(chance, text), f'"{"".join(map(escape, text))}"'
         case "number":
-            number = chance.choice([chance.randint(-(10**30), 10**30), chance.random()])
-            return repr(number), repr(number)
+            number = draw_number(chance)
+            return number, number
         case "word":
             word = chance.choice(["null", "true", "false"])
             return word, word
@@ -215,6 +215,18 @@ def draw_document(chance: Random, *, depth: int) -> tuple[str, str]:
                 for name, text, _ in members
             )
             return f"{{{sent} }}", f"{{{stored}}}"
+
+
+def draw_number(chance: Random) -> str:
+    """Draw a number of JSON, with digits and exponents that no float has."""
+    plain = [chance.randint(-9, 9), chance.randint(-(10**30), 10**30), chance.random()]
+    fraction = "".join(chance.choices("0123456789", k=chance.choice([1, 2, 30])))
+    exponent = chance.choice(["", "e5", "E5", "e+05", "E-7", "e-999", "e00"])
+    text = f"{chance.randint(-999, 999)}.{fraction}{exponent}"
+    whole = f"{chance.randint(-999, 999)}{chance.choice(['e5', 'E+20', 'e-400'])}"
+    zero = chance.choice(["-0.0", "0.00", "-0e0"])
+    big = f"12345678901234567890.{fraction}"
+    return chance.choice([repr(chance.choice(plain)), text, whole, zero, big])
 
 
 def spaced(chance: Random, sign: str) -> str:

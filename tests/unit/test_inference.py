@@ -1,6 +1,5 @@
 """What `penstock init --from` thinks of columns."""
 
-import json
 import re
 from itertools import product
 
@@ -22,6 +21,7 @@ from penstock.domain.inference.encoding import guess_encoding
 from penstock.domain.inference.field_names import MAX_NAME_LENGTH, field_names
 from penstock.domain.inference.types import guess_type
 from penstock.domain.mapping.converters import JsonText, compile_cast
+from penstock.domain.mapping.exact_values import with_spaces
 from penstock.domain.time_formats import format_unit
 from penstock.settings.models.base import as_own_name
 
@@ -531,7 +531,7 @@ def ways_to_write(kind, texts):  # noqa: PLR0911 (one for each type)
                 )
             ]
         case FieldType.JSON:
-            return [str, lambda it: json.dumps(json.loads(it), ensure_ascii=False)]
+            return [str, with_spaces]
         case _ if kind.format in {"%s", "%Q"}:
             return [lambda it: str((it - EPOCH) // format_unit(kind.format))]
         case _:

@@ -23,8 +23,8 @@ from penstock.domain.mapping.converters import (
     JsonText,
     wrong_type,
 )
+from penstock.domain.mapping.documents import read_document
 from penstock.domain.mapping.mapper import content_digest
-from penstock.domain.mapping.written_numbers import WrittenNumber
 from penstock.domain.pages import Key, Reason
 
 # the start of a number as text that a number would lose
@@ -185,10 +185,9 @@ def from_text(field: Field, convert: Cast) -> Cast:
 
 def from_json(field: Field, convert: Cast) -> Cast:
     read_text = from_text(field, convert)
-    parse_float = WrittenNumber if field.type is FieldType.DECIMAL else float
 
     def exact(value: Any) -> object:
-        document = json.loads(value, parse_float=parse_float)
+        document = read_document(value)
         if isinstance(document, str):
             return read_text(document)
         converted = convert(document)

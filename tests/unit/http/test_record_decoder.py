@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.adapters.http.record_decoder import RecordDecoder, value_at_path
+from penstock.adapters.http.record_decoder import (
+    NumberPaths,
+    RecordDecoder,
+    value_at_path,
+)
+from penstock.domain.mapping.documents import write_document
 from penstock.domain.source import parse_path
 
 NAMES = st.sampled_from(["a", "b", "class", "0", "1", "é", 'q"', "", "a b", "None"])
@@ -120,6 +125,25 @@ def test_what_is_no_object_is_unreadable(raw, said, path):
 def test_what_is_not_declared_is_not_looked_at():
     row = reader("a").read(b'{"a": 1, "b": "\xff"}', 0)
     assert row.values == (1,)
+
+
+@pytest.mark.parametrize("others", [[], ["a"], ["a.b"], ["a.0"], ["x"]])
+def test_documents_have_the_digits_of_their_text(others):
+    paths = tuple(map(parse_path, ["id", "a", *others]))
+    texts = ['{"b":1.10,"c":[1E5]}', "[2.50,null]", "1.0", "null", '{"b":0.5}']
+    raws = [f'{{"id":{at},"a":{text}}}'.encode() for at, text in enumerate(texts)]
+    raws.append(b'{"id":5}')
+    numbers = NumberPaths(
+        exact=frozenset(map(parse_path, others)), documents=frozenset({("a",)})
+    )
+    decoder = RecordDecoder(paths, numbers)
+
+    columns = decoder.read_columns(b"[" + b",".join(raws) + b"]", lambda _: [])
+    rows = decoder.read_all(raws)
+
+    assert columns is not None
+    for values in (columns.columns[1], [row.values[1] for row in rows]):
+        assert [*map(write_document, values)] == [*texts, "null"]
 
 
 def test_infinite_numbers_do_not_come_out():

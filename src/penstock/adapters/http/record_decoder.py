@@ -55,6 +55,8 @@ class NumberPaths:
     exact: frozenset[Path] = frozenset()
     # of floats: read as such where no digits are lost
     floats: frozenset[Path] = frozenset()
+    # of documents: their numbers are stored as they are written
+    documents: frozenset[Path] = frozenset()
 
     @classmethod
     def of(cls, dataset: Dataset) -> "NumberPaths":
@@ -64,7 +66,14 @@ class NumberPaths:
             )
 
         exact = paths_of(FieldType.TEXT, FieldType.INT, FieldType.DECIMAL)
-        return cls(exact, paths_of(FieldType.FLOAT) - exact)
+        floats = paths_of(FieldType.FLOAT) - exact
+        return cls(exact, floats, paths_of(FieldType.JSON))
+
+    def can_be_separated(self, inner: Collection[Path]) -> bool:
+        """Return whether no path has numbers of two kinds, some within others."""
+        if self.documents:
+            return not inner and self.documents.isdisjoint(self.exact | self.floats)
+        return (self.exact | self.floats).isdisjoint(inner)
 
 
 class RepeatedName(ValueError):
@@ -94,6 +103,7 @@ class RecordDecoder:
         )
         stems = [stem for stem, _ in splits]
         self._floats = NO_FLOATS
+        self._documents: Sequence[int] = ()
         self._decode_fast: Callable[[bytes], list[Any]] | None = None
         if stems and all(stems):
             tree = build_tree(stems)
@@ -103,10 +113,15 @@ class RecordDecoder:
             self._attributes = tuple(attribute_names(tree, stem) for stem in stems)
             self._pick = build_picker(self._attributes)
             inner = {paths[index] for index, _ in self._remainders}
-            if inner.isdisjoint(numbers.exact | numbers.floats):
-                quick = struct_type(tree, no_float=numbers.exact)
+            if numbers.can_be_separated(inner):
+                quick = struct_type(tree, numbers)
                 self._decode_fast = msgspec.json.Decoder(list[quick]).decode  # type: ignore[valid-type]
                 self._floats = FloatTexts(paths, numbers.floats)
+                self._documents = [
+                    index
+                    for index, path in enumerate(paths)
+                    if path in numbers.documents
+                ]
         else:
             # the record itself is declared, or nothing of it: a type would not help
             self._decode = written_decoder(dict[str, Any])
@@ -129,6 +144,7 @@ class RecordDecoder:
         if self._decode_fast is not None:
             try:
                 columns = self._to_columns(self._decode_fast(text))
+                columns = decode_documents(columns, self._documents)
             except msgspec.ValidationError:
                 pass
             else:
@@ -256,6 +272,20 @@ def written_decoder(type_: Any) -> Callable[[bytes], Any]:
 decode_written = written_decoder(Any)
 
 
+def decode_documents(
+    columns: Sequence[Sequence[Any]], documents: Sequence[int]
+) -> Sequence[Sequence[Any]]:
+    """Return columns whose documents, still undecoded, have their numbers' texts."""
+    if not documents:
+        return columns
+    decoded = [*columns]
+    for index in documents:
+        decoded[index] = [
+            None if raw is None else decode_written(raw) for raw in columns[index]
+        ]
+    return decoded
+
+
 def find_repeated_name(raw: bytes) -> str | None:
     """Return a name that an object of a record has twice."""
 
@@ -355,7 +385,7 @@ def build_tree(stems: Iterable[Path]) -> Tree:
 
 
 def struct_type(
-    tree: Tree, *, no_float: Collection[Path] = (), above: Path = ()
+    tree: Tree, numbers: NumberPaths | None = None, *, above: Path = ()
 ) -> type[msgspec.Struct]:
     """Build the type that has exactly these fields, each of them optional."""
     # JSON names need not be identifiers, so attributes are numbered and renamed
@@ -363,14 +393,22 @@ def struct_type(
     for index, (step, subtree) in enumerate(tree.items()):
         path = (*above, step)
         if subtree:
-            node = struct_type(subtree, no_float=no_float, above=path)
+            node = struct_type(subtree, numbers, above=path)
             default = msgspec.field(default_factory=node)
             fields.append((f"f{index}", node | None, default))
         else:
-            value = NO_FLOAT if path in no_float else Any
-            fields.append((f"f{index}", value, None))
+            fields.append((f"f{index}", leaf_type(path, numbers), None))
     names = {f"f{index}": step for index, step in enumerate(tree)}
     return msgspec.defstruct("Raw", fields, rename=names, gc=False)
+
+
+def leaf_type(path: Path, numbers: NumberPaths | None) -> Any:
+    if numbers is None:
+        return Any
+    if path in numbers.documents:
+        # only their numbers need the slower decoder
+        return msgspec.Raw
+    return NO_FLOAT if path in numbers.exact else Any
 
 
 def attribute_names(tree: Tree, stem: Path) -> tuple[str, ...]:

@@ -22,8 +22,8 @@ from penstock.domain.mapping.converters import (
     compile_cast,
 )
 from penstock.domain.mapping.exact_values import (
+    with_spaces,
     write_day,
-    write_spaced,
     write_unpadded,
 )
 from penstock.domain.time_formats import EPOCH_UNITS, SECONDS, recognise_epoch_format
@@ -288,11 +288,11 @@ def guess_json(name: str, values: Sequence[str]) -> InferredType | None:
     if not is_nested or not fits(FieldType.JSON, map(JsonText, values)):
         return None
     kind = InferredType(type=FieldType.JSON, reason="JSON objects or lists")
-    if is_lossless(kind, values, [str, write_spaced]):
+    if is_lossless(kind, values, [str, with_spaces]):
         return kind
     return text_with_doubt(
         name,
-        "JSON, but numbers, spaces or the order of names would change",
+        "JSON, but spaces, escapes or the order of names would change",
         remedy='to store documents, declare type = "json"',
     )
 

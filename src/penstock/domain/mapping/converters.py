@@ -1,6 +1,5 @@
 """Compile a field into a cast: from a raw value to the stored one, or `BadValue`."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +17,7 @@ from penstock.domain.exact_decimals import (
     write_decimal,
 )
 from penstock.domain.formats import in_utc, is_unicode, shorten
+from penstock.domain.mapping.documents import read_document, write_document
 from penstock.domain.mapping.exact_values import compile_exactness
 from penstock.domain.mapping.written_numbers import (
     WrittenNumber,
@@ -377,16 +377,10 @@ def json_converter(field: Field) -> Cast:
         document = value
         try:
             if isinstance(value, JsonText):
-                document = json.loads(value) if value.strip() else None
+                document = read_document(value) if value.strip() else None
                 if document is None:
                     return None
-            text = json.dumps(
-                document,
-                ensure_ascii=False,
-                sort_keys=True,
-                separators=(",", ":"),
-                allow_nan=False,
-            )
+            text = write_document(document)
         except (TypeError, ValueError, RecursionError):
             raise wrong_type(field, value) from None
         if not is_unicode(text):

@@ -1,6 +1,5 @@
 """Decide whether a type can write a text back as it stands."""
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -8,6 +7,7 @@ from typing import Any, TypeAlias
 
 from penstock.domain.dataset import Field, FieldType
 from penstock.domain.exact_decimals import write_decimal
+from penstock.domain.mapping.documents import read_document, write_spaced
 from penstock.domain.time_formats import EPOCH_UNITS, format_time
 
 # whether a stripped text is the only thing that its value could have been read from
@@ -83,7 +83,7 @@ def exact_format(form: str) -> IsExact:
 
 
 def exact_json(_field: Field) -> IsExact:
-    return lambda text, value: text in {value, write_spaced(value)}
+    return lambda text, value: text in {value, with_spaces(value)}
 
 
 def write_day(value: Any, *, form: str) -> str:
@@ -94,8 +94,8 @@ def write_unpadded(value: Any, *, form: str) -> str:
     return PADDED.sub("", write_day(value, form=form))
 
 
-def write_spaced(document: str) -> str:
-    return json.dumps(json.loads(document), ensure_ascii=False, sort_keys=True)
+def with_spaces(document: str) -> str:
+    return write_spaced(read_document(document))
 
 
 COMPILERS: Mapping[FieldType, Callable[[Field], IsExact]] = {

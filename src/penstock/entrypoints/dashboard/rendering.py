@@ -1,6 +1,5 @@
 """Render pages: templates, their filters, and the headers of every page."""
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -12,6 +11,7 @@ from starlette.responses import Response
 
 from penstock import __version__
 from penstock.domain.formats import format_instant
+from penstock.domain.mapping.documents import write_spaced
 from penstock.entrypoints.api.cache.response_cache import etag_matches
 from penstock.entrypoints.api.context import AppContext
 
@@ -180,4 +180,4 @@ def visible(value: object) -> str:
 
 
 def json_text(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+    return write_spaced(value)

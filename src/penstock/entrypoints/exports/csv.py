@@ -61,17 +61,21 @@ def csv_of_json(
         (field.name, json_cell_formatter(field.type, raw=raw)) for field in fields
     ]
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    decimals = [field.name for field in fields if field.type is FieldType.DECIMAL]
+    # as Python's values, their numbers would lose digits
+    exact = [
+        field.name
+        for field in fields
+        if field.type in {FieldType.DECIMAL, FieldType.JSON}
+    ]
     decode_texts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
     def format_row(row: bytes) -> bytes:
         values = decode(row)
-        if decimals:
+        if exact:
             texts = decode_texts(row)
-            # floats would lose digits
             values |= {
                 name: bytes(texts[name]).decode()
-                for name in decimals
+                for name in exact
                 if values[name] is not None
             }
         return csv_line(
@@ -86,8 +90,7 @@ def json_cell_formatter(kind: FieldType, *, raw: bool) -> FormatCell:
     """Return the function that formats values of a type as JSON has them."""
     match kind:
         case FieldType.JSON:
-            encode = msgspec.json.Encoder().encode
-            return lambda value: quote(encode(value).decode())
+            return quote
         case FieldType.DATE | FieldType.TIMESTAMP | FieldType.DECIMAL:
             return str
         case FieldType.TEXT | FieldType.INT | FieldType.FLOAT | FieldType.BOOL:
