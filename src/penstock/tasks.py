@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ from celery import signals
 from celery.beat import Scheduler
 from typing_extensions import override
 
+from penstock.domain.events import WorkerIsDeaf
 from penstock.domain.jobs import JobId
 from penstock.entrypoints.cli.common import DEFAULT_CONFIG, read_settings, session
 from penstock.entrypoints.worker.background import BackgroundProcess
 from penstock.entrypoints.worker.celery_process import CeleryProcess, OpenedBeat
+from penstock.entrypoints.worker.reception import ReceptionWatch
 from penstock.errors import Misconfigured, PenstockError
 from penstock.flow.wake_ups import WakeUp
 from penstock.ports.outbox import MessageId
@@ -27,7 +30,10 @@ from penstock.wiring import (
     build_emit,
     celery_app,
     check_celery,
+    consumed_queues,
+    longest_slice,
     refused_pool,
+    worker_consumer,
 )
 
 # as the commands of Penstock end when an operator has to act
@@ -71,7 +77,9 @@ def exiting() -> Iterator[None]:
 
 
 app = celery_app(read_or_exit)
-process = CeleryProcess(open_penstock, report=report)
+process = CeleryProcess(
+    open_penstock, report=report, consumed_queues=lambda: consumed_queues(app)
+)
 
 
 @app.task(name="penstock.work", shared=False)
@@ -113,6 +121,32 @@ def start_threads(sender: Any, **_: Any) -> None:
     """In a worker whose tasks run in threads of its main process."""
     if "thread" in type(sender.pool).__module__:
         process.start()
+
+
+@signals.worker_ready.connect
+def watch_reception(sender: Any, **_: Any) -> None:
+    """In the main process of a worker, when it begins to receive messages."""
+    settings = read_or_exit()
+    emit = build_emit(settings, as_json=True)
+    consumer = worker_consumer(app, sender)
+
+    def end_slices_of_deaf(silence: timedelta) -> None:
+        process.end_slices()
+        emit(
+            WorkerIsDeaf(
+                worker=consumer.name, queues=tuple(consumer.queues), silence=silence
+            )
+        )
+
+    watch = ReceptionWatch(
+        process.reception,
+        consumer,
+        on_deaf=end_slices_of_deaf,
+        longest_slice=longest_slice(settings),
+    )
+    # a weak reference of Celery would be gone at once
+    signals.task_received.connect(lambda **_: watch.receive(), weak=False)
+    watch.start()
 
 
 @signals.worker_shutting_down.connect

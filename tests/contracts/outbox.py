@@ -138,6 +138,24 @@ class OutboxContract:
         stores.outbox.mark_sent(take(stores), confirm_within=None)
         assert stores.outbox.backlog(HOOK) == OutboxBacklog(messages=1, unsent_for=None)
 
+    def test_an_unreceived_message_waits_since_it_was_last_sent(
+        self, stores: Stores, pass_time
+    ):
+        stores.outbox.add([new(1, destination="eu"), new(2), new(3)])
+        received, waiting = take(stores, most=2)
+        stores.outbox.mark_sent([received, waiting], confirm_within=MINUTE)
+        pass_time(MINUTE)
+        stores.outbox.mark_sent([waiting], confirm_within=HOUR)
+        stores.outbox.postpone([waiting], delay=HOUR, error=None)
+        stores.outbox.settle([received.id])
+        pass_time(MINUTE)
+
+        assert stores.outbox.unreceived(HOOK, "eu") == []
+        # nobody has sent the third
+        (sent_for,) = stores.outbox.unreceived(HOOK, "shop")
+        assert MINUTE <= sent_for < 2 * MINUTE
+        assert stores.outbox.unreceived(WAKE_UP, "shop") == []
+
     def test_a_sent_message_is_not_sent_again(self, stores: Stores, pass_time):
         stores.outbox.add([new()])
 

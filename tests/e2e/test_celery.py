@@ -2,10 +2,12 @@
 
 import os
 import signal
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -30,6 +32,7 @@ pytestmark = on(Kind.POSTGRES)
 QUEUE = "penstock"
 SHARDS = 20
 PAGES_BEFORE = 6
+REPOSITORY = Path(__file__).parents[2]
 
 
 def engine(broker: str, **celery: Any) -> str:
@@ -203,6 +206,71 @@ def test_celery_works_in_threads(slow: Workshop, redis_url: str):
     running.send_signal(signal.SIGTERM)
     assert slow.output_of(running).code == 0
     assert slow.ask("select * from penstock_outbox where sent_at is null") == []
+
+
+def deaf_worker(workshop: Workshop, how: str, *more: str, queue: str = QUEUE):
+    """Start a worker that soon receives nothing more, while it is connected."""
+    workshop.environ |= {"PYTHONPATH": str(REPOSITORY), "DEAFNESS": how}
+    return worker(workshop, "-I", "tests.support.deaf_consumer", *more, queue=queue)
+
+
+def finish_after_deaf_worker(workshop: Workshop, deaf: Process, queue: str) -> None:
+    ended = workshop.output_of(deaf)
+    assert ended.code == 1
+    (event,) = [
+        event
+        for event in workshop.log_of(deaf)
+        if event.get("event") == "worker_is_deaf"
+    ]
+    assert (event["level"], event["queues"]) == ("error", [queue])
+    assert not workshop.is_finished()
+
+    # as a supervisor does
+    worker(workshop, queue=queue)
+
+    check_import(workshop)
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_worker_whose_consumer_was_cancelled_ends_itself(
+    slow: Workshop, redis_url: str, pool: str
+):
+    planned(slow, engine(redis_url, resend_after="1s"))
+    deaf = deaf_worker(slow, "is cancelled", "--pool", pool)
+
+    finish_after_deaf_worker(slow, deaf, QUEUE)
+
+
+def test_a_worker_whose_consumer_was_cancelled_by_rabbitmq_ends_itself(
+    slow: Workshop, rabbit_url: str
+):
+    queue = f"penstock-{uuid.uuid4().hex[:8]}"
+    planned(slow, engine(rabbit_url, queue=queue, resend_after="1s"))
+    deaf = deaf_worker(slow, "is cancelled", queue=queue)
+
+    finish_after_deaf_worker(slow, deaf, queue)
+
+
+def test_a_worker_whose_main_loop_hangs_ends_itself(slow: Workshop, redis_url: str):
+    planned(slow, engine(redis_url, resend_after="1s"))
+    deaf = deaf_worker(slow, "hangs")
+
+    finish_after_deaf_worker(slow, deaf, QUEUE)
+
+
+def test_a_worker_without_messages_stays_and_says_when_it_last_claimed_a_job(
+    slow: Workshop, redis_url: str
+):
+    planned(slow, engine(redis_url, resend_after="100ms"))
+    idle = worker(slow)
+    check_import(slow)
+
+    # many times longer than messages may wait
+    time.sleep(3)
+
+    assert idle.poll() is None
+    workers = slow.penstock("status", "--json").json["workers"]
+    assert any(each["last_claim_at"] for each in workers)
 
 
 def test_a_worker_that_is_stopped_finishes_its_pages_and_releases_its_jobs(

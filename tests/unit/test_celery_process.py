@@ -23,7 +23,7 @@ def test_a_process_tries_again_until_its_database_is_there(monkeypatch):
         if len(errors) > 1:
             has_tried_again.set()
 
-    process = CeleryProcess(unavailable, report=report)
+    process = CeleryProcess(unavailable, report=report, consumed_queues=list)
     process.start()
 
     assert has_tried_again.wait(30)
@@ -33,7 +33,7 @@ def test_a_process_tries_again_until_its_database_is_there(monkeypatch):
 
 def test_a_task_ends_while_the_database_is_unavailable():
     errors = list[PenstockError]()
-    process = CeleryProcess(unavailable, report=errors.append)
+    process = CeleryProcess(unavailable, report=errors.append, consumed_queues=list)
 
     process.work(WakeUp(region=None, job=None, message=None))
 

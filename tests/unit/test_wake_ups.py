@@ -10,7 +10,7 @@ import pytest
 
 from penstock.adapters.sqlite.database import SqliteDatabase
 from penstock.domain.jobs import JobId
-from penstock.flow.job_claimer import Worker
+from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.wake_ups import (
     WAKE_UP,
     SendWakeUps,
@@ -39,11 +39,11 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
 
 @pytest.fixture
 def claimer(stores: Stores) -> SliceClaimer:
-    return SliceClaimer(
-        Worker(owner=ANN, region=NO_REGION),
-        ledger=stores.ledger,
-        host=Runtime(halt=threading.Event()),
+    host = Runtime(halt=threading.Event())
+    process = JobClaimer(
+        Worker(owner=ANN, region=NO_REGION), ledger=stores.ledger, host=host
     )
+    return SliceClaimer(process, ledger=stores.ledger, host=host)
 
 
 def due(stores: Stores) -> list[JobId]:

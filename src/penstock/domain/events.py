@@ -287,6 +287,19 @@ class WorkerStopped(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerIsDeaf(Event):
+    """A worker of Celery is connected, and receives no messages; it ends."""
+
+    level: ClassVar[Level] = Level.ERROR
+
+    # Celery's name of it
+    worker: str
+    queues: tuple[str, ...]
+    # since its last delivery, or since it had a connection and an idle slot
+    silence: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerStarted(Event):
     """A process begins scheduled imports from now on."""
 

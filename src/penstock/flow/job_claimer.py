@@ -64,12 +64,15 @@ class JobClaimer:
                     most=1 + waiting,
                 )
                 if leases:
-                    self.claimed_at = requested_at
+                    self.note_claim(requested_at)
                 self._ready.extend(
                     ClaimedJob(lease=lease, requested_at=requested_at)
                     for lease in leases
                 )
             return self._ready.popleft() if self._ready else None
+
+    def note_claim(self, at: float) -> None:
+        self.claimed_at = at
 
     def continuation(self, lease: Lease | None) -> Sequence[NewMessage]:
         """Return the messages that are stored when a job is released."""

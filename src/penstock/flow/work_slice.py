@@ -11,7 +11,7 @@ from penstock.domain.jobs import JobId, Lease
 from penstock.flow.job_claimer import ClaimedJob, JobClaimer
 from penstock.flow.wake_ups import WakeUp, WakeUpQueues
 from penstock.flow.work import Work
-from penstock.ports import Declarations, Outbox, StopSignal
+from penstock.ports import Declarations, Ledger, Outbox, Runtime, StopSignal
 from penstock.ports.outbox import NewMessage
 
 # matches no region: jobs without a region have a queue of their own
@@ -44,6 +44,16 @@ class SliceEnd(StopSignal):
 class SliceClaimer(JobClaimer):
     """Claims the job that a message names, then the next ones of its region."""
 
+    def __init__(self, process: JobClaimer, *, ledger: Ledger, host: Runtime) -> None:
+        super().__init__(process.worker, ledger=ledger, host=host)
+        # announced for all threads of the process
+        self._process = process
+
+    @override
+    def note_claim(self, at: float) -> None:
+        super().note_claim(at)
+        self._process.note_claim(at)
+
     def begin(self, wake_up: WakeUp, *, continuation: NewMessage | None) -> None:
         """Prepare for the slice of one message.
 
@@ -75,7 +85,7 @@ class SliceClaimer(JobClaimer):
         )
         if not leases:
             return None
-        self.claimed_at = requested_at
+        self.note_claim(requested_at)
         return ClaimedJob(lease=leases[0], requested_at=requested_at)
 
     @override

@@ -140,6 +140,14 @@ class Outbox(Protocol):
         ...
 
     @abstractmethod
+    def unreceived(self, kind: str, destination: str) -> Sequence[timedelta]:
+        """Return how long ago each message was last sent that nobody has settled.
+
+        The oldest first; not those that were never sent.
+        """
+        ...
+
+    @abstractmethod
     def backlog(self, kind: str) -> OutboxBacklog:
         """Return how many messages are not sent or settled yet, and their delay."""
         ...

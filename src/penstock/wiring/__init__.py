@@ -6,11 +6,15 @@ SQLite needs no drivers of servers.
 
 from penstock.wiring.celery import (
     broker_checks,
+    build_read_queues,
     build_slice_worker,
     celery_app,
     check_broker,
     check_celery,
+    consumed_queues,
+    longest_slice,
     refused_pool,
+    worker_consumer,
 )
 from penstock.wiring.container import Container
 from penstock.wiring.databases import (
@@ -37,6 +41,7 @@ __all__ = [
     "build_emit",
     "build_event_metrics",
     "build_maintenance",
+    "build_read_queues",
     "build_runtime",
     "build_slice_worker",
     "build_store_metrics",
@@ -44,9 +49,11 @@ __all__ = [
     "check_broker",
     "check_celery",
     "check_hook_functions",
+    "consumed_queues",
     "fan_out",
     "list_statements",
     "load_transform",
+    "longest_slice",
     "new_worker_id",
     "open_container",
     "planning_task",
@@ -54,4 +61,5 @@ __all__ = [
     "serve_metrics",
     "server_diagnostics",
     "try_hooks",
+    "worker_consumer",
 ]

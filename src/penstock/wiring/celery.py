@@ -6,9 +6,10 @@ from datetime import timedelta
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from penstock.domain.deafness import QueueState
 from penstock.domain.jobs import WorkerId
 from penstock.errors import Misconfigured
-from penstock.flow.job_claimer import Worker
+from penstock.flow.job_claimer import JobClaimer, Worker
 from penstock.flow.relay_outbox import RelayOutbox
 from penstock.flow.wake_ups import WAKE_UP, SelectLost, SendWakeUps, WakeUpQueues
 from penstock.flow.work import DatasetRuntime
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from penstock.adapters.celery.app import CeleryOptions
+    from penstock.adapters.celery.consumer import WorkerConsumer
     from penstock.wiring.container import Container
 
 
@@ -113,6 +115,39 @@ def broker_counter(settings: Settings) -> Callable[[str], int]:
     return CeleryTransport(build_app(lambda: options)).count_waiting
 
 
+def build_read_queues(
+    penstock: "Container", consumed: Callable[[], Sequence[str]]
+) -> Callable[[], Sequence[QueueState]]:
+    """Return what reads the state of the queues that a worker consumes.
+
+    It raises `TransportUnavailable`.
+    """
+    outbox, count_waiting = penstock.stores.outbox, broker_counter(penstock.settings)
+    names = wake_up_queues(penstock.settings).names
+
+    def read_queue(name: str) -> QueueState:
+        unreceived = outbox.unreceived(WAKE_UP, name)
+        # an idle fleet does not ask the broker
+        waiting = count_waiting(name) if unreceived else 0
+        return QueueState(unreceived=unreceived, waiting=waiting)
+
+    return lambda: [read_queue(name) for name in consumed() if name in names]
+
+
+def consumed_queues(app: "Celery") -> Sequence[str]:
+    """Return the names of the queues that the worker of this process consumes."""
+    from penstock.adapters.celery import consumer
+
+    return consumer.consumed_queues(app)
+
+
+def worker_consumer(app: "Celery", consumer: object) -> "WorkerConsumer":
+    """Return the consumer of a worker, in its main process."""
+    from penstock.adapters.celery.consumer import WorkerConsumer
+
+    return WorkerConsumer(app, consumer)
+
+
 def build_send_wake_ups(penstock: "Container") -> SendWakeUps:
     settings = penstock.settings
     options = celery_options(settings)
@@ -144,7 +179,7 @@ class SliceWorker:
     penstock: "Container"
     runtimes: Mapping[str, DatasetRuntime]
     # announced for all threads
-    claimer: SliceClaimer
+    claimer: JobClaimer
     end: SliceEnd
     stop: StopSignal
     # sends what is in the outbox at once
@@ -154,7 +189,7 @@ class SliceWorker:
         """Build the work of one thread."""
         runtime = build_runtime(self.stop)
         claimer = SliceClaimer(
-            self.claimer.worker, ledger=self.penstock.stores.ledger, host=runtime
+            self.claimer, ledger=self.penstock.stores.ledger, host=runtime
         )
         return WorkSlice(
             self.penstock.work(self.runtimes, claimer, runtime),
@@ -185,7 +220,7 @@ def build_slice_worker(
         runtimes=penstock.dataset_runtimes(
             penstock.settings.datasets, build_runtime(end)
         ),
-        claimer=SliceClaimer(
+        claimer=JobClaimer(
             Worker(owner=owner, region=NO_REGION),
             ledger=penstock.stores.ledger,
             host=runtime,

@@ -132,6 +132,15 @@ class SqlOutbox(Outbox):
         return [read_message(row) for row in found]
 
     @override
+    def unreceived(self, kind: str, destination: str) -> Sequence[timedelta]:
+        found = self._database.read(
+            lambda transaction: transaction.all(
+                "unreceived_messages", kind=kind, destination=destination
+            )
+        )
+        return [row["sent_for"] * MICROSECOND for row in found]
+
+    @override
     def backlog(self, kind: str) -> OutboxBacklog:
         (row,) = self._database.read(
             lambda transaction: transaction.all("outbox_backlog", kind=kind)

@@ -1,7 +1,7 @@
 """The Penstock of the processes of Celery: of its workers, and of its Beat."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 
 from penstock import __version__
@@ -9,6 +9,7 @@ from penstock.domain.events import SchedulerStarted, SchedulerStopped
 from penstock.entrypoints.worker.background import BackgroundProcess
 from penstock.entrypoints.worker.loop import WorkerLoop
 from penstock.entrypoints.worker.planner import ImportPlanner
+from penstock.entrypoints.worker.reception import DeafnessCheck, SharedReception
 from penstock.entrypoints.worker.scheduler import schedules_task
 from penstock.entrypoints.worker.shared_flag import SharedFlag
 from penstock.errors import PenstockError, StoreUnavailable
@@ -18,6 +19,7 @@ from penstock.ports import StopSignal
 from penstock.wiring import (
     Container,
     build_maintenance,
+    build_read_queues,
     build_slice_worker,
     new_worker_id,
 )
@@ -31,12 +33,17 @@ class CeleryProcess:
         open_penstock: Callable[[], AbstractContextManager[Container]],
         *,
         report: Callable[[PenstockError], None],
+        # the names of those of its worker
+        consumed_queues: Callable[[], Sequence[str]],
     ) -> None:
         # made before the fork, and set by the main process of the worker
         self._shutting_down = SharedFlag()
         self._background = BackgroundProcess(open_penstock, self._build, report=report)
         self._report = report
         self._slices = threading.local()
+        # made before the fork as well
+        self.reception = SharedReception()
+        self._consumed_queues = consumed_queues
 
     def start(self) -> None:
         """Announce this process and do its share of maintenance, until it ends."""
@@ -68,7 +75,16 @@ class CeleryProcess:
         self._background.close()
 
     def _build(self, penstock: Container, stop: threading.Event) -> "OpenedProcess":
-        return OpenedProcess(penstock, stop, is_shutting_down=self._shutting_down)
+        return OpenedProcess(
+            penstock,
+            stop,
+            is_shutting_down=self._shutting_down,
+            check_deafness=DeafnessCheck(
+                self.reception,
+                build_read_queues(penstock, self._consumed_queues),
+                resend_after=penstock.settings.celery.resend_after,
+            ),
+        )
 
 
 class OpenedProcess:
@@ -80,6 +96,7 @@ class OpenedProcess:
         stop: threading.Event,
         *,
         is_shutting_down: StopSignal,
+        check_deafness: Callable[[], None],
     ) -> None:
         self._worker = build_slice_worker(
             penstock,
@@ -96,12 +113,14 @@ class OpenedProcess:
         )
         self._planner = ImportPlanner(penstock, stop)
         self._maintenance = build_maintenance(penstock, [self._planner.task])
+        self._check_deafness = check_deafness
         self.attempt = self._loop.attempt
         self.new_slice = self._worker.new_slice
         self.send = self._worker.relay
 
     def maintain(self) -> None:
         self.attempt(self._announce_and_maintain)
+        self.attempt(self._check_deafness)
 
     def _announce_and_maintain(self) -> None:
         self._loop.announce()

@@ -87,6 +87,13 @@ from penstock_outbox
 where kind = %(kind)s and due_at is not null
 order by id;
 
+-- name: unreceived_messages
+select (extract(epoch from {now} - sent_at) * 1000000)::bigint as sent_for
+from penstock_outbox
+where kind = %(kind)s and destination = %(destination)s and due_at is not null
+    and sent_at is not null
+order by sent_at, id;
+
 -- name: outbox_backlog
 select count(*) as messages,
     (

@@ -72,6 +72,13 @@ from penstock_outbox
 where kind = :kind and due_at is not null
 order by id;
 
+-- name: unreceived_messages
+select :now - sent_at as sent_for
+from penstock_outbox
+where kind = :kind and destination = :destination and due_at is not null
+    and sent_at is not null
+order by sent_at, id;
+
 -- name: outbox_backlog
 select count(*) as messages,
     :now - min(created_at) filter (where sends = 0) as unsent_for
