@@ -24,7 +24,7 @@ from penstock.domain.source import CsvSource
 from penstock.errors import Interrupted, Misconfigured, NotFound
 from penstock.flow.audit import Audit, CoverageFlaw
 from penstock.flow.plan import DryRun, Plan
-from penstock.ports import KeepAlive
+from penstock.ports import KeepAlive, ScannedSlices
 from tests.support.builders import (
     NOON,
     SECOND,
@@ -238,7 +238,9 @@ def test_a_dry_run_reads_files_once(stores):
     """They may be large, or have to be fetched."""
     polls = []
 
-    def read(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+    def read(
+        dataset: Dataset, still_here: KeepAlive, scanned: ScannedSlices
+    ) -> FileAxis:
         polls.append(dataset.name)
         return FileAxis(slices=(part(1), part(2)))
 

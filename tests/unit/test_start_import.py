@@ -13,6 +13,7 @@ from penstock.adapters.csv.file_scanner import FileScanner, find_files
 from penstock.adapters.csv.spool import SpooledUploads
 from penstock.adapters.sqlite.database import SqliteDatabase
 from penstock.domain.dataset import Dataset
+from penstock.domain.events import Event, FileSurveyed
 from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import (
     ImportId,
@@ -24,6 +25,7 @@ from penstock.domain.jobs import (
     WorkerId,
 )
 from penstock.domain.sharding.axes import FileAxis, ListAxis, ValuesFrom
+from penstock.domain.sharding.parts import Slice
 from penstock.domain.source import CsvSource
 from penstock.errors import (
     Conflict,
@@ -34,7 +36,7 @@ from penstock.errors import (
 )
 from penstock.flow.plan import Plan
 from penstock.flow.start_import import StartImport
-from penstock.ports import JobFilter, KeepAlive, Stores, Survey
+from penstock.ports import JobFilter, KeepAlive, ScannedSlices, Stores, Survey
 from penstock.ports.idempotency import IdempotencyStore, IdempotentRequest
 from tests.contracts.workers import announce
 from tests.support.builders import (
@@ -211,7 +213,9 @@ class TestPlanning:
         Path(shops.csv.folder, "shops-1.csv").write_bytes(ROWS)
         begun = start.of_source(shops, FULL, ASK).import_
 
-        def stumble(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+        def stumble(
+            dataset: Dataset, still_here: KeepAlive, scanned: ScannedSlices
+        ) -> FileAxis:
             raise ZeroDivisionError
 
         broken = replace(start, plan=plan_of(start.datasets, stores, stumble))
@@ -251,7 +255,7 @@ class TestTwoPlanners:
             """One whose look at the files takes so long that another has done it."""
 
             @override
-            def axes(self, dataset, *, files=(), still_here=lambda: None):
+            def axes(self, dataset, *, files=(), still_here=print, scanned=None):
                 clock.pass_time(2 * LEASE)
                 start.plan_import(begun, threading.Event())
                 raise Misconfigured("no file matches")
@@ -290,7 +294,9 @@ class TestTwoPlanners:
     ):
         begun = self.begun(start, shops, tmp_path)
 
-        def stand_still(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+        def stand_still(
+            dataset: Dataset, still_here: KeepAlive, scanned: ScannedSlices
+        ) -> FileAxis:
             clock.pass_time(2 * LEASE)
             assert stores.plans.claim(begun, BEN)
             still_here()
@@ -310,12 +316,14 @@ class TestTwoPlanners:
         begun = self.begun(start, shops, tmp_path)
         rivals: list[ImportId] = []
 
-        def fetch_for_long(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+        def fetch_for_long(
+            dataset: Dataset, still_here: KeepAlive, scanned: ScannedSlices
+        ) -> FileAxis:
             for _ in range(120):
                 clock.pass_time(LEASE / 2)
                 still_here()
                 rivals.extend(due(stores))
-            return FileScanner(print)(dataset)
+            return FileScanner(print)(dataset, still_here, scanned)
 
         slow = plan_of(start.datasets, stores, fetch_for_long, seconds_of(clock))
         held = replace(start, plan=slow)
@@ -332,9 +340,11 @@ class TestTwoPlanners:
         begun = self.begun(start, shops, tmp_path)
         halt = threading.Event()
 
-        def stop(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+        def stop(
+            dataset: Dataset, still_here: KeepAlive, scanned: ScannedSlices
+        ) -> FileAxis:
             halt.set()
-            return FileScanner(print)(dataset, still_here)
+            return FileScanner(print)(dataset, still_here, scanned)
 
         stopped = plan_of(start.datasets, stores, stop)
 
@@ -399,7 +409,9 @@ class TestSetbacks:
         Path(shops.csv.folder, "shops-1.csv").write_bytes(ROWS)
         begun = start.of_source(shops, FULL, ASK).import_.id
 
-        def fail(dataset: Dataset, still_here: KeepAlive) -> FileAxis:
+        def fail(
+            dataset: Dataset, still_here: KeepAlive, scanned: ScannedSlices
+        ) -> FileAxis:
             raise SourceUnavailable("no answer from hush")
 
         away = replace(start, plan=plan_of(start.datasets, stores, fail))
@@ -416,6 +428,81 @@ class TestSetbacks:
         ended = stores.imports.peek(begun)
         assert ended.status is ImportStatus.FAILED
         assert "no answer from ${SECRET}" in str(ended.note)
+
+
+class TestManyFiles:
+    """What a planner that is killed has scanned is not scanned again."""
+
+    def scan(self, start: StartImport, stores: Stores, begun: ImportId) -> list[str]:
+        """Plan an import; return which files that scanned."""
+        surveyed: list[str] = []
+
+        def note(event: Event) -> None:
+            if isinstance(event, FileSurveyed):
+                surveyed.append(event.file)
+
+        plan = plan_of(start.datasets, stores, FileScanner(note))
+        replace(start, plan=plan).plan_import(begun, threading.Event())
+        return surveyed
+
+    def killed_at(
+        self, start: StartImport, stores: Stores, shops: Dataset, file: str
+    ) -> ImportId:
+        """Begin an import of three files, whose planner is killed at one of them."""
+        for number in range(3):
+            Path(shops.csv.folder, f"shops-{number}.csv").write_bytes(ROWS)
+        begun = start.of_source(shops, FULL, ASK).import_.id
+
+        class Killed(BaseException):
+            """It handles nothing more."""
+
+        def kill(event: Event) -> None:
+            if isinstance(event, FileSurveyed) and event.file == file:
+                raise Killed
+
+        plan = plan_of(start.datasets, stores, FileScanner(kill))
+        with pytest.raises(Killed):
+            replace(start, plan=plan).plan_import(begun, threading.Event())
+        return begun
+
+    def test_the_next_one_scans_the_others(
+        self, start: StartImport, stores: Stores, shops: Dataset, clock: Clock
+    ):
+        begun = self.killed_at(start, stores, shops, "shops-1.csv")
+        clock.pass_time(2 * LEASE)
+
+        assert self.scan(start, stores, begun) == ["shops-1.csv", "shops-2.csv"]
+
+        assert status(stores, begun) is ImportStatus.RUNNING
+        parts = [Slice.of_key(job.shard_key) for job in jobs_of(stores, begun)]
+        assert [part.file for part in parts] == [f"shops-{n}.csv" for n in range(3)]
+        assert [part.number for part in parts] == [0, 1, 2]
+
+    def test_other_files_are_all_scanned_anew(
+        self, start: StartImport, stores: Stores, shops: Dataset, clock: Clock
+    ):
+        """Their numbers decide which row of a key is the last."""
+        begun = self.killed_at(start, stores, shops, "shops-1.csv")
+        Path(shops.csv.folder, "shops--.csv").write_bytes(ROWS)
+        clock.pass_time(2 * LEASE)
+
+        assert len(self.scan(start, stores, begun)) == 4
+
+        parts = [Slice.of_key(job.shard_key) for job in jobs_of(stores, begun)]
+        assert parts[0].file == "shops--.csv"
+        assert [part.number for part in parts] == [0, 1, 2, 3]
+
+    def test_a_file_of_another_size_is_scanned_anew(
+        self, start: StartImport, stores: Stores, shops: Dataset, clock: Clock
+    ):
+        begun = self.killed_at(start, stores, shops, "shops-2.csv")
+        Path(shops.csv.folder, "shops-0.csv").write_bytes(ROWS + b"3,three\n")
+        clock.pass_time(2 * LEASE)
+
+        assert len(self.scan(start, stores, begun)) == 3
+
+        parts = [Slice.of_key(job.shard_key) for job in jobs_of(stores, begun)]
+        assert [part.size for part in parts] == [len(ROWS) + 8, len(ROWS), len(ROWS)]
 
 
 class TestFiles:

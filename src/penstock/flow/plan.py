@@ -28,7 +28,17 @@ from penstock.domain.sharding.shard import plan_shards
 from penstock.domain.source import CsvSource, Paging
 from penstock.errors import Interrupted, Misconfigured
 from penstock.flow.plan_lease import STOPPED, ClaimPlan, PlanLease
-from penstock.ports import Emit, KeepAlive, Records, Source, StopSignal, Stores, Survey
+from penstock.ports import (
+    Emit,
+    KeepAlive,
+    NoScannedSlices,
+    Records,
+    ScannedSlices,
+    Source,
+    StopSignal,
+    Stores,
+    Survey,
+)
 
 # shards stored in one transaction, to bound memory and the time other writers wait
 SHARD_BATCH = 5_000
@@ -129,15 +139,31 @@ class Plan:
         import_: Import,
         axes: tuple[Axis, ...],
         plan: PlanLease,
+        *,
+        is_stored: bool = False,
     ) -> None:
-        """Store the shards of an import in planning, and open it to workers."""
+        """Store the shards of an import in planning, and open it to workers.
+
+        With `is_stored`, its shards were stored while its files were scanned.
+        """
         last = self._find_repeated(dataset, import_, axes)
         if last is not None:
             self._plans.repeat(dataset, plan.lease, of=last.id)
             return
+        if not is_stored:
+            self._store(dataset, import_, axes, plan)
+        self._plans.finish(plan.lease)
+
+    def _store(
+        self,
+        dataset: Dataset,
+        import_: Import,
+        axes: tuple[Axis, ...],
+        plan: PlanLease,
+    ) -> None:
         bounds = import_bounds(dataset, import_)
         digest = digest_of_plan(axes, bounds)
-        stored = plan.resume(digest)
+        stored = plan.stored_of(digest)
         keys = (shard.key for shard in plan_shards(axes, bounds))
         rest = itertools.islice(keys, stored, None)
         while batch := list(itertools.islice(rest, SHARD_BATCH)):
@@ -146,7 +172,6 @@ class Plan:
             plan.add_shards(batch, digest=digest, stored=stored)
         if not stored:
             self._end_empty(dataset, import_)
-        self._plans.finish(plan.lease)
 
     def emit_planned(self, import_: Import, *, shards: int, resumed: bool) -> None:
         self._emit(
@@ -199,6 +224,7 @@ class Plan:
         *,
         files: tuple[str, ...] = (),
         still_here: KeepAlive = lambda: None,
+        scanned: ScannedSlices | None = None,
     ) -> tuple[Axis, ...]:
         """Return the axes with the values read from files and other datasets.
 
@@ -207,7 +233,7 @@ class Plan:
         """
         if isinstance(dataset.source, CsvSource):
             chosen = with_files(dataset, files) if files else dataset
-            return (self._survey(chosen, still_here),)
+            return (self._survey(chosen, still_here, scanned or NoScannedSlices()),)
         return tuple(self._with_values(dataset, axis) for axis in dataset.axes)
 
     def _with_values(self, dataset: Dataset, axis: Axis) -> Axis:

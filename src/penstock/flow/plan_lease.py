@@ -79,7 +79,7 @@ class PlanLease:
         else:
             self._note_renewal(now)
 
-    def resume(self, digest: str) -> int:
+    def stored_of(self, digest: str) -> int:
         """Return how many shards of a plan are stored; none of another one are left."""
         cursor = self.cursor
         if cursor.digest == digest:

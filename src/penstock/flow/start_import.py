@@ -33,6 +33,7 @@ from penstock.errors import (
 )
 from penstock.flow.plan import Plan, refuse_different_import, stop_check
 from penstock.flow.plan_lease import PlanLease
+from penstock.flow.planned_files import PlannedFiles
 from penstock.ports import KeepAlive, Redact, StopSignal, Stores, Uploads
 from penstock.ports.idempotency import (
     IdempotentRequest,
@@ -235,10 +236,14 @@ class StartImport:
 
     def _fill(self, import_: Import, plan: PlanLease) -> None:
         dataset, files = self.datasets[import_.dataset], plan.cursor.files
-        axes = self.plan.axes(dataset, files=files, still_here=plan.still_here)
+        scanned = PlannedFiles(plan, self.stores.imports)
+        axes = self.plan.axes(
+            dataset, files=files, still_here=plan.still_here, scanned=scanned
+        )
         if not import_.accepts_duplicates:
             self.plan.check_first(dataset, axes, plan.still_here)
-        self.plan.fill(dataset, import_, axes, plan)
+        is_stored = isinstance(dataset.source, CsvSource)
+        self.plan.fill(dataset, import_, axes, plan, is_stored=is_stored)
         _, jobs = self.stores.imports.get(import_.id)
         self.plan.emit_planned(import_, shards=jobs.total, resumed=False)
 

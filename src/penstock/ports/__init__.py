@@ -30,7 +30,7 @@ from penstock.ports.rollups import Rollups
 from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
 from penstock.ports.schedules import FireLog, Schedules
 from penstock.ports.schema import Diagnostic, Schema, ServerDiagnostics, SqlStatement
-from penstock.ports.source import Source, Survey
+from penstock.ports.source import NoScannedSlices, ScannedSlices, Source, Survey
 from penstock.ports.uploads import Uploads
 from penstock.ports.workers import Workers
 
@@ -54,6 +54,7 @@ __all__ = [
     "KeepAlive",
     "Ledger",
     "Maintenance",
+    "NoScannedSlices",
     "Outbox",
     "Plans",
     "ProblemCounts",
@@ -66,6 +67,7 @@ __all__ = [
     "Retention",
     "Rollups",
     "Runtime",
+    "ScannedSlices",
     "Schedules",
     "Schema",
     "ServerDiagnostics",

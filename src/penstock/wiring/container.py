@@ -47,6 +47,7 @@ from penstock.ports import (
     KeepAlive,
     Redact,
     Runtime,
+    ScannedSlices,
     Source,
     Stores,
 )
@@ -97,8 +98,10 @@ class Container:
             ),
         )
 
-    def _scan_files(self, files: Dataset, still_here: KeepAlive) -> FileAxis:
-        return self._file_scanner(files, still_here)
+    def _scan_files(
+        self, files: Dataset, still_here: KeepAlive, scanned: ScannedSlices
+    ) -> FileAxis:
+        return self._file_scanner(files, still_here, scanned)
 
     @staticmethod
     def _find_files(dataset: Dataset) -> None:

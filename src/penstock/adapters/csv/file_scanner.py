@@ -21,7 +21,7 @@ from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.sharding.parts import Slice
 from penstock.domain.source import CsvSource, Unsized, is_url, refuse_undecodable_name
 from penstock.errors import FilesMissing, Misconfigured, PenstockError
-from penstock.ports import Emit, KeepAlive
+from penstock.ports import Emit, KeepAlive, NoScannedSlices, ScannedSlices
 
 # the most missing files that are named
 MAX_NAMED_FILES = 10
@@ -44,7 +44,10 @@ class FileScanner:
     emit: Emit
 
     def __call__(
-        self, dataset: Dataset, still_here: KeepAlive = lambda: None
+        self,
+        dataset: Dataset,
+        still_here: KeepAlive = lambda: None,
+        scanned_slices: ScannedSlices | None = None,
     ) -> FileAxis:
         source = dataset.csv
         files = {
@@ -52,18 +55,25 @@ class FileScanner:
             **dict.fromkeys(fetch_files(dataset, source, still_here), ()),
         }
         scanned = scan_files(dataset, source, files, still_here)
-        slices = tuple(
-            part
-            for number, file in enumerate(scanned)
-            for part in self._split(dataset, source, number, file, still_here)
+        before = scanned_slices or NoScannedSlices()
+        stored = before.stored(
+            {file.name: size_of(Path(source.folder, file.name)) for file in scanned}
         )
+        slices: list[Slice] = []
+        for number, file in enumerate(scanned):
+            if number not in stored:
+                found = self._split(dataset, source, number, file, still_here)
+                before.add(found)
+                slices += found
+            else:
+                slices += stored[number]
         if all(part.start == part.end for part in slices):
             names = ", ".join(file.name for file in scanned)
             raise Misconfigured(
                 f"datasets.{dataset.name}.source.files: {names} "
                 f"{'has' if len(scanned) == 1 else 'have'} a header and no rows"
             )
-        return FileAxis(slices=slices)
+        return FileAxis(slices=tuple(slices))
 
     def first(self, dataset: Dataset) -> FileAxis:
         """Return the start of the first file, without scanning all files.
@@ -76,13 +86,10 @@ class FileScanner:
             first_address = replace(source, files=tuple(urls_in(source)[:1]))
             files = dict.fromkeys(fetch_files(dataset, first_address, never), ())
         first = scan_files(dataset, source, files, never)[0]
-        path = Path(source.folder, first.name)
-        with translate_errors(path):
-            size = path.stat().st_size
         part = Slice(
             number=0,
             file=first.name,
-            size=size,
+            size=size_of(Path(source.folder, first.name)),
             fingerprint="",
             start=first.head.start,
             end=None,
@@ -139,6 +146,11 @@ class FileScanner:
             )
         )
         return slices
+
+
+def size_of(path: Path) -> int:
+    with translate_errors(path):
+        return path.stat().st_size
 
 
 def scan_files(
