@@ -14,6 +14,7 @@ from bench import (
     pipelines,
     points,
     queues,
+    schedules,
     serving,
     throughput,
 )
@@ -30,6 +31,7 @@ BENCHMARKS = {
     "changes": changes.measure,
     "jobs": queues.measure_alone,
     "audits": audits.measure,
+    "schedules": schedules.measure,
     "points": points.measure,
     "file-loaders": files.measure_rivals,
     "queues": queues.measure,
