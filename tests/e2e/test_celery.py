@@ -1,5 +1,6 @@
 """The same import by local workers and by those of Celery, whatever a broker does."""
 
+import itertools
 import os
 import signal
 import time
@@ -17,6 +18,7 @@ import redis
 from typing_extensions import override
 
 from tests.e2e.conftest import OpenWorkshop
+from tests.services.private import PrivateRedis
 from tests.support.evidence import requests_after_commit, truth
 from tests.support.stores import Kind, on
 from tests.support.workshop import (
@@ -108,15 +110,15 @@ class RabbitQueue(BrokerQueue):
         self._connection.close()
 
 
-def planned(workshop: Workshop, more: str = "") -> Workshop:
+def planned(workshop: Workshop, more: str = "", *, shards: int = SHARDS) -> Workshop:
     countries = countries_of(workshop.sandbox)
     # and some that have no points
-    values = [*countries, *range(9000, 9000 + SHARDS - len(countries))]
+    values = [*countries, *range(9000, 9000 + shards - len(countries))]
     poi = workshop.poi(pages=keyset(4), shards=COUNTRIES % values)
     workshop.declare(poi, lease="4s", more=more)
     assert workshop.penstock("plan", "poi").code == 0
     assert (
-        len(workshop.ask("select id from penstock_job where kind = 'shard'")) == SHARDS
+        len(workshop.ask("select id from penstock_job where kind = 'shard'")) == shards
     )
     return workshop
 
@@ -135,8 +137,8 @@ def done(workshop: Workshop) -> int:
     return len(workshop.ask("select * from penstock_import where status = 'done'"))
 
 
-def check_import(workshop: Workshop) -> None:
-    wait_until(workshop.is_finished, within=60)
+def check_import(workshop: Workshop, *, within: float = 60) -> None:
+    wait_until(workshop.is_finished, within=within)
     assert workshop.status() == "done"
     assert workshop.rows() == truth(workshop)
     assert requests_after_commit(workshop) == []
@@ -325,3 +327,79 @@ def test_a_worker_of_celery_needs_celery_as_the_engine(slow: Workshop):
 
     assert refused.code == 2
     assert "penstock.engine: is not 'celery'; set it, and the broker" in refused.err
+
+
+MANY_SHARDS = 200
+# pages between two troubles
+PAGES_BETWEEN = 25
+SOAK_TIME = 200
+
+
+def single(workshop: Workshop) -> Process:
+    """Start a worker with one slot."""
+    return worker(workshop, "--concurrency", "1")
+
+
+def progress(workshop: Workshop) -> None:
+    """Wait until some pages are committed, or all of them."""
+    pages = workshop.pages() + PAGES_BETWEEN
+    wait_until(
+        lambda: workshop.pages() >= pages or workshop.is_finished(), within=SOAK_TIME
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGQUIT])
+def test_workers_that_are_ended_again_and_again_import_everything(
+    open_workshop: OpenWorkshop, redis_url: str, number: signal.Signals
+):
+    workshop = open_workshop(records=800, latency=timedelta(milliseconds=30))
+    planned(workshop, engine(redis_url), shards=MANY_SHARDS)
+    workers = [single(workshop) for _ in range(4)]
+
+    while not workshop.is_finished():
+        progress(workshop)
+        ended = workers.pop(0)
+        if number is signal.SIGKILL:
+            kill(ended)
+        else:
+            ended.send_signal(number)
+        workers.append(single(workshop))
+
+    check_import(workshop)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_broker_that_doubles_loses_and_restarts_imports_everything(
+    open_workshop: OpenWorkshop,
+):
+    workshop = open_workshop(records=800, latency=timedelta(milliseconds=30))
+    with PrivateRedis() as broker:
+        planned(workshop, engine(broker.url), shards=MANY_SHARDS)
+        # all of them send messages
+        for _ in range(3):
+            workshop.celery("beat", "-l", "warning")
+        for _ in range(4):
+            single(workshop)
+
+        def double() -> None:
+            with closing(RedisQueue(broker.url, QUEUE)) as queue:
+                messages = queue.take()
+                queue.put([*messages, *messages])
+
+        def purge() -> None:
+            with closing(RedisQueue(broker.url, QUEUE)) as queue:
+                queue.take()
+
+        def restart() -> None:
+            broker.kill()
+            broker.start()
+
+        troubles = itertools.cycle([double, purge, restart])
+        while not workshop.is_finished():
+            next(troubles)()
+            progress(workshop)
+
+        check_import(workshop)
