@@ -18,6 +18,7 @@ from penstock.domain.jobs import (
     Shards,
     WorkerId,
 )
+from penstock.domain.rollups import Sample, Subject, SubjectKind
 from penstock.entrypoints.dashboard.page_cache import PageCache
 from penstock.entrypoints.dashboard.pages import timeline
 from penstock.entrypoints.dashboard.pages.explore import with_operator
@@ -430,6 +431,26 @@ def test_a_stopped_budget_can_be_opened_from_its_page(running: Running):
     assert "the key was refused" in html
     assert f'data-post="/api/v1/budgets/{name}/open"' in html
     assert "used by poi" in html
+
+
+def test_a_budget_shows_what_was_used_of_it_in_the_last_hour(running: Running):
+    running.stores.rollups.flush(
+        "a",
+        1,
+        [
+            Sample(Subject(SubjectKind.BUDGET, "practice"), "tokens", 75),
+            Sample(Subject(SubjectKind.BUDGET, "practice"), "waited_us", 2_000_000),
+        ],
+    )
+
+    html = page(running, "/budgets")
+
+    # the budget allows 5 a second
+    assert "75 in all, at most 75 in a minute, 300 allowed" in html
+    assert 'y="75.0%" height="25.0%"' in html
+    assert ": 75</title></rect>" in html
+    # one figure: nothing was used of the other budgets
+    assert html.count("<figcaption") == 1
 
 
 def test_workers_are_shown_with_what_there_is_to_do(running: Running):

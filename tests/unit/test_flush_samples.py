@@ -23,10 +23,10 @@ from penstock.domain.pages import Counts
 from penstock.domain.rollups import (
     LATENCY_BOUNDS,
     LATENCY_SERIES,
-    MAX_BUCKETS,
     SERIES,
     Sample,
     SubjectKind,
+    last_window,
     latency_quantile,
     window_of,
 )
@@ -246,8 +246,19 @@ def test_a_window_has_whole_minutes_and_at_most_a_bucket_for_each():
     assert window.buckets == 11
     assert window.bucket_length == MINUTE
     assert window_of(NOON, NOON, buckets=9).until == NOON + MINUTE
-    with pytest.raises(ValueError, match="buckets"):
-        window_of(NOON, NOON + 24 * HOUR, buckets=MAX_BUCKETS + 1)
+
+
+def test_the_last_bucket_of_a_window_may_be_shorter():
+    window = window_of(NOON, NOON + 61 * MINUTE, buckets=60)
+
+    assert (window.bucket_length, window.buckets) == (2 * MINUTE, 31)
+    assert window.until == NOON + 61 * MINUTE
+
+
+def test_the_last_hour_has_sixty_minutes_with_the_current_one():
+    window = last_window(NOON + SECOND, HOUR, buckets=60)
+
+    assert (window.buckets, window.until) == (60, NOON + MINUTE)
 
 
 def test_quantiles_are_estimated_from_the_histogram():

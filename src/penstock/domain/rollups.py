@@ -82,30 +82,40 @@ def latency_series(took: timedelta) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupWindow:
-    """A time that is divided into equal buckets; it begins and ends with a minute."""
+    """Whole minutes, in buckets of equally many; the last one may be shorter."""
 
     since: datetime
     until: datetime
-    buckets: int
+    bucket_length: timedelta
 
     def __post_init__(self) -> None:
-        if self.until - self.since < MINUTE or not 1 <= self.buckets <= MAX_BUCKETS:
-            raise ValueError(f"not a time with 1 to {MAX_BUCKETS} buckets: {self!r}")
+        if self.until <= self.since or self.bucket_length < MINUTE:
+            raise ValueError(f"not a time with buckets: {self!r}")
 
     @property
-    def bucket_length(self) -> timedelta:
-        return (self.until - self.since) / self.buckets
+    def buckets(self) -> int:
+        return -((self.since - self.until) // self.bucket_length)
 
 
 def window_of(since: datetime, until: datetime, *, buckets: int) -> RollupWindow:
-    """Return the whole minutes around a time, with at most one bucket a minute."""
+    """Return the whole minutes around a time, in at most so many buckets."""
     since = since.replace(second=0, microsecond=0)
-    end = until.replace(second=0, microsecond=0)
-    if end < until or end == since:
-        end += MINUTE
+    until = max(end_of_minute(until), since + MINUTE)
+    minutes = (until - since) // MINUTE
     return RollupWindow(
-        since=since, until=end, buckets=min(buckets, (end - since) // MINUTE)
+        since=since, until=until, bucket_length=MINUTE * -(-minutes // buckets)
     )
+
+
+def last_window(until: datetime, length: timedelta, *, buckets: int) -> RollupWindow:
+    """Return the time of such a length that ends with the minute of `until`."""
+    until = end_of_minute(until)
+    return window_of(until - length, until, buckets=buckets)
+
+
+def end_of_minute(at: datetime) -> datetime:
+    begin = at.replace(second=0, microsecond=0)
+    return begin if begin == at else begin + MINUTE
 
 
 def latency_quantile(

@@ -79,8 +79,7 @@ class SqlRollups(Rollups):
                 name=subject.name,
                 since=self._database.to_stored_time(window.since),
                 until=self._database.to_stored_time(window.until),
-                length=(window.until - window.since) // MICROSECOND,
-                buckets=window.buckets,
+                bucket_length=window.bucket_length // MICROSECOND,
             )
         )
         series = {name: [0] * window.buckets for name in SERIES[subject.kind]}

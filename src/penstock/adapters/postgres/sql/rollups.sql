@@ -45,7 +45,7 @@ do update set value = penstock_rollup.value + excluded.value;
 -- One statement, so that a sample that is folded meanwhile counts once.
 select series,
     floor(extract(epoch from minute - %(since)s::timestamptz) * 1000000
-        * %(buckets)s / %(length)s)::int as bucket,
+        / %(bucket_length)s)::int as bucket,
     sum(value)::bigint as total
 from (
     select series, minute, value from penstock_rollup

@@ -40,7 +40,7 @@ do update set value = penstock_rollup.value + excluded.value;
 
 -- name: read_rollups
 -- One statement, so that a sample that is folded meanwhile counts once.
-select series, (minute - :since) * :buckets / :length as bucket, sum(value) as total
+select series, (minute - :since) / :bucket_length as bucket, sum(value) as total
 from (
     select series, minute, value from penstock_rollup
     where kind = :kind and name = :name and minute >= :since and minute < :until

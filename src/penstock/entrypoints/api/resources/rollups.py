@@ -15,6 +15,7 @@ from penstock.domain.rollups import (
     SERIES,
     Subject,
     SubjectKind,
+    last_window,
     latency_quantile,
     window_of,
 )
@@ -84,7 +85,8 @@ PARAMETERS: Sequence[Schema] = (
     query_parameter("until", "The end; by default now.", INSTANT),
     query_parameter(
         "buckets",
-        "Into how many parts the time is divided; a part has at least a minute.",
+        "Into how many parts the time is divided at most; each has equally many "
+        "minutes, and the last one may be shorter.",
         {
             "type": "integer",
             "minimum": 1,
@@ -167,7 +169,11 @@ def read_rollups(api: AppContext, requested: RollupRequest) -> Mapping[str, Any]
                     detail=f"must be in the last {MAX_LENGTH.days} days",
                 )
             )
-    window = window_of(since or until - DEFAULT_LENGTH, until, buckets=buckets)
+    window = (
+        last_window(until, DEFAULT_LENGTH, buckets=buckets)
+        if since is None
+        else window_of(since, until, buckets=buckets)
+    )
     series = stores.rollups.read(subject, window)
     is_dataset = subject.kind is SubjectKind.DATASET
     return {

@@ -11,6 +11,7 @@ from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
 from penstock.entrypoints.api.resources.budgets import describe_budget
 from penstock.entrypoints.api.resources.workers import parse_workers
+from penstock.entrypoints.dashboard.pages.charts import draw_usage
 from penstock.entrypoints.dashboard.rendering import View, send_page
 from penstock.errors import StoreUnavailable
 
@@ -29,15 +30,24 @@ def build_budgets(api: AppContext) -> View:
         users.setdefault(penstock.budget(dataset).name, []).append(name)
     rows = []
     away = None
+    now = penstock.stores.jobs.now()
     for name, budget in sorted(penstock.budgets.items()):
         try:
             state = describe_budget(api, budget)
         except StoreUnavailable as error:
             away = str(error)
             break
-        rows.append({"state": state, "budget": budget, "users": users.get(name, [])})
+        usage = draw_usage(penstock.stores.rollups, budget, now)
+        rows.append(
+            {
+                "state": state,
+                "budget": budget,
+                "users": users.get(name, []),
+                "usage": usage,
+            }
+        )
     values = {
-        "now": None if away else penstock.stores.jobs.now(),
+        "now": None if away else now,
         "rows": rows,
         "away": away,
         "states": STATES,
