@@ -17,6 +17,7 @@ from bench import (
     schedules,
     serving,
     throughput,
+    wake_ups,
 )
 
 # each is called with `small`, which has it run through in seconds with sizes whose
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "audits": audits.measure,
     "schedules": schedules.measure,
     "points": points.measure,
+    "celery": wake_ups.measure,
     "file-loaders": files.measure_rivals,
     "queues": queues.measure,
     "pipelines": pipelines.measure,
