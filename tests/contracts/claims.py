@@ -1,10 +1,13 @@
 """What every store promises of the claim log."""
 
+import secrets
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
 
+from penstock.domain.dataset import Dataset
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import (
     Claim,
     ClaimOutcome,
@@ -12,10 +15,16 @@ from penstock.domain.jobs import (
     JobError,
     JobId,
     Lease,
+    Mode,
 )
 from penstock.domain.pages import Proof
 from penstock.ports import Stores
 from penstock.ports.claims import ClaimBundle, ClaimWindow
+from penstock.ports.idempotency import (
+    IdempotentRequest,
+    ImportSpec,
+    RequestClaim,
+)
 from tests.support.builders import (
     A_MOMENT,
     ANN,
@@ -26,12 +35,13 @@ from tests.support.builders import (
     SECOND,
     TIMEOUT,
     batch,
+    begin,
     claim,
     dataset,
     idle,
     known_page,
     last,
-    plan,
+    open_import,
     record,
     repeated,
     run,
@@ -107,6 +117,21 @@ every_end = pytest.mark.parametrize(
 )
 
 
+def plan(stores: Stores, of: Dataset, *shard_keys: str) -> ImportId:
+    """Open an import as an upload does, whose plan nobody has to claim."""
+    stores.schema.ensure_table(of)
+    request = IdempotentRequest(scope="ann", key=secrets.token_hex(4), digest=b"")
+    claimed = stores.requests.claim(request)
+    assert isinstance(claimed, RequestClaim)
+    spec = ImportSpec(
+        scope=ImportScope(mode=Mode.FULL),
+        declaration="d1",
+        approve=lambda *_: None,
+        shard_keys=shard_keys,
+    )
+    return stores.requests.begin(claimed, of, spec).import_.id
+
+
 def claims_of(stores: Stores, import_id: ImportId) -> Sequence[Claim]:
     return stores.claims.find(import_id, after=None, limit=100)
 
@@ -150,6 +175,17 @@ class ClaimsContract:
 
         (found,) = claims_of(stores, import_id)
         assert found.outcome is ClaimOutcome.DONE
+
+    def test_the_claim_of_a_plan_is_the_first_of_an_import(self, stores: Stores):
+        stores.schema.ensure_table(POI)
+        import_id = begin(stores, POI).id
+        open_import(stores, import_id, ["a"])
+        claim(stores, POI)
+
+        first, second = claims_of(stores, import_id)
+
+        assert (first.shard_key, first.outcome) == ("plan", ClaimOutcome.DONE)
+        assert (second.shard_key, second.outcome) == ("a", None)
 
     def test_pages_do_not_end_a_claim(self, stores: Stores, pass_time):
         import_id = plan(stores, POI, "a")

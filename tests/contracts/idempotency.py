@@ -16,7 +16,15 @@ from penstock.ports.idempotency import (
     RequestClaim,
     StartedImport,
 )
-from tests.support.builders import A_MOMENT, HOUR, MINUTE, begin, dataset, jobs_of
+from tests.support.builders import (
+    A_MOMENT,
+    HOUR,
+    MINUTE,
+    add_shards,
+    begin,
+    dataset,
+    jobs_of,
+)
 from tests.support.racing import errors_in, in_threads
 
 POI = dataset()
@@ -173,7 +181,7 @@ class RequestsContract:
 
         stores.schema.ensure_table(POI)
         unfinished = begin(stores, POI)
-        stores.imports.add_jobs(unfinished.id, ["a", "b"])
+        add_shards(stores, unfinished.id, ["a", "b"])
         claim = claimed(stores)
 
         with pytest.raises(Conflict):

@@ -33,6 +33,7 @@ from tests.support.builders import (
     job_of,
     jobs_of,
     last,
+    open_import,
     plan,
     record,
     rejection,
@@ -67,8 +68,7 @@ def import_files(
         Slice(number=number, file=name, size=9, fingerprint="f", start=0, end=9, line=1)
         for number, name in enumerate(sorted(files))
     ]
-    stores.imports.add_jobs(begun.id, [f"file:{part.text}" for part in parts])
-    stores.imports.start(begun.id)
+    open_import(stores, begun.id, [f"file:{part.text}" for part in parts])
     for part in parts:
         page = last(*map(record, files[part.file]))
         lease = claim(stores, of)
@@ -154,61 +154,6 @@ class ImportsContract:
         first = run(stores, POI, last())
 
         assert begin(stores, POI).id > first.id
-
-    def test_jobs_are_added_once(self, stores: Stores):
-        stores.schema.ensure_table(POI)
-        import_id = begin(stores, POI).id
-
-        assert stores.imports.add_jobs(import_id, ["a", "b"]) == 2
-        assert stores.imports.add_jobs(import_id, ["b", "c", "a"]) == 1
-
-        assert [job.shard_key for job in jobs_of(stores, import_id)] == ["a", "b", "c"]
-
-    def test_jobs_are_taken_from_any_iterable(self, stores: Stores):
-        stores.schema.ensure_table(POI)
-        import_id = begin(stores, POI).id
-
-        assert stores.imports.add_jobs(import_id, map(str, range(12_000))) == 12_000
-
-        assert stores.imports.get(import_id)[1] == Shards(total=12_000, pending=12_000)
-
-    def test_no_jobs_are_no_jobs(self, stores: Stores):
-        stores.schema.ensure_table(POI)
-
-        assert stores.imports.add_jobs(begin(stores, POI).id, []) == 0
-
-    def test_adding_a_job_again_leaves_its_work_alone(self, stores: Stores):
-        import_id = plan(stores, POI, "a")
-        stores.ledger.commit_page(POI, claim(stores, POI), batch(record(1)))
-        before = jobs_of(stores, import_id)
-
-        assert stores.imports.add_jobs(import_id, ["a"]) == 0
-
-        assert jobs_of(stores, import_id) == before
-
-    def test_a_plan_that_is_cancelled_meanwhile_gets_no_more_jobs(self, stores: Stores):
-        stores.schema.ensure_table(POI)
-        import_id = begin(stores, POI).id
-        stores.imports.cancel(import_id, reason="no")
-
-        assert stores.imports.add_jobs(import_id, ["a"]) == 0
-
-        stores.imports.start(import_id)
-        assert stores.imports.get(import_id)[0].status is ImportStatus.CANCELLED
-
-    def test_starting_twice_is_starting_once(self, stores: Stores):
-        import_id = plan(stores, POI)
-
-        stores.imports.start(import_id)
-
-        assert stores.imports.get(import_id)[0].status is ImportStatus.RUNNING
-
-    def test_starting_does_not_reopen_a_finished_import(self, stores: Stores):
-        ended = run(stores, POI, last())
-
-        stores.imports.start(ended.id)
-
-        assert stores.imports.get(ended.id)[0] == ended
 
     # looking
 
@@ -402,8 +347,7 @@ class ImportsContract:
         stores.schema.ensure_table(POI)
         begun = begin(stores, POI)
         only = ImportStatus.PLANNING
-        stores.imports.add_jobs(begun.id, ["a"])
-        stores.imports.start(begun.id)
+        open_import(stores, begun.id, ["a"])
 
         known = stores.imports.cancel(begun.id, reason="no files", only=only)
 
@@ -528,8 +472,7 @@ class ImportsContract:
         windowed = replace(POI, axes=(axis,))
         stores.schema.ensure_table(windowed)
         begun = begin(stores, windowed)
-        stores.imports.add_jobs(begun.id, ["window:…"])
-        stores.imports.start(begun.id)
+        open_import(stores, begun.id, ["window:…"])
         page = last(provider_time=begun.until + MINUTE)
         stores.ledger.commit_page(windowed, claim(stores, windowed), page)
 

@@ -38,6 +38,7 @@ from tests.support.builders import (
     NOON,
     SECOND,
     TIMEOUT,
+    add_shards,
     batch,
     begin,
     claim,
@@ -50,6 +51,7 @@ from tests.support.builders import (
     jobs_of,
     known_page,
     last,
+    open_import,
     plan,
     record,
     rejection,
@@ -168,8 +170,7 @@ class LedgerContract:
         begun, _ = stores.imports.begin(
             POI, ImportScope(mode=Mode.DELTA, since=NOON), declaration="d1"
         )
-        stores.imports.add_jobs(begun.id, ["country:DE"])
-        stores.imports.start(begun.id)
+        open_import(stores, begun.id, ["country:DE"])
 
         lease = claim(stores, POI)
 
@@ -218,7 +219,7 @@ class LedgerContract:
     def test_an_import_being_planned_is_not_worked_on(self, stores: Stores):
         stores.schema.ensure_table(POI)
         begun = begin(stores, POI)
-        stores.imports.add_jobs(begun.id, ["a"])
+        add_shards(stores, begun.id, ["a"])
 
         assert idle(stores, POI)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.dataset import Dataset
 from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import (
     ImportId,
@@ -19,10 +18,10 @@ from penstock.domain.jobs import (
     Mode,
 )
 from penstock.domain.plan_cursor import PlanCursor
-from penstock.domain.sharding.axes import Bounds, FileAxis, RangeAxis
+from penstock.domain.sharding.axes import Bounds, RangeAxis
 from penstock.domain.sharding.shard import plan_shards
 from penstock.errors import LeaseLost
-from penstock.flow.plan import SHARD_BATCH, Plan
+from penstock.flow.plan import SHARD_BATCH
 from penstock.ports import JobFilter, Plans, Stores
 from tests.support.builders import (
     A_MOMENT,
@@ -33,10 +32,10 @@ from tests.support.builders import (
     NOON,
     begin,
     claim_any,
-    claim_plan,
     dataset,
     jobs_of,
     last,
+    planner,
     record,
     repeat,
     run,
@@ -103,16 +102,6 @@ class CountedPlans:
     def add_shards(self, lease: Lease, keys: Sequence[str], *, cursor: str) -> Lease:
         self.stored += len(keys)
         return self._plans.add_shards(lease, keys, cursor=cursor)
-
-
-def planner(stores: Stores, of: Dataset) -> Plan:
-    return Plan(
-        datasets={of.name: of},
-        stores=stores,
-        survey=lambda *_: FileAxis(),
-        claim=claim_plan(stores),
-        emit=lambda _: None,
-    )
 
 
 class PlansContract:

@@ -24,7 +24,7 @@ from penstock.ports.schedules import (
     StoredSchedule,
 )
 from penstock.settings.schedules import parse_schedule
-from tests.support.builders import ANN, HOUR, MINUTE, SECOND, dataset
+from tests.support.builders import ANN, HOUR, MINUTE, SECOND, dataset, open_import
 from tests.support.racing import in_threads
 
 POI = dataset()
@@ -397,7 +397,7 @@ class SchedulesContract:
             request = fire_request(schedule.next_run_at)
             started = stores.fires.begin(schedule, advanced(schedule), POI, request)
             assert started is not None
-            stores.imports.start(started.id)
+            open_import(stores, started.id, ["all"])
             stores.imports.close(POI, started.id, failed="too many bad rows")
             pass_time(HOUR)
             schedule = stores.schedules.get("poi")

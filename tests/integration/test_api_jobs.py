@@ -19,7 +19,7 @@ from penstock.entrypoints.api.resources.jobs import MAX_JOBS
 from tests.contracts.workers import announce
 from tests.support.api_client import OF
 from tests.support.api_server import SECRET, Running
-from tests.support.builders import batch
+from tests.support.builders import batch, open_import
 
 JOBS = "/api/v1/jobs"
 BUDGETS = "/api/v1/budgets"
@@ -290,8 +290,7 @@ def test_a_job_that_no_worker_would_take_is_not_retried(running: Running):
     other, _ = imports.begin(
         running.api.dataset("poi"), ImportScope(mode=Mode.DELTA), declaration="another"
     )
-    imports.add_jobs(other.id, ["a"])
-    imports.start(other.id)
+    open_import(running.stores, other.id, ["a"])
     (lease,) = ledger.claim(
         WorkerId("ann"), declarations={"poi": "another"}, region=None
     )

@@ -179,7 +179,8 @@ class TestImports:
         started = running.client.post(f"{OF}/poi/imports", {}).json["import_id"]
         running.wait_for(started, ImportStatus.RUNNING)
         path = f"/imports/{started}"
-        assert "Who worked when" not in page(running, path)
+        # its planner has, before any worker
+        assert "<title>plan: done" in page(running, path)
         lease = claim_one(running, "<i>ann</i>\u202e")
         fail_one(running)
 

@@ -45,6 +45,7 @@ from penstock.errors import LeaseLost, Misconfigured, PenstockError, StoreRefuse
 from penstock.ports import Stores
 from tests.support.builders import (
     A_MOMENT,
+    ANN,
     LEASE,
     NOON,
     SECOND,
@@ -159,8 +160,11 @@ class LedgerMachine(RuleBasedStateMachine):
         assert resumed is (unfinished is not None)
         assert unfinished in {None, begun.id}
         keys = [f"shard {number}" for number in range(shards)]
-        self.stores.imports.add_jobs(begun.id, keys)
-        self.stores.imports.start(begun.id)
+        plan = self.stores.plans.claim(begun.id, ANN)
+        assert (plan is None) is resumed
+        if plan is not None:
+            plan = self.stores.plans.add_shards(plan, keys, cursor="1")
+            self.stores.plans.finish(plan)
         self.imports.setdefault(begun.id, ImportModel(mode))
         self.meet_jobs(begun.id)
 

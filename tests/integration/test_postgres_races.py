@@ -19,9 +19,11 @@ from typing_extensions import override
 from penstock.adapters.postgres.database import PostgresDatabase, PostgresTransaction
 from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.domain.dataset import Dataset
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import ImportStatus, JobStatus, Lease, Mode, WorkerId
 from penstock.domain.pages import Counts, Key
 from penstock.domain.record_validation import Precondition
+from penstock.domain.sharding.axes import RangeAxis
 from penstock.errors import (
     BadRequest,
     BudgetClosed,
@@ -41,6 +43,7 @@ from penstock.ports.record_access import (
     WriteResult,
 )
 from tests.support.builders import (
+    ANN,
     SECOND,
     TIMEOUT,
     batch,
@@ -55,6 +58,7 @@ from tests.support.builders import (
     last,
     per_second,
     plan,
+    planner,
     record,
     rows,
     run,
@@ -70,6 +74,8 @@ from tests.support.racing import (
 )
 
 POI = dataset()
+NUMBERS = dataset(axes=(RangeAxis(name="ids", start=0, until=300, step=1),))
+FULL = ImportScope(mode=Mode.FULL)
 D1 = {"poi": "d1"}
 PAGES = 4
 PROCESSES = 4
@@ -398,10 +404,8 @@ class TestPlanning:
         stores.schema.ensure_table(POI)
 
         def planned():
-            begun = begin(stores, POI)
-            stores.imports.add_jobs(begun.id, map(str, range(300)))
-            stores.imports.start(begun.id)
-            return begun.id
+            plan = planner(stores, NUMBERS)
+            return plan(NUMBERS, FULL, declaration="d1").planned.id
 
         import_id, *others = in_threads(*[planned] * 4)
 
@@ -503,7 +507,6 @@ class TestEndings:
                 "cancel": lambda: stores.imports.cancel(import_id, reason="no"),  # noqa: B023
                 "retry": lambda: stores.jobs.retry(failed.job),  # noqa: B023
                 "split": lambda: stores.ledger.split(split, ["b1", "b2"]),  # noqa: B023
-                "add": lambda: stores.imports.add_jobs(import_id, ["d"]),  # noqa: B023
                 "claim": lambda: claim_any(stores, D1),
             }
             chosen = dice.sample(list(deeds), 5)
@@ -522,7 +525,10 @@ class TestEndings:
         self, opened_here: tuple[Stores, PostgresDatabase], place
     ):
         stores, database = opened_here
-        import_id = plan(stores, POI)
+        stores.schema.ensure_table(POI)
+        import_id = begin(stores, POI).id
+        lease = stores.plans.claim(import_id, ANN)
+        assert lease is not None
         is_ending = threading.Event()
 
         def end_slowly(transaction: PostgresTransaction) -> None:
@@ -541,11 +547,12 @@ class TestEndings:
             is_ending.set()
             time.sleep(0.3)
 
-        def add() -> int:
+        def add() -> Lease:
             assert is_ending.wait(10)
-            return stores.imports.add_jobs(import_id, ["late"])
+            return stores.plans.add_shards(lease, ["late"], cursor="1")
 
-        assert in_threads(lambda: database.write(end_slowly), add) == [None, 0]
+        _, refused = in_threads(lambda: database.write(end_slowly), add)
+        assert isinstance(refused, LeaseLost)
         assert orphans(place) == []
 
     def test_a_job_that_is_just_planned_ends_with_its_import(

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import JobStatus, Mode, WorkerId
+from penstock.domain.sharding.axes import RangeAxis
 from penstock.errors import BudgetClosed, LeaseLost
 from penstock.ports import Stores
 from tests.support.builders import (
     SECOND,
     batch,
-    begin,
     budget,
     claim,
     claim_any,
@@ -24,6 +25,7 @@ from tests.support.builders import (
     open_sqlite,
     per_second,
     plan,
+    planner,
     record,
     run,
 )
@@ -38,6 +40,8 @@ from tests.support.racing import (
 )
 
 POI = dataset()
+NUMBERS = dataset(axes=(RangeAxis(name="ids", start=0, until=300, step=1),))
+FULL = ImportScope(mode=Mode.FULL)
 PROCESSES = 4
 
 
@@ -152,10 +156,8 @@ def test_two_planners_at_once_get_the_same_import(stores: Stores):
     stores.schema.ensure_table(POI)
 
     def planned():
-        begun = begin(stores, POI)
-        stores.imports.add_jobs(begun.id, map(str, range(300)))
-        stores.imports.start(begun.id)
-        return begun.id
+        plan = planner(stores, NUMBERS)
+        return plan(NUMBERS, FULL, declaration="d1").planned.id
 
     import_id, other = in_threads(planned, planned)
 

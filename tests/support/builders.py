@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +29,9 @@ from penstock.domain.jobs import (
 from penstock.domain.mapping.mapper import content_digest
 from penstock.domain.page_reuse import summarize_page
 from penstock.domain.pages import Batch, Page, Proof, Reason, Record, Rejection
+from penstock.domain.sharding.axes import FileAxis
 from penstock.domain.source import HttpSource
+from penstock.flow.plan import Plan
 from penstock.flow.plan_lease import ClaimPlan
 from penstock.ports import Declarations, JobFilter, Stores
 
@@ -187,11 +189,34 @@ def claim_plan(
     )
 
 
+def planner(stores: Stores, of: Dataset) -> Plan:
+    """Return what plans imports of a dataset without files."""
+    return Plan(
+        datasets={of.name: of},
+        stores=stores,
+        survey=lambda *_: FileAxis(),
+        claim=claim_plan(stores),
+        emit=lambda _: None,
+    )
+
+
 def repeat(stores: Stores, of: Dataset, import_id: ImportId, earlier: ImportId) -> None:
     """End an import in planning as a repeat of an earlier one."""
     lease = stores.plans.claim(import_id, ANN)
     assert lease is not None
     stores.plans.repeat(of, lease, of=earlier)
+
+
+def add_shards(stores: Stores, import_id: ImportId, keys: Iterable[str]) -> Lease:
+    """Claim the plan of an import, and store shards of it."""
+    lease = stores.plans.claim(import_id, ANN)
+    assert lease is not None
+    return stores.plans.add_shards(lease, [*keys], cursor="1")
+
+
+def open_import(stores: Stores, import_id: ImportId, keys: Iterable[str]) -> None:
+    """Plan an import, and open it to workers."""
+    stores.plans.finish(add_shards(stores, import_id, keys))
 
 
 def begin(
@@ -209,8 +234,7 @@ def plan(
     """Prepare a dataset, and open an import of these shards to workers."""
     stores.schema.ensure_table(of)
     begun = begin(stores, of, mode)
-    stores.imports.add_jobs(begun.id, shard_keys or ("all",))
-    stores.imports.start(begun.id)
+    open_import(stores, begun.id, shard_keys or ("all",))
     return begun.id
 
 

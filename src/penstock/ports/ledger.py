@@ -1,7 +1,7 @@
 """The ledger of imports, jobs and pages: for planners, workers and operators."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol, TypeAlias
@@ -54,19 +54,6 @@ class Imports(Protocol):
         own time. Two concurrent planners get the same import. What a scope accepts is
         stored with the import, its files with the plan.
         """
-        ...
-
-    @abstractmethod
-    def add_jobs(self, import_id: ImportId, shard_keys: Iterable[str]) -> int:
-        """Store the jobs of an import being planned, in order; return how many are new.
-
-        Existing keys are left unchanged, so an interrupted plan can be repeated.
-        """
-        ...
-
-    @abstractmethod
-    def start(self, import_id: ImportId) -> None:
-        """Open a planned import to workers; does nothing if it is open."""
         ...
 
     @abstractmethod

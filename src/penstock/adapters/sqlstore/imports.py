@@ -1,8 +1,7 @@
 """Imports: planning, completion and queries."""
 
-import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -40,8 +39,6 @@ from penstock.ports import Imports
 
 # how long the process that begins an import has to claim its plan before others do
 PLAN_HEAD_START = timedelta(seconds=10)
-# jobs stored in one transaction, to bound memory and the time other writers wait
-JOB_BATCH = 5_000
 
 
 class SqlImports(Imports):
@@ -59,23 +56,6 @@ class SqlImports(Imports):
                 self._database, transaction, dataset, scope, declaration=declaration
             )
         )
-
-    @override
-    def add_jobs(self, import_id: ImportId, shard_keys: Iterable[str]) -> int:
-        added = 0
-        keys = iter(shard_keys)
-        while batch := list(itertools.islice(keys, JOB_BATCH)):
-            added += self._add_jobs(import_id, batch)
-        return added
-
-    def _add_jobs(self, import_id: ImportId, shard_keys: Sequence[str]) -> int:
-        return self._database.write(
-            lambda transaction: add_jobs(transaction, import_id, shard_keys)
-        )
-
-    @override
-    def start(self, import_id: ImportId) -> None:
-        self._database.write(lambda transaction: start(transaction, import_id))
 
     @override
     def last_reusable(self, dataset: Dataset, mode: Mode) -> Import | None:
