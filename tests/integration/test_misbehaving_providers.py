@@ -9,6 +9,7 @@ import sqlite3
 import sys
 from contextlib import closing
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from random import SystemRandom
 
@@ -16,7 +17,12 @@ import pytest
 
 from penstock.entrypoints.cli.app import main
 from tests.support.misbehaving_provider import Fault, MisbehavingProvider
-from tests.support.scripted_server import ScriptedServer, scripted_server
+from tests.support.scripted_server import (
+    ReceivedRequest,
+    Reply,
+    ScriptedServer,
+    scripted_server,
+)
 
 # one attempt: a fault of these providers does not pass
 CONFIG = """\
@@ -179,3 +185,63 @@ def test_many_more_imports_are_complete_or_say_that_they_are_not(run, capsys):
         complete += stored is not None
 
     assert complete > SOAK / 4
+
+
+# 40 numbers between two neighbouring floats, some of which round up and some down
+RANKS = [f"0.1000000000000000{each:04}7" for each in range(40)]
+BY_RANK = """\
+[penstock]
+database = "sqlite:///ranks.db"
+attempts = 1
+
+[datasets.shops]
+key = "{key}"
+fields = {{ id = {{ type = "int" }}{rank} }}
+
+[datasets.shops.source]
+url = "{url}"
+method = "{method}"
+pages = {{ by = "keyset", send = "after", field = "rank", size = {{ value = 3 }} }}
+"""
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize(
+    ("key", "rank"),
+    [
+        ("rank", ', rank = { type = "decimal" }'),
+        ("id", ', rank = { type = "float" }'),
+        ("id", ""),
+    ],
+)
+def test_pages_continue_from_a_number_that_no_float_has(
+    server: ScriptedServer, tmp_path: Path, monkeypatch, capsys, method, key, rank
+):
+    def answer(request: ReceivedRequest) -> Reply:
+        sent = json.loads(request.body, parse_float=Decimal) if request.body else {}
+        bound = Decimal(request.query.get("after", sent.get("after", 0)))
+        found = [
+            f'{{"id": {at}, "rank": {each}}}'
+            for at, each in enumerate(RANKS)
+            if Decimal(each) > bound
+        ]
+        served.extend(found[:3])
+        body = f"[{', '.join(found[:3])}]".encode()
+        return Reply(body=body, headers={"Content-Type": "application/json"})
+
+    served: list[str] = []
+    server.answers = answer
+    monkeypatch.chdir(tmp_path)
+    config = BY_RANK.format(url=server.url, method=method, key=key, rank=rank)
+    (tmp_path / "penstock.toml").write_text(config)
+    monkeypatch.setattr(sys, "argv", ["penstock", "run", "shops", "--json"])
+    with pytest.raises(SystemExit) as end:
+        main()
+
+    result = json.loads(capsys.readouterr().out)
+    assert (end.value.code, result["proven"]) == (0, True)
+    with closing(sqlite3.connect("ranks.db")) as database:
+        stored = database.execute("select id from shops order by id").fetchall()
+    assert [each for (each,) in stored] == [*range(len(RANKS))]
+    # others are read again where they may share their number
+    assert len(served) == len(RANKS) or key != "rank"

@@ -1,6 +1,7 @@
 """A shard notices that its pages go round, and its cursor survives the way to disk."""
 
 import json
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -91,6 +92,23 @@ def test_a_cursor_of_another_version_is_refused():
 
     with pytest.raises(CursorUnreadable, match="version 2"):
         Cursor.decode(json.dumps(body | {"v": 2}))
+
+
+def test_a_position_has_all_digits_of_its_number():
+    text = '{"v":1,"at":{"after":0.12345678901234567890,"most":3},"rows":3'
+
+    cursor = Cursor.decode(f'{text},"previous":"","anchor":""}}')
+
+    assert cursor.position == {"after": Decimal("0.12345678901234567890"), "most": 3}
+    assert cursor.encode().startswith(text)
+
+
+@pytest.mark.parametrize("number", ["1E+20", "1e-9", "-0.0", "9e-5000", "1.50"])
+def test_a_position_is_decoded_as_it_was_encoded(number):
+    cursor = Cursor(position={"after": Decimal(number), "below": None, "full": True})
+
+    assert Cursor.decode(cursor.encode()) == cursor
+    assert len(cursor.encode()) < 200
 
 
 @pytest.mark.parametrize(

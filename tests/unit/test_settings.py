@@ -252,14 +252,6 @@ def test_a_default_that_is_no_decimal_is_refused(refuse, default):
     assert any("price.default" in each for each in message)
 
 
-def test_pages_are_not_ordered_by_a_decimal(refuse):
-    text = MINIMAL.replace('id = { type = "int" }', 'id = { type = "decimal" }')
-
-    (message,) = refuse(text + KEYSET)
-
-    assert message.startswith("datasets.poi.source.pages.field: 'id' is a decimal")
-
-
 def test_a_source_is_read_with_its_body_auth_and_limits(read):
     settings = read(
         MINIMAL

@@ -15,6 +15,8 @@ EXACT = Context(
     prec=2 * (MAX_WHOLE_DIGITS + MAX_FRACTION_DIGITS), Emax=MAX_EMAX, Emin=MIN_EMIN
 )
 ZERO = Decimal()
+# of numbers of any size, where they are written as others may read them
+MAX_PLAIN_DIGITS = 1_000
 
 
 def parse_decimal(text: str) -> Decimal | None:
@@ -42,6 +44,12 @@ def within_limits(number: Decimal) -> Decimal | None:
 def write_decimal(number: Decimal) -> str:
     """Write a number with all of its digits, never with an exponent."""
     return format(number, "f")
+
+
+def write_briefly(number: Decimal) -> str:
+    """Write a number as JSON, without an exponent unless it were very long."""
+    is_long = abs(number.adjusted()) > MAX_PLAIN_DIGITS
+    return str(number) if is_long else write_decimal(number)
 
 
 def write_decimals(column: Sequence[Decimal | None]) -> Sequence[str | None]:

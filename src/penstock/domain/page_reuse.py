@@ -21,7 +21,7 @@ FINGERPRINT_BYTES = 16
 
 # Raised by every change of how input is read, converted or proven to be complete: what
 # was wrongly read must be read again, even if neither it nor the version has changed.
-READER_EDITION = 8
+READER_EDITION = 9
 
 
 def reader_edition() -> str:

@@ -4,10 +4,12 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
 
+from penstock.domain.exact_decimals import write_briefly
 from penstock.errors import CursorUnreadable, PageRepeats
 
 # where a source continues; written and read by the source only
@@ -225,6 +227,20 @@ class LoopDetector:
 CURSOR_VERSION = 1
 
 
+def write_members(members: Mapping[str, object]) -> str:
+    """Write JSON whose decimals are numbers with all of their digits."""
+    written = (f"{json.dumps(name)}:{write_member(it)}" for name, it in members.items())
+    return f"{{{','.join(written)}}}"
+
+
+def write_member(value: object) -> str:
+    if isinstance(value, Decimal):
+        return write_briefly(value)
+    if isinstance(value, Mapping):
+        return write_members(value)
+    return json.dumps(value, separators=(",", ":"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
     """The opaque, versioned position after a committed page."""
@@ -237,22 +253,20 @@ class Cursor:
     total: int | None = None
 
     def encode(self) -> str:
-        return json.dumps(
-            {
-                "v": CURSOR_VERSION,
-                "at": self.position,
-                "rows": self.rows,
-                "previous": "".join(sorted(self.loop_detector.previous)),
-                "anchor": "".join(sorted(self.loop_detector.anchor)),
-                **({} if self.total is None else {"total": self.total}),
-            },
-            separators=(",", ":"),
-        )
+        members = {
+            "v": CURSOR_VERSION,
+            "at": self.position,
+            "rows": self.rows,
+            "previous": "".join(sorted(self.loop_detector.previous)),
+            "anchor": "".join(sorted(self.loop_detector.anchor)),
+            **({} if self.total is None else {"total": self.total}),
+        }
+        return write_members(members)
 
     @classmethod
     def decode(cls, text: str) -> "Cursor":
         try:
-            document = json.loads(text)
+            document = json.loads(text, parse_float=Decimal)
             version = document["v"]
             if version != CURSOR_VERSION:
                 raise CursorUnreadable(

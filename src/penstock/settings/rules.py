@@ -74,7 +74,6 @@ def dataset_rules(
         yield from lease_rules(table, context.penstock)
     if not isinstance(table, DatasetTable):
         return
-    yield from page_rules(table)
     yield from axis_rules(table)
     yield from parameter_rules(table)
     yield from reference_rules(table, context)
@@ -210,19 +209,6 @@ def lease_rules(table: AnyDatasetTable, penstock: PenstockTable) -> Iterator[Pro
         message = f"{sums} = {total} does not fit in penstock.lease = {available}"
         remedy = "lengthen the lease or shorten one of them"
         yield ("source", "timeout"), f"{message}; {remedy}"
-
-
-def page_rules(table: DatasetTable) -> Iterator[Problem]:
-    """Refuse pages that are ordered by a number whose digits would be lost."""
-    pages = table.source.pages
-    if pages is None or pages.field is None:
-        return
-    for name, field in table.fields.items():
-        is_paged_by = field.field(name).path == pages.field
-        if field.type is FieldType.DECIMAL and is_paged_by:
-            message = f"{name!r} is a decimal, but pages are continued from a float"
-            remedy = "page by another field, or declare it as int or text"
-            yield ("source", "pages", "field"), f"{message}; {remedy}"
 
 
 def axis_rules(table: DatasetTable) -> Iterator[Problem]:

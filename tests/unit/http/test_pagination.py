@@ -1,3 +1,5 @@
+from decimal import Decimal
+
 import pytest
 
 from penstock.adapters.http.pagination import (
@@ -17,6 +19,7 @@ from penstock.domain.source import End, Pagination, Paging
 from penstock.errors import CursorUnreadable, PageRepeats, Rejected, SourceUnavailable
 
 EVERYWHERE = ClientBounds()
+HALF = Decimal("0.50")
 KEYSET = Pagination(
     by=Paging.KEYSET,
     send="greaterthanid",
@@ -99,7 +102,7 @@ def test_an_empty_page_is_proof(pages):
         (KEYSET, {"after": 9}, keys(10, 10, 11), {"after": 11}),
         (KEYSET, {"after": 9}, keys(None, 10, {}), {"after": 10}),
         (KEYSET, {"after": 9}, keys(10, "odd", []), {"after": 10}),
-        (KEYSET, {"after": 0.5}, keys(1.5, 2), {"after": 2}),
+        (KEYSET, {"after": Decimal("0.5")}, keys(Decimal("1.5"), 2), {"after": 2}),
         (KEYSET, {"after": "b"}, keys("c", "a"), {"after": "a"}),
         (KEYSET_SHORT, None, keys(1, 2, 3), {"after": 3, "full": True}),
         # perhaps the provider never sends three
@@ -113,6 +116,7 @@ def test_an_empty_page_is_proof(pages):
         (CURSOR, None, PageFacts(rows=0, next="x"), {"token": "x"}),
         (CURSOR, {"token": "x"}, PageFacts(rows=3, next="y"), {"token": "y"}),
         (CURSOR, {"token": 1}, PageFacts(rows=3, next=0), {"token": 0}),
+        (CURSOR, None, PageFacts(rows=3, next=HALF), {"token": HALF}),
         (LINK, None, PageFacts(rows=0, next="b", url="a"), {"url": "b"}),
     ],
 )
@@ -243,6 +247,8 @@ def test_keys_that_change_their_type_are_refused(position, seen):
         (keys(12, 19), Proof.END_OF_RANGE),
         (keys(12, 20), Proof.END_OF_RANGE),
         (keys(25), Proof.END_OF_RANGE),
+        (keys(12, Decimal("19.0")), None),
+        (keys(12, Decimal("20.0")), Proof.END_OF_RANGE),
         (rows(0), Proof.EMPTY_PAGE),
     ],
 )
@@ -257,7 +263,9 @@ def test_records_below_the_range_are_a_passing_fault():
 
 def test_only_numbers_at_or_behind_the_end_are_cut_off():
     reach = ClientBounds(after=9, end=20)
-    assert [is_past_end(each, reach) for each in (19, 20, 21.5, None, "99")] == [
+    assert [
+        is_past_end(each, reach) for each in (19, 20, Decimal("21.5"), None, "99")
+    ] == [
         False,
         True,
         True,

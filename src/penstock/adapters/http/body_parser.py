@@ -20,11 +20,13 @@ from penstock.adapters.http.end_claims import (
 from penstock.adapters.http.record_decoder import (
     RecordDecoder,
     RepeatedName,
+    decode_written,
     is_index,
     kind,
     sample_repeats_names,
 )
 from penstock.adapters.http.response_status import snippet
+from penstock.domain.mapping.written_numbers import to_exact
 from penstock.domain.pages import RawRow
 from penstock.domain.redaction import Redactor
 from penstock.domain.source import Path
@@ -241,7 +243,7 @@ class BodyReader:
         following = find_at_path(top, self._next_path, splitter)
         if following is None:
             return Body(rows=rows, names_next=False)
-        return Body(rows=rows, next=msgspec.json.decode(following))
+        return Body(rows=rows, next=to_exact(decode_written(following)))
 
     def _read_rows(self, text: bytes, splitter: RecordSplitter) -> Sequence[RawRow]:
         raws = splitter.items(text)

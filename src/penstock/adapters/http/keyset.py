@@ -1,12 +1,15 @@
 """Check the order of the values that a keyset follows."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TypeAlias, TypeGuard
 
+from penstock.domain.exact_decimals import write_briefly
 from penstock.domain.formats import parse_instant
 from penstock.errors import PageRepeats, Rejected, SourceUnavailable
 
-Key: TypeAlias = int | float | str
+Number: TypeAlias = int | Decimal
+Key: TypeAlias = Number | str
 
 
 def ordered_keys(
@@ -18,7 +21,7 @@ def ordered_keys(
     """
     texts: Sequence[str] = ()
     if are_ints(keys):
-        numbers: Sequence[int | float] = keys
+        numbers: Sequence[Number] = keys
     else:
         numbers = [key for key in keys if is_number(key)]
         texts = [key for key in keys if isinstance(key, str) and key]
@@ -40,7 +43,7 @@ def ordered_keys(
 
 
 def check_numbers(
-    name: str, keys: Sequence[int | float], after: float | None, *, is_unique: bool
+    name: str, keys: Sequence[Number], after: Number | None, *, is_unique: bool
 ) -> None:
     if after is not None and is_unique and max(keys) <= after:
         raise PageRepeats(describe_repeat(name, after))
@@ -104,7 +107,8 @@ def describe_repeat(name: str, after: object) -> str:
 
 
 def short(value: object) -> str:
-    return repr(value)[:60]
+    text = write_briefly(value) if isinstance(value, Decimal) else repr(value)
+    return text[:60]
 
 
 def are_ints(values: Sequence[object]) -> TypeGuard[Sequence[int]]:
@@ -112,5 +116,5 @@ def are_ints(values: Sequence[object]) -> TypeGuard[Sequence[int]]:
     return set(map(type, values)) == {int}
 
 
-def is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def is_number(value: object) -> TypeGuard[Number]:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)

@@ -11,6 +11,7 @@ had 7, and `{"after": 5, "beyond": 7, "most": 9}` reads it again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import NamedTuple
 
 from penstock.adapters.http.keyset import (
@@ -271,7 +272,7 @@ def next_token_step(position: Position | None, token: object) -> NextStep:
     # some providers send false instead of null
     if token is None or token is False or token == "":
         return NextStep(None, Proof.NO_NEXT)
-    if isinstance(token, bool) or not isinstance(token, str | int | float):
+    if isinstance(token, bool) or not isinstance(token, str | int | Decimal):
         raise Rejected("source.pages.next is not a token but an object or a list")
     if position is not None and position.get("token") == token:
         raise PageRepeats("the provider names the token of this page as the next one")
@@ -290,7 +291,9 @@ def reaches_end(last: object, bounds: ClientBounds, *, is_unique: bool) -> bool:
     """Return whether no record of the range can follow."""
     if bounds.end is None or not is_number(last):
         return False
-    return last >= bounds.end - 1 if is_unique else last >= bounds.end
+    # a number that is written with a point may be followed by fractions
+    is_whole = isinstance(last, int)
+    return last >= (bounds.end - 1 if is_unique and is_whole else bounds.end)
 
 
 def drop_late_rows(

@@ -51,7 +51,7 @@ SMALL_EXPONENTS = (re.compile(rb"e-[0-9]{3}"), re.compile(rb"E-[0-9]{3}"))
 class NumberPaths:
     """The paths whose numbers must not lose digits."""
 
-    # of texts, integers and decimals: never read as floats
+    # of texts, integers, decimals and positions: never read as floats
     exact: frozenset[Path] = frozenset()
     # of floats: read as such where no digits are lost
     floats: frozenset[Path] = frozenset()
@@ -66,6 +66,9 @@ class NumberPaths:
             )
 
         exact = paths_of(FieldType.TEXT, FieldType.INT, FieldType.DECIMAL)
+        if dataset.http.pages.field is not None:
+            # the next page is requested from the last of them
+            exact |= {dataset.http.pages.field}
         floats = paths_of(FieldType.FLOAT) - exact
         return cls(exact, floats, paths_of(FieldType.JSON))
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from datetime import datetime
+from decimal import Decimal
 from urllib.parse import quote
 
 import msgspec
@@ -17,6 +18,7 @@ from penstock.adapters.http.pagination import (
 )
 from penstock.adapters.http.urls import host_of, with_missing_parameters, with_query
 from penstock.domain.dataset import Dataset
+from penstock.domain.exact_decimals import write_briefly
 from penstock.domain.pages import Position
 from penstock.domain.redaction import Redactor
 from penstock.domain.sharding.axes import RangeAxis
@@ -25,6 +27,8 @@ from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import HttpSource, Paging
 from penstock.domain.time_formats import format_time
 from penstock.errors import CursorUnreadable, Misconfigured, Rejected
+
+encode = msgspec.json.Encoder(decimal_format="number").encode
 
 PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -65,7 +69,7 @@ class RequestBuilder:
             url = with_query(url, {**source.query, **query})
         else:
             url = with_query(url, source.query)
-            body = msgspec.json.encode(merge_parameters(source.body or {}, sent))
+            body = encode(merge_parameters(source.body or {}, sent))
         if pages.by is Paging.LINK and position is not None:
             url = with_missing_parameters(link_url(position), self.secrets)
         return HttpRequest(
@@ -151,7 +155,7 @@ def text_in_url(part: Part) -> str:
 
 
 def to_text(value: object) -> str:
-    return value if isinstance(value, str) else str(value)
+    return write_briefly(value) if isinstance(value, Decimal) else str(value)
 
 
 def merge_parameters(

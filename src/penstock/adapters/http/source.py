@@ -34,7 +34,7 @@ from penstock.adapters.http.urls import (
 from penstock.adapters.net.http_dates import parse_date
 from penstock.domain.dataset import Dataset
 from penstock.domain.mapping.columnar import column_values
-from penstock.domain.mapping.written_numbers import as_floats
+from penstock.domain.mapping.written_numbers import with_exact_numbers
 from penstock.domain.pages import (
     AnnouncedTotal,
     LazyPage,
@@ -47,7 +47,12 @@ from penstock.domain.pages import (
 from penstock.domain.redaction import Redactor
 from penstock.domain.sharding.shard import Shard
 from penstock.domain.source import Paging
-from penstock.errors import PenstockError, RequestRefused, SourceUnavailable
+from penstock.errors import (
+    PenstockError,
+    Rejected,
+    RequestRefused,
+    SourceUnavailable,
+)
 from penstock.ports import KeepAlive, Source
 
 # the timeout of a request even if its token took too long
@@ -221,7 +226,7 @@ class HttpSourceReader(Source):
         originals = body.rows
         keys: Sequence[object] = ()
         if self._key_position is not None:
-            keys = as_floats(column_values(originals, self._key_position))
+            keys = self._exact_keys(column_values(originals, self._key_position))
         facts = PageFacts(
             rows=len(originals),
             keys=keys,
@@ -250,6 +255,13 @@ class HttpSourceReader(Source):
             overlaps=step.overlaps,
             announced=announced,
         )
+
+    def _exact_keys(self, values: Sequence[object]) -> Sequence[object]:
+        try:
+            return with_exact_numbers(values)
+        except ValueError as error:
+            name = ".".join(self._source.pages.field or ())
+            raise Rejected(f"pages cannot be continued from {name}: {error}") from None
 
     def _announced_total(
         self, response: HttpResponse, proof: Proof | None, bounds: ClientBounds

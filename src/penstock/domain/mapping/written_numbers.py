@@ -33,11 +33,22 @@ class WrittenNumber(float):
         return number
 
 
-def as_floats(values: Sequence[object]) -> Sequence[object]:
-    """Return values with plain floats for written numbers."""
-    return [
-        float(value) if isinstance(value, WrittenNumber) else value for value in values
-    ]
+def with_exact_numbers(values: Sequence[object]) -> Sequence[object]:
+    """Return values with a decimal for each float: the number that was written.
+
+    Raises `ValueError` if a number has an exponent of more digits than decimals have.
+    """
+    return [to_exact(value) for value in values]
+
+
+def to_exact(value: object) -> object:
+    if not isinstance(value, float):
+        return value
+    text = value.text if isinstance(value, WrittenNumber) else repr(value)
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"{text[:60]} has too large an exponent") from None
 
 
 def to_exact_int(text: str) -> int | None:
