@@ -337,6 +337,23 @@ class PlansContract:
 
         assert due(stores) == [planned]
 
+    def test_the_newest_import_may_be_one_that_was_never_planned(
+        self, stores: Stores, planned: ImportId
+    ):
+        lease = stores.plans.claim(planned, ANN)
+        assert lease is not None
+        stores.plans.fail(lease, JobError(code="rejected", message="no file"))
+        assert stores.imports.newest("poi", planned=True) is None
+        done = run(stores, POI, last(record(1)))
+        begun = begin(stores, POI)
+
+        newest = stores.imports.newest("poi")
+        newest_planned = stores.imports.newest("poi", planned=True)
+
+        assert newest is not None
+        assert newest.id == begun.id
+        assert newest_planned == done
+
     def test_a_repeated_import_is_not_planned(self, stores: Stores):
         of = run(stores, POI, last(record(1))).id
         begun = begin(stores, POI)

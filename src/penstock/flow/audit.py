@@ -81,13 +81,13 @@ class Audit:
     def __call__(
         self, dataset: Dataset, *, declaration: str, wanted: ImportId | None = None
     ) -> AuditReport:
-        """Check one import, or the newest that was not cancelled."""
+        """Check one import, or the newest that was planned and not cancelled."""
         if wanted is not None:
             chosen = self._imports.peek(wanted)
             if chosen.dataset != dataset.name:
                 raise NotFound(f"import {wanted} is not one of {dataset.name!r}")
             return self.check(dataset, chosen, declaration)
-        newest = self._imports.newest(dataset.name)
+        newest = self._imports.newest(dataset.name, planned=True)
         if newest is None:
             raise NotFound(
                 f"there is no import of {dataset.name!r} to audit; "

@@ -117,8 +117,11 @@ class Imports(Protocol):
         ...
 
     @abstractmethod
-    def newest(self, dataset: str) -> Import | None:
-        """Return the newest import that was not cancelled, its jobs uncounted."""
+    def newest(self, dataset: str, *, planned: bool = False) -> Import | None:
+        """Return the newest import that was not cancelled, its jobs uncounted.
+
+        With `planned`, one that has all of its shards.
+        """
         ...
 
 

@@ -203,9 +203,11 @@ class SqlImports(Imports):
         return self._database.read(work)
 
     @override
-    def newest(self, dataset: str) -> Import | None:
+    def newest(self, dataset: str, *, planned: bool = False) -> Import | None:
         row = self._database.read(
-            lambda transaction: transaction.one("newest_import", dataset=dataset)
+            lambda transaction: transaction.one(
+                "newest_import", dataset=dataset, planned=planned
+            )
         )
         return None if row is None else self._rows.read_import(row)
 

@@ -65,8 +65,13 @@ order by id desc
 limit %(limit)s;
 
 -- name: newest_import
+-- Of those that were planned, or of all: imports of older versions have no plan.
 select * from penstock_import_told
 where dataset = %(dataset)s and status <> 'cancelled'
+    and (not %(planned)s::boolean or not exists (
+        select 1 from penstock_job
+        where import_id = penstock_import_told.id and kind = 'plan' and status <> 'done'
+    ))
 order by id desc
 limit 1;
 

@@ -60,8 +60,13 @@ order by id desc
 limit :limit;
 
 -- name: newest_import
+-- Of those that were planned, or of all: imports of older versions have no plan.
 select * from penstock_import
 where dataset = :dataset and status <> 'cancelled'
+    and (not :planned or not exists (
+        select 1 from penstock_job
+        where import_id = penstock_import.id and kind = 'plan' and status <> 'done'
+    ))
 order by id desc
 limit 1;
 
