@@ -374,6 +374,20 @@ class ImportsContract:
 
         assert stores.imports.cancel(ended.id, reason="too late") == ended
 
+    def test_cancelling_a_failed_import_gives_it_up(self, stores: Stores):
+        import_id = plan(stores, POI, "a", "b")
+        lost = claim(stores, POI)
+        stores.ledger.fail(lost, TIMEOUT)
+        stores.imports.close(POI, import_id, failed="too many bad rows")
+        assert [each.failed_jobs for each in stores.jobs.problems()] == [1]
+
+        ended = stores.imports.cancel(import_id, reason="not worth it")
+
+        assert ended.status is ImportStatus.CANCELLED
+        assert str(ended.note).endswith("too many bad rows; not worth it")
+        assert stores.jobs.problems() == []
+        assert not stores.jobs.retry(lost.job)
+
     def test_an_import_that_does_not_exist_is_not_cancelled(self, stores: Stores):
         with pytest.raises(NotFound):
             stores.imports.cancel(ImportId(404), reason="no")

@@ -90,7 +90,8 @@ class Imports(Protocol):
     ) -> Import:
         """End an import and all of its open jobs; a worker's next write is refused.
 
-        With `only`, does nothing if it is in another state.
+        A failed import becomes one that nobody retries. With `only`, does nothing if it
+        is in another state.
         """
         ...
 

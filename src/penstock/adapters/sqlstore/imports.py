@@ -160,6 +160,7 @@ class SqlImports(Imports):
                 status=ImportStatus.CANCELLED, proven=False, note=reason
             )
             end(transaction, import_id, verdict, 0)
+            transaction.execute("give_up_import", import_id=import_id, reason=reason)
             transaction.execute("cancel_jobs", import_id=import_id)
             # the rows stored so far are served
             transaction.execute("publish_dataset", dataset=current.dataset)

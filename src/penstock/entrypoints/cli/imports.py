@@ -96,7 +96,7 @@ def cancel(
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel an import; committed pages stay."""
+    """Cancel an import, or give a failed one up; committed pages stay."""
     with session(config, is_prepared=False) as penstock:
         import_ = penstock.stores.imports.cancel(
             ImportId(import_id), reason="cancelled by an operator"

@@ -123,6 +123,12 @@ set status = %(status)s, proven = %(proven)s, note = %(note)s, deleted = %(delet
     )
 where id = %(import_id)s and status in ('planning', 'running');
 
+-- name: give_up_import
+-- A failed import can be retried until then.
+update penstock_import
+set status = 'cancelled', note = coalesce(note || '; ', '') || %(reason)s
+where id = %(import_id)s and status = 'failed';
+
 -- name: reopen_import
 update penstock_import
 set status = case when exists (

@@ -124,6 +124,12 @@ set status = :status, proven = :proven, note = :note, deleted = :deleted,
     )
 where id = :import_id and status in ('planning', 'running');
 
+-- name: give_up_import
+-- A failed import can be retried until then.
+update penstock_import
+set status = 'cancelled', note = coalesce(note || '; ', '') || :reason
+where id = :import_id and status = 'failed';
+
 -- name: reopen_import
 update penstock_import
 set status = case when exists (
