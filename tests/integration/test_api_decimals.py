@@ -30,8 +30,22 @@ code = { column = "code", type = "decimal" }
 price = { column = "price", type = "decimal", min = 0.1, default = 0.50 }
 share = { type = "decimal", local = true }
 terms = { column = "terms", type = "json" }
+
+[datasets.offers]
+key = "id"
+search = ["name"]
+
+[datasets.offers.source]
+type = "csv"
+files = "offers.csv"
+
+[datasets.offers.fields]
+id = { column = "id", type = "int" }
+code = { column = "code", type = "decimal", references = "prices.code" }
+name = { column = "name" }
 """
 RECORDS = f"{OF}/prices/records"
+BYTES = {"Content-Type": "application/octet-stream"}
 
 
 def read(body: bytes) -> Any:
@@ -66,7 +80,8 @@ def process(workshop: Workshop) -> Iterator[Client]:
 
 @pytest.fixture
 def api(process: Client) -> Client:
-    process.empty("prices")
+    for row in read(process.get(RECORDS, {"limit": 200}).body)["items"]:
+        assert process.delete(f"{RECORDS}/{row['code']}").status == 204
     return process
 
 
@@ -201,6 +216,35 @@ def test_numbers_in_documents_have_the_digits_they_were_sent_with(api: Client):
     cells = api.get(f"{OF}/prices/export", {"format": "csv"}).body.decode()
     rows = [*csv.DictReader(io.StringIO(cells, newline=""))]
     assert [row["terms"] for row in rows] == [terms] * 3
+
+
+def test_rows_refer_to_equal_numbers_and_are_found_with_their_digits(
+    api: Client, workshop: Workshop
+):
+    store(api, '{"code": 1.10}', f'{{"code": {LONG}}}')
+    rows = ["1,1.1000,bread", f"2,{LONG},bread", f"3,{LONG}1,none", "4,1.1,rolls"]
+    file = workshop.folder / "offers.csv"
+    file.write_text("\n".join(["id,code,name", *rows, ""]))
+    ran = workshop.penstock("run", "offers")
+    assert "3 inserted" in ran.out
+    assert "1 quarantined" in ran.out
+
+    found = read(api.get(f"{OF}/offers/search", {"q": "bread"}).body)["items"]
+
+    codes = {item["record"]["id"]: item["record"]["code"] for item in found}
+    assert codes == {"1": "1.1000", "2": LONG}
+    # and the key that is shown is the one that is referred to
+    assert api.get(f"{RECORDS}/{codes['2']}").status == 200
+
+
+def test_a_preview_reads_decimals_as_an_import_would(api: Client):
+    body = f"code,price,terms\n1.10,0.5,\n1.1,7,\n{LONG},0.01,\n".encode()
+
+    shown = api.ask("POST", f"{OF}/prices/preview", body=body, headers=BYTES).json
+
+    assert (shown["check"]["rows"], shown["check"]["bad"]) == (3, 1)
+    assert shown["check"]["repeated"] == 1
+    assert shown["check"]["reasons"][0]["detail"].startswith("0.01 is not in")
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])

@@ -135,3 +135,30 @@ def test_what_an_archive_costs_or_needs_is_noted(penstock):
     assert "full imports write which rows they have seen" in penstock("check").out
     Path("penstock.toml").write_text(POINTS.format(by="page", more='send = "page"'))
     assert "nothing is archived: pages by page pass over" in penstock("check").out
+
+
+def test_rows_whose_key_is_a_decimal_are_archived_with_their_digits(penstock):
+    long = "12345678901234567890.12345678901234567891"
+    Path("penstock.toml").write_text(
+        '[penstock]\ndatabase = "sqlite:///penstock.db"\n[datasets.prices]\n'
+        'key = "code"\narchive = { after = "365d" }\n'
+        '[datasets.prices.source]\ntype = "csv"\nfiles = "p.csv"\n'
+        '[datasets.prices.fields]\ncode = { type = "decimal", column = "code" }\n'
+        'terms = { type = "json", column = "terms" }\n'
+    )
+    cells = ["code,terms", *(f"{at}.50," for at in range(20))]
+    Path("p.csv").write_text("\n".join([*cells, f"{long},[1.10]", ""]))
+    assert penstock("run", "prices", "--threads", "1").code == 0
+    with closing(sqlite3.connect("penstock.db", isolation_level=None)) as connection:
+        connection.execute(
+            f"update penstock_sighting set seen_at = seen_at - {2 * YEAR}"
+        )
+    Path("p.csv").write_text("\n".join([*cells, ""]))
+    assert penstock("run", "prices", "--threads", "1").code == 0
+
+    done = json.loads(penstock("archive", "prices", "--json").out)
+
+    assert (done["rows"], done["note"]) == (1, None)
+    with closing(sqlite3.connect("penstock.db")) as connection:
+        found = connection.execute('select code, terms from "prices:archive"')
+        assert found.fetchall() == [(long, "[1.10]")]
