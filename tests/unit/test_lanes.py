@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -101,7 +102,7 @@ class Block:
 
 
 @contextmanager
-def opened(threads: int, **how: int) -> Iterator[Lanes]:
+def opened(threads: int, **how: Any) -> Iterator[Lanes]:
     lanes = Lanes(threads, **how)
     try:
         yield lanes

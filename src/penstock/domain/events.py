@@ -404,6 +404,15 @@ class RequestStoodOut(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraceExportFailed(Event):
+    """Spans could not be sent to the collector of traces."""
+
+    level: ClassVar[Level] = Level.WARNING
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatementWasSlow(Event):
     """A statement of the database took long; never with its values."""
 

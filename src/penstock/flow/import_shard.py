@@ -55,6 +55,7 @@ from penstock.errors import (
     TooManyBadRows,
     TooManyEmptyLines,
 )
+from penstock.flow.span_attributes import describe_lease
 from penstock.ports import Emit, Runtime, Source, Stores
 
 MAX_REDIRECTS = 5
@@ -117,6 +118,7 @@ class ImportShard:
         self._halt = host.halt
         self._monotonic = host.monotonic
         self._emit = emit
+        self._tracer = host.tracer
         self._mapper = Mapper(dataset)
         self._has_unchecked_filters = has_unchecked_filters(dataset.axes)
 
@@ -128,19 +130,36 @@ class ImportShard:
         outside = build_outside_check(self._dataset, shard, since)
         cursor = None if first.cursor is None else Cursor.decode(first.cursor)
         while True:
-            response = self._fetch(active, shard, cursor, since)
-            if not self._reuse_page(active, response):
-                page = response.read() if isinstance(response, LazyPage) else response
-                fingerprint = self._fingerprint(active.lease, response)
-                self._compare_first_keys(active.lease, page, cursor)
-                if not self._store(active, page, fingerprint, cursor, outside):
-                    self._split(active.lease, shard)
-                    return
+            with self._tracer.span("import page") as span:
+                if span.is_recording:
+                    describe_lease(span, active.lease)
+                    span.set("penstock.page", active.lease.page_seq + 1)
+                response = self._fetch(active, shard, cursor, since)
+                is_stored = self._reuse_page(active, response) or self._import_page(
+                    active, response, cursor, outside
+                )
+            if not is_stored:
+                self._split(active.lease, shard)
+                return
             if active.proof is not None:
                 self._emit_done(active.lease, active.proof)
                 return
             after = active.lease.cursor
             cursor = None if after is None else Cursor.decode(after)
+
+    def _import_page(
+        self,
+        active: ActiveLease,
+        response: Page | LazyPage,
+        cursor: Cursor | None,
+        outside: OutsideCheck,
+    ) -> bool:
+        """Parse, map and commit a page; False if the provider truncated it."""
+        with self._tracer.child("parse page"):
+            page = response.read() if isinstance(response, LazyPage) else response
+        fingerprint = self._fingerprint(active.lease, response)
+        self._compare_first_keys(active.lease, page, cursor)
+        return self._store(active, page, fingerprint, cursor, outside)
 
     def _fetch(
         self,
@@ -154,11 +173,15 @@ class ImportShard:
         for _ in range(MAX_REDIRECTS + 1):
             self._source.get_ready(shard, position, partial(self._keep_alive, active))
             if self._dataset.source.is_budgeted:
-                self._take_token(active)
+                with self._tracer.child("take token") as span:
+                    if span.is_recording:
+                        span.set("penstock.budget", self._budget.name)
+                    self._take_token(active)
             else:
                 self._keep_alive(active)
             active.lease = replace(active.lease, sent=active.lease.sent + 1)
-            response = self._source.fetch(shard, position, since=since, moved=moved)
+            with self._tracer.child("fetch page"):
+                response = self._source.fetch(shard, position, since=since, moved=moved)
             if not isinstance(response, Redirect):
                 return response
             moved = response
@@ -198,12 +221,13 @@ class ImportShard:
         if active.is_growing or fingerprint is None:
             return False
         requested_at = self._monotonic()
-        repeated = self._ledger.repeat_page(
-            self._dataset,
-            active.lease,
-            fingerprint,
-            provider_time=response.provider_time,
-        )
+        with self._tracer.child("reuse page"):
+            repeated = self._ledger.repeat_page(
+                self._dataset,
+                active.lease,
+                fingerprint,
+                provider_time=response.provider_time,
+            )
         if repeated is None:
             return False
         lease, counts, proof = repeated
@@ -252,14 +276,18 @@ class ImportShard:
         """Return what a page changes; None if the provider truncated it."""
         # before the check below: with an ignored filter, every smaller shard would
         # look truncated
-        mapped = map_page(
-            self._mapper,
-            page,
-            outside,
-            self._records.unknown,
-            shard=lease.shard_key,
-            refused=refused,
-        )
+        with self._tracer.child("map page") as span:
+            mapped = map_page(
+                self._mapper,
+                page,
+                outside,
+                self._records.unknown,
+                shard=lease.shard_key,
+                refused=refused,
+            )
+            if span.is_recording:
+                span.set("penstock.records", len(mapped.records))
+                span.set("penstock.rejections", len(mapped.rejections))
         if self._is_truncated(lease, page, cursor):
             return None
         refuse_early_end(page, cursor)
@@ -381,7 +409,8 @@ class ImportShard:
 
     def _commit(self, active: ActiveLease, batch: Batch) -> None:
         requested_at = self._monotonic()
-        lease, counts = self._ledger.commit_page(self._dataset, active.lease, batch)
+        with self._tracer.child("commit page"):
+            lease, counts = self._ledger.commit_page(self._dataset, active.lease, batch)
         self._update_lease(
             active, lease, counts, proof=batch.proof, requested_at=requested_at
         )

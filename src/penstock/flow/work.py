@@ -35,7 +35,8 @@ from penstock.errors import (
 )
 from penstock.flow.finish_import import FinishImport
 from penstock.flow.import_shard import ActiveLease, ImportShard
-from penstock.flow.job_claimer import JobClaimer
+from penstock.flow.job_claimer import ClaimedJob, JobClaimer
+from penstock.flow.span_attributes import describe_lease
 from penstock.ports import Declarations, Emit, Redact, Runtime, Stores
 
 # a job that was postponed so often without a page costs an attempt each time
@@ -88,6 +89,7 @@ class Work:
         self._halt = host.halt
         self._jitter = host.jitter
         self._monotonic = host.monotonic
+        self._tracer = host.tracer
         self._emit = emit
         # budget -> until when it is closed by the local clock: its jobs are not claimed
         self._closed_until: dict[str, float] = {}
@@ -101,6 +103,7 @@ class Work:
             self.finish_worked()
             return False
         lease = claim.lease
+        self._trace_claim(claim)
         self._emit(
             JobClaimed(
                 **job_fields(lease),
@@ -127,6 +130,15 @@ class Work:
         # a worker that stops does not come back
         self.finish_worked(besides=None if self._halt.is_set() else lease.import_id)
         return True
+
+    def _trace_claim(self, claim: ClaimedJob) -> None:
+        """Record the claim of a job; one that finds nothing is no part of a trace."""
+        if not self._tracer.is_enabled:
+            return
+        seconds = self._monotonic() - claim.requested_at
+        with self._tracer.record("claim job", seconds=seconds) as span:
+            if span.is_recording:
+                describe_lease(span, claim.lease)
 
     def finish_worked(self, *, besides: ImportId | None = None) -> None:
         """End the imports of earlier jobs if none of their jobs is open.

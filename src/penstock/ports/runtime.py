@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from penstock.domain.events import Event
+from penstock.ports.tracing import NO_TRACER, Tracer
 
 Emit: TypeAlias = Callable[[Event], None]
 # removes secrets from a text
@@ -30,8 +31,9 @@ class StopSignal(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The stop signal, the clock and the randomness of the process."""
+    """The stop signal, the clock, the randomness and the tracer of the process."""
 
     halt: StopSignal
     monotonic: Callable[[], float] = time.monotonic
     jitter: Callable[[], float] = random.random
+    tracer: Tracer = NO_TRACER

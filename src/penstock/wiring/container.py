@@ -1,9 +1,10 @@
 """The use cases and their adapters, built from settings."""
 
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -51,6 +52,7 @@ from penstock.ports import (
     Source,
     Stores,
 )
+from penstock.ports.tracing import Tracer
 from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, declaration_digest
 from penstock.settings.schedules import parse_schedule
@@ -58,6 +60,7 @@ from penstock.settings.validation_errors import spell
 from penstock.wiring.hooks import build_hook_target
 from penstock.wiring.process_identity import has_ended, new_worker_id
 from penstock.wiring.runtime import build_runtime
+from penstock.wiring.traces import build_tracer
 from penstock.wiring.user_functions import load_transform
 
 if TYPE_CHECKING:
@@ -79,6 +82,16 @@ class Container:
     emit: Emit
     # what the events of this process add up to
     flush_samples: FlushSamples
+
+    @cached_property
+    def tracer(self) -> Tracer:
+        # built on first use: most commands trace nothing
+        return build_tracer(self.settings, self.emit, os.environ)
+
+    def flush_traces(self) -> None:
+        """Send the spans that were not sent yet."""
+        if "tracer" in vars(self):
+            self.tracer.flush()
 
     @cached_property
     def plan(self) -> Plan:
@@ -390,7 +403,7 @@ class Container:
             redactor=self.settings.redact,
             edition=f"{self.declaration(dataset)} {reader_edition()}",
             transform=load_transform(self.settings, dataset),
-            client=self._client.observed_by(observe),
+            client=self._client.observed_by(observe, self.tracer),
         )
 
     @cached_property
@@ -429,7 +442,7 @@ class Container:
             stores=self.stores,
             policy=policy,
             finish=self.finish,
-            host=host,
+            host=replace(host, tracer=self.tracer),
             emit=self.emit,
         )
 
@@ -450,7 +463,7 @@ class Container:
                     request=dataset.source.timeout,
                     commit=self.settings.commit_timeout,
                 ),
-                host=host,
+                host=replace(host, tracer=self.tracer),
                 emit=self.emit,
             ),
         )

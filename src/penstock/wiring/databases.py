@@ -42,9 +42,11 @@ def open_container(
         else:
             stores = postgres_stores(settings, stack, emit, threads=threads)
         flush = FlushSamples(samples.take, stores.rollups, process=new_worker_id())
-        yield Container(
+        container = Container(
             settings=settings, stores=stores, emit=emit, flush_samples=flush
         )
+        stack.callback(container.flush_traces)
+        yield container
 
 
 def slow_reporter(emit: Emit) -> OnSlow:

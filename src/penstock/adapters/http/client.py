@@ -8,7 +8,7 @@ import http.client
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeAlias
 
@@ -25,14 +25,17 @@ from urllib3.exceptions import (
     SSLError,
 )
 
-from penstock.adapters.http.urls import host_of, server_of
+from penstock.adapters.http.urls import host_of, port_of, server_of
 from penstock.adapters.net.http_deadlines import CHUNK, timed_pools
 from penstock.errors import Misconfigured, ResponseTooLarge, SourceUnavailable
+from penstock.ports.tracing import NO_TRACER, SpanKind, Tracer, TraceSpan
 
 CONNECT_TIMEOUT = timedelta(seconds=10)
 # enough of the body of an error to show its message
 MAX_ERROR_BYTES = 64 * 1024
 FIRST_ERROR_STATUS = 300
+# of those that make the span of a client fail
+FIRST_FAILED_STATUS = 400
 
 
 # hears of the status of each response, or None, and of how long it took
@@ -66,18 +69,39 @@ class HttpClient:
         connections: int = 16,
         pool: urllib3.PoolManager | None = None,
         observe: Observe | None = None,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
         self._pool = pool or timed_pools(maxsize=connections, block=False)
         self._observe = observe
+        self._tracer = tracer
 
-    def observed_by(self, observe: Observe) -> "HttpClient":
+    def observed_by(
+        self, observe: Observe | None = None, tracer: Tracer = NO_TRACER
+    ) -> "HttpClient":
         """Return a client with the same connections, whose requests are reported."""
-        return HttpClient(pool=self._pool, observe=observe)
+        return HttpClient(pool=self._pool, observe=observe, tracer=tracer)
 
     def send(
         self, request: HttpRequest, *, timeout: timedelta, max_bytes: int
     ) -> HttpResponse:
         """Return the complete response to a request."""
+        with self._tracer.child(request.method, SpanKind.CLIENT) as span:
+            traceparent = self._tracer.traceparent()
+            if traceparent is not None:
+                headers = {**request.headers, "traceparent": traceparent}
+                request = replace(request, headers=headers)
+            if span.is_recording:
+                describe_request(span, request)
+            response = self._send_observed(request, timeout, max_bytes)
+            if span.is_recording:
+                span.set("http.response.status_code", response.status)
+                if response.status >= FIRST_FAILED_STATUS:
+                    span.fail(str(response.status))
+            return response
+
+    def _send_observed(
+        self, request: HttpRequest, timeout: timedelta, max_bytes: int
+    ) -> HttpResponse:
         if self._observe is None:
             return self._send(request, timeout, max_bytes)
         status, started_at = None, time.monotonic()
@@ -115,6 +139,19 @@ class HttpClient:
     def close(self) -> None:
         """Close the idle connections."""
         self._pool.clear()
+
+
+def describe_request(span: TraceSpan, request: HttpRequest) -> None:
+    """Set what the conventions of OpenTelemetry ask of the span of a client.
+
+    The URL is without its parameters: their values may identify persons.
+    """
+    span.set("http.request.method", request.method)
+    span.set("server.address", host_of(request.url))
+    port = port_of(request.url)
+    if port is not None:
+        span.set("server.port", port)
+    span.set("url.full", request.url.partition("?")[0])
 
 
 def read_response(response: urllib3.BaseHTTPResponse, max_bytes: int) -> HttpResponse:

@@ -89,6 +89,15 @@ def server_of(url: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def port_of(url: str) -> int | None:
+    """Return the port that a URL connects to; None if it has none."""
+    try:
+        parts = urlsplit(url)
+        return parts.port or DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return None
+
+
 def with_query(url: str, parameters: Mapping[str, str]) -> str:
     """Add parameters to a URL that may have some."""
     if not parameters:

@@ -112,7 +112,9 @@ def build_api(
     shared: SharedCache | None = None,
     rates: SharedRateLimiter | None = None,
 ) -> AppContext:
-    lanes = Lanes(threads, datasets=len(penstock.settings.datasets))
+    lanes = Lanes(
+        threads, datasets=len(penstock.settings.datasets), tracer=penstock.tracer
+    )
     cache = ResponseCache(lanes=lanes, shared=shared, knows=served.reads.knows)
     records = ListRecords(penstock.settings.datasets, served.reads)
     metrics = Metrics()

@@ -18,6 +18,7 @@ from penstock.entrypoints.api.server.prebuilt_head import (
     encode_headers,
     send_whole,
 )
+from penstock.ports.tracing import NO_SPAN, SpanKind, Tracer, TraceSpan
 
 if TYPE_CHECKING:
     from penstock.entrypoints.api.metrics.http_metrics import RouteMetrics
@@ -58,6 +59,7 @@ class RequestContext:
 
     __slots__ = (
         "_send",
+        "_span",
         "bodies",
         "body_bytes",
         "cause",
@@ -98,6 +100,7 @@ class RequestContext:
         # of a server error, for the log
         self.cause: str | None = None
         self._send = send
+        self._span: TraceSpan = NO_SPAN
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -128,6 +131,31 @@ class RequestContext:
         """Count more of the body as in memory until the request ends."""
         self.bodies.hold(size)
         self.body_bytes += size
+
+    def begin_span(self, tracer: Tracer, route: str) -> None:
+        """Trace this request from now on, as a part of the client's trace if any."""
+        method, parent = self.scope["method"], self.headers.get(b"traceparent")
+        span = tracer.span(
+            f"{method} {route}",
+            SpanKind.SERVER,
+            # an invalid one is not continued, here as above
+            "" if parent is None else parent.decode("latin-1"),
+        )
+        self._span = span.__enter__()
+        self.trace_id = span.trace_id or self.trace_id
+        if span.is_recording:
+            # neither the path nor the parameters: they may contain keys of records
+            span.set("http.request.method", method)
+            span.set("http.route", route)
+            span.set("url.scheme", self.scope["scheme"])
+
+    def end_span(self) -> None:
+        span = self._span
+        if span.is_recording and self.status:
+            span.set("http.response.status_code", self.status)
+            if self.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+                span.fail(str(self.status))
+        span.__exit__(None, None, None)
 
     def end(self) -> None:
         if self.body_bytes:

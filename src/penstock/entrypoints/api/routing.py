@@ -41,6 +41,8 @@ CONSISTENCY_TOKEN = b"x-consistency-token"
 CACHE_CONTROL = (b"cache-control", b"private, max-age=0, must-revalidate")
 # responses of these lanes may contain a token
 SIGNING = (Lane.WRITES, Lane.FEEDS)
+# no span is as long as a stream, and none is created for each probe
+UNTRACED = (Lane.FEEDS, Lane.HEALTH)
 VARY = (b"vary", b"authorization, accept, prefer")
 JSON = (b"content-type", b"application/json")
 
@@ -57,6 +59,7 @@ class EndpointHandler:
         self._api = api
         self._access = access
         self._endpoints = endpoints
+        self._tracer = api.penstock.tracer
         self._metrics = {
             method: api.metrics.for_route(endpoint.path, method, endpoint.lane)
             for method, endpoint in endpoints.items()
@@ -73,7 +76,9 @@ class EndpointHandler:
             text = f"this path allows {self._allow}"
             raise Problem("method-not-allowed", text, headers=headers)
         context: RequestContext = scope["context"]
-        context.metrics = self._metrics[method]
+        metrics = context.metrics = self._metrics[method]
+        if self._tracer.is_enabled and endpoint.lane not in UNTRACED:
+            context.begin_span(self._tracer, metrics.route)
         in_flight = self._api.metrics.in_flight
         in_flight[endpoint.lane] += 1
         try:

@@ -20,6 +20,7 @@ from penstock.entrypoints.api.concurrency.thread_shares import (
 )
 from penstock.errors import Overloaded, StoreTimeout
 from penstock.ports.cancellation import CURRENT_TOKEN, CancelToken
+from penstock.ports.tracing import NO_TRACER, Tracer
 
 Outcome = TypeVar("Outcome")
 
@@ -43,8 +44,14 @@ class DatasetGroup(NamedTuple):
 
 class Lanes:
     def __init__(
-        self, threads: int, *, datasets: int = 1, max_feeds: int = MAX_FEEDS
+        self,
+        threads: int,
+        *,
+        datasets: int = 1,
+        max_feeds: int = MAX_FEEDS,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
+        self._tracer = tracer
         self.threads = threads
         # a single dataset need not leave threads to others
         self._is_shared = datasets > 1
@@ -78,6 +85,16 @@ class Lanes:
         Raises `Overloaded` if no thread becomes free, and `StoreTimeout` if the query
         takes too long. Then, or if the caller is cancelled, the query is cancelled.
         """
+        with self._tracer.child("query") as span:
+            if span.is_recording:
+                span.set("penstock.lane", lane.value)
+                if dataset is not None:
+                    span.set("penstock.dataset", dataset)
+            return await self._run(lane, work, dataset)
+
+    async def _run(
+        self, lane: Lane, work: Callable[[], Outcome], dataset: str | None
+    ) -> Outcome:
         lane = lane if lane in DEADLINES else Lane.READS
         group = DatasetGroup(lane, dataset)
         loop = asyncio.get_running_loop()

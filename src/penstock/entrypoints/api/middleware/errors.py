@@ -108,4 +108,5 @@ class ErrorMiddleware:
         metrics = context.metrics or self._api.metrics.unrouted
         seconds = time.perf_counter() - context.started
         metrics.count(context.status, seconds)
+        context.end_span()
         self._request_log.record(context, metrics, seconds)

@@ -1,0 +1,12 @@
+"""The attributes that spans of several use cases have."""
+
+from penstock.domain.jobs import Lease
+from penstock.ports.tracing import TraceSpan
+
+
+def describe_lease(span: TraceSpan, lease: Lease) -> None:
+    """Name the dataset, the import, the job and its shard."""
+    span.set("penstock.dataset", lease.dataset)
+    span.set("penstock.import_id", lease.import_id)
+    span.set("penstock.job_id", lease.job)
+    span.set("penstock.shard", lease.shard_key)
