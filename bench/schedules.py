@@ -158,6 +158,7 @@ def keep_a_year(sizes: Sizes) -> bool:
                 retention=stores.retention,
                 claims=stores.claims,
                 rollups=stores.rollups,
+                actions=stores.actions,
                 jobs=stores.jobs,
                 policy=RetentionPolicy(),
             )

@@ -58,6 +58,7 @@ def retention_of(stores: Stores, **changed: timedelta) -> ApplyRetention:
         retention=stores.retention,
         claims=stores.claims,
         rollups=stores.rollups,
+        actions=stores.actions,
         jobs=stores.jobs,
         policy=replace(POLICY, **changed),
     )
@@ -640,6 +641,7 @@ class RetentionContract:
             retention=stores.retention,
             claims=stores.claims,
             rollups=stores.rollups,
+            actions=stores.actions,
             jobs=stores.jobs,
             policy=POLICY,
             monotonic=lambda: next(times),

@@ -330,7 +330,7 @@ def test_a_worker_of_celery_needs_celery_as_the_engine(slow: Workshop):
 
 
 MANY_SHARDS = 200
-# pages between two troubles
+# pages between two faults
 PAGES_BETWEEN = 25
 SOAK_TIME = 200
 
@@ -397,9 +397,9 @@ def test_a_broker_that_doubles_loses_and_restarts_imports_everything(
             broker.kill()
             broker.start()
 
-        troubles = itertools.cycle([double, purge, restart])
+        faults = itertools.cycle([double, purge, restart])
         while not workshop.is_finished():
-            next(troubles)()
+            next(faults)()
             progress(workshop)
 
         check_import(workshop)

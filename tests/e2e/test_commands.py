@@ -368,6 +368,9 @@ def test_a_cancelled_import_ends_and_the_next_run_begins_anew(workshop):
 
     assert cancelled.code == 0
     assert cancelled.json["status"] == "cancelled"
+    first, _ = workshop.ask("select * from penstock_action order by id")
+    assert (first["name"], first["subject"]) == ("cancelImport", "imports/1")
+    assert (first["via"], "@" in first["actor"]) == ("command", True)
     assert len(jobs.json["jobs"]) == 1
     assert run.code == 0
     assert run.json["import_id"] == 2

@@ -10,6 +10,7 @@ from penstock.adapters.sqlstore.stores import build_api_stores
 from penstock.domain.hooks import Subscribers
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
+from tests.contracts.actions import ActionsContract
 from tests.contracts.archive import ArchiveContract
 from tests.contracts.budgets import BudgetsContract
 from tests.contracts.claims import ClaimsContract
@@ -97,6 +98,9 @@ class TestPostgresOutbox(OutboxContract): ...
 
 
 class TestPostgresPlans(PlansContract): ...
+
+
+class TestPostgresActions(ActionsContract): ...
 
 
 class TestPostgresHooks(HooksContract):

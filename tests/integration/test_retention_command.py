@@ -20,6 +20,7 @@ GONE = {
     "pages": 1,
     "claims": 4,
     "rollups": 0,
+    "actions": 0,
     "fires": 0,
     "changes": 0,
     "bad_rows": 0,

@@ -20,6 +20,7 @@ from penstock.domain.jobs import Mode
 from penstock.errors import LeaseLost, Misconfigured, StoreRefused, StoreUnavailable
 from penstock.ports import Stores
 from penstock.ports.record_access import ApiStores
+from tests.contracts.actions import ActionsContract
 from tests.contracts.archive import ArchiveContract
 from tests.contracts.budgets import BudgetsContract
 from tests.contracts.claims import ClaimsContract
@@ -138,6 +139,9 @@ class TestSqliteOutbox(OutboxContract): ...
 
 
 class TestSqlitePlans(PlansContract): ...
+
+
+class TestSqliteActions(ActionsContract): ...
 
 
 class TestSqliteHooks(HooksContract):

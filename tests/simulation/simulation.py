@@ -166,6 +166,7 @@ class Simulation:
             rollups=self.inner.rollups,
             feeders=self.inner.feeders,
             archive=self.inner.archive,
+            actions=self.inner.actions,
         )
         self.finish = FinishImport(imports=self.stores.imports, emit=self.emit)
         self.plan = self._plan(self.stores)

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import ClassVar, NamedTuple, NewType, TypedDict
 
+from penstock.domain.actions import ActionVia
 from penstock.domain.jobs import (
     ImportId,
     ImportStatus,
@@ -333,6 +334,16 @@ class MetricsServed(Event):
     """A worker or scheduler can be scraped at this address."""
 
     url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionTaken(Event):
+    # the subject of a token, an address, or user@host of a command
+    actor: str
+    # such as cancelImport
+    action: str
+    subject: str
+    via: ActionVia
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from penstock.domain.retention import (
     RetentionPolicy,
     can_remove_pages,
 )
-from penstock.ports import ClaimLog, Jobs, Retention, Rollups
+from penstock.ports import ActionLog, ClaimLog, Jobs, Retention, Rollups
 from penstock.ports.retention import EndPosition
 
 # after it was first shown what is removed; time to change the settings
@@ -25,7 +25,7 @@ SHIFT = timedelta(seconds=3)
 BREAK = timedelta(seconds=5)
 # imports that are read at a time
 IMPORT_BATCH = 200
-# claims, rollups and fires that are removed in one transaction
+# claims, rollups, actions and fires that are removed in one transaction
 REMOVAL_BATCH = 1_000
 # entries of the change feed; one may have all changes of a page
 CHANGE_BATCH = 500
@@ -46,6 +46,7 @@ class ApplyRetention:
         retention: Retention,
         claims: ClaimLog,
         rollups: Rollups,
+        actions: ActionLog,
         jobs: Jobs,
         policy: RetentionPolicy,
         monotonic: Callable[[], float] = time.monotonic,
@@ -53,6 +54,7 @@ class ApplyRetention:
         self._retention = retention
         self._claims = claims
         self._rollups = rollups
+        self._actions = actions
         self._jobs = jobs
         self._policy = policy
         self._monotonic = monotonic
@@ -93,6 +95,7 @@ class ApplyRetention:
         )
         removed["claims"] = self._retention.count_claims(age=self._policy.pages)
         removed["rollups"] = self._rollups.count_expired(age=self._policy.rollups)
+        removed["actions"] = self._actions.count_old(age=self._policy.imports)
         return report
 
     def __call__(self) -> RetentionReport:
@@ -136,6 +139,8 @@ class ApplyRetention:
         yield from (("claims", count) for count in batches(forget))
         forget = partial(self._rollups.forget, age=self._policy.rollups)
         yield from (("rollups", count) for count in batches(forget))
+        forget = partial(self._actions.forget, age=self._policy.imports)
+        yield from (("actions", count) for count in batches(forget))
         for import_id in self._expired_imports(self._expiry(), report):
             yield from self._retention.remove_import(import_id)
         for import_id in self.paged_imports():

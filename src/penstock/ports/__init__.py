@@ -5,6 +5,7 @@
 
 from dataclasses import dataclass
 
+from penstock.ports.actions import ActionLog
 from penstock.ports.archive import Archive
 from penstock.ports.budgets import Budgets, BudgetSnapshot, DurableBudgets
 from penstock.ports.claims import ClaimLog
@@ -35,6 +36,7 @@ from penstock.ports.uploads import Uploads
 from penstock.ports.workers import Workers
 
 __all__ = [
+    "ActionLog",
     "Archive",
     "BudgetSnapshot",
     "Budgets",
@@ -107,3 +109,4 @@ class Stores:
     rollups: Rollups
     feeders: Feeders
     archive: Archive
+    actions: ActionLog

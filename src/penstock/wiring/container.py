@@ -31,6 +31,7 @@ from penstock.flow.first_import import CheckFirstImport
 from penstock.flow.flush_samples import FlushSamples, FoldSamples
 from penstock.flow.import_shard import ImportShard, Timeouts
 from penstock.flow.job_claimer import JobClaimer, Worker
+from penstock.flow.log_action import LogAction
 from penstock.flow.plan import DryRun, Plan
 from penstock.flow.plan_lease import ClaimPlan
 from penstock.flow.preview_file import PreviewFile
@@ -177,6 +178,7 @@ class Container:
             retention=self.stores.retention,
             claims=self.stores.claims,
             rollups=self.stores.rollups,
+            actions=self.stores.actions,
             jobs=self.stores.jobs,
             policy=self.settings.retention,
         )
@@ -217,6 +219,10 @@ class Container:
             jobs=self.stores.jobs,
             is_declared=self.is_declared,
         )
+
+    @cached_property
+    def log_action(self) -> LogAction:
+        return LogAction(self.stores.actions, self.emit)
 
     @cached_property
     def explain_waiting(self) -> ExplainWaiting:

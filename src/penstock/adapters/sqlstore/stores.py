@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
+from penstock.adapters.sqlstore.actions import SqlActionLog
 from penstock.adapters.sqlstore.archive import SqlArchive
 from penstock.adapters.sqlstore.budgets import SqlBudgets
 from penstock.adapters.sqlstore.claims import SqlClaimLog
@@ -87,4 +88,5 @@ def build_stores(
         rollups=SqlRollups(database),
         feeders=SqlFeeders(database),
         archive=SqlArchive(database),
+        actions=SqlActionLog(database),
     )

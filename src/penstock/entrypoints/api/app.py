@@ -30,6 +30,7 @@ from penstock.entrypoints.api.middleware.rate_limit import RateLimiter
 from penstock.entrypoints.api.openapi import document
 from penstock.entrypoints.api.problems import Problem
 from penstock.entrypoints.api.resources import (
+    actions,
     budgets,
     datasets,
     exports,
@@ -49,6 +50,7 @@ from penstock.entrypoints.api.resources import (
 )
 from penstock.entrypoints.api.routing import EndpointHandler
 from penstock.entrypoints.dashboard import files as dashboard_files
+from penstock.entrypoints.dashboard.pages import actions as action_pages
 from penstock.entrypoints.dashboard.pages import explore, overview
 from penstock.entrypoints.dashboard.pages import imports as import_pages
 from penstock.entrypoints.dashboard.pages import jobs as job_pages
@@ -76,6 +78,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *exports.endpoints(),
         *datasets.endpoints(),
         *start_import.endpoints(),
+        *actions.endpoints(),
         *previews.endpoints(),
         *imports.endpoints(),
         *import_events.endpoints(),
@@ -97,6 +100,7 @@ def all_endpoints() -> Sequence[AnyEndpoint]:
         *job_pages.endpoints(),
         *schedule_pages.endpoints(),
         *resource_pages.endpoints(),
+        *action_pages.endpoints(),
         *explore.endpoints(),
         *quarantine_pages.endpoints(),
         *upload_pages.endpoints(),

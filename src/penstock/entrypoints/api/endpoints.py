@@ -46,6 +46,8 @@ class Endpoint(Generic[Query]):
     read: Read[Query] | None = None
     # whether it reads one record, which any change of the dataset may affect
     follows_changes: bool = False
+    # whether it changes nothing, although it is sent by POST
+    is_read_only: bool = False
     # its name in generated clients; unless given, that of its function
     operation: str = ""
     # its OpenAPI Parameter Objects, and the schemas of its JSON body and responses, or
@@ -55,6 +57,20 @@ class Endpoint(Generic[Query]):
     responses: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     # all of that by dataset, if it differs; None if a dataset lacks the operation
     describe: Callable[[Dataset], "OperationDoc | None"] | None = None
+
+    def operation_of(self, dataset: str = "") -> str:
+        """Return its name in a generated client: `listPoi`, `getImport`."""
+        if self.operation:
+            return self.operation.format(dataset)
+        function = self.handle or self.read
+        verb, *others = getattr(function, "__name__", self.method.lower()).split("_")
+        return verb + dataset + "".join(map(str.capitalize, others))
+
+    @property
+    def is_action(self) -> bool:
+        """Whether it is an act of an operator, which is logged with who it was."""
+        is_read = self.method == "GET" or self.is_read_only
+        return self.scope is AccessScope.OPERATE and not is_read
 
 
 AnyEndpoint: TypeAlias = Endpoint[Any]

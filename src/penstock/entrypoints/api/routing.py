@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from penstock.domain.actions import Action, ActionVia
 from penstock.domain.dataset import Dataset
 from penstock.domain.history import HistoryPosition
 from penstock.entrypoints.api.cache.response_cache import (
@@ -34,6 +36,9 @@ from penstock.ports.record_access import DatasetVersion
 
 Outcome = TypeVar("Outcome")
 
+FIRST_ERROR = 400
+# a response that repeats that of an earlier request with the same key
+REPLAYED = "idempotency-replayed"
 # seconds before a request watches whether its client disconnects
 WATCH_DELAY = 0.05
 # lets a client read its own writes
@@ -156,7 +161,25 @@ class EndpointHandler:
         except PositionGone as gone:
             await self._add_restart_position(gone, scope)
             raise
+        is_done = (
+            response.status_code < FIRST_ERROR and REPLAYED not in response.headers
+        )
+        if endpoint.is_action and is_done:
+            await self._log_action(endpoint, scope, response)
         await response(scope, receive, send)
+
+    async def _log_action(
+        self, endpoint: AnyEndpoint, scope: Scope, response: Response
+    ) -> None:
+        # what it has created, or else what it was sent to
+        subject = response.headers.get("location", scope["path"])
+        action = Action(
+            actor=scope.get("principal") or self._access.address_of(scope),
+            name=endpoint.operation_of(),
+            subject=subject.removeprefix("/api/v1/"),
+            via=ActionVia.API,
+        )
+        await self._api.in_thread(partial(self._api.penstock.log_action, action))
 
     async def _add_token(self, scope: Scope) -> HistoryPosition | None:
         """Add a token by which the client reads the new version from any process."""

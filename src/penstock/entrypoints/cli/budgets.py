@@ -12,6 +12,7 @@ from penstock.entrypoints.cli.common import (
     Config,
     WithDefault,
     default_help,
+    log_action,
     open_readonly,
     print_json,
     session,
@@ -74,6 +75,7 @@ def open_budget(
             existing = ", ".join(penstock.budgets) or "none"
             raise NotFound(f"there is no budget {name!r}; existing: {existing}")
         penstock.stores.budgets.open(name)
+        log_action(penstock, "openBudget", f"budgets/{name}")
     if as_json:
         print_json({"opened": name})
     else:

@@ -1,7 +1,9 @@
 """What commands share: options, sessions, tables and JSON."""
 
+import getpass
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from penstock.domain.actions import Action, ActionVia
 from penstock.domain.dataset import Dataset
 from penstock.domain.formats import format_instant, parse_instant
 from penstock.errors import Misconfigured
@@ -268,3 +271,11 @@ def read_instant(text: str | None, option: str) -> datetime | None:
             "2026-01-31T12:00:00Z"
         )
     return instant
+
+
+def log_action(penstock: Container, name: str, subject: str) -> None:
+    """Log what this command did, under the name that the API has for it."""
+    actor = f"{getpass.getuser()}@{socket.gethostname()}"
+    penstock.log_action(
+        Action(actor=actor, name=name, subject=subject, via=ActionVia.COMMAND)
+    )

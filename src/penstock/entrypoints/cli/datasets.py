@@ -16,6 +16,7 @@ from penstock.entrypoints.cli.common import (
     WithDefault,
     counted,
     default_help,
+    log_action,
     open_readonly,
     print_json,
     session,
@@ -113,6 +114,7 @@ def drop(
             yes=yes,
         )
         removed = sum(remove_all(penstock, name))
+        log_action(penstock, "dropDataset", f"datasets/{name}")
     if as_json:
         print_json({"dropped": name, "rows": rows, "removed": removed})
     else:
@@ -159,6 +161,7 @@ def retype(
         if not result.lost:
             penstock.stores.schema.ensure_table(dataset)
             penstock.stores.schema.maintain(dataset)
+            log_action(penstock, "retypeDataset", f"datasets/{name}")
     if as_json:
         print_json(as_document(name, result))
     else:

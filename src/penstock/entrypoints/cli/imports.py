@@ -15,6 +15,7 @@ from penstock.entrypoints.cli.common import (
     default_help,
     id_argument,
     id_option,
+    log_action,
     open_readonly,
     print_json,
     session,
@@ -101,6 +102,7 @@ def cancel(
         import_ = penstock.stores.imports.cancel(
             ImportId(import_id), reason="cancelled by an operator"
         )
+        log_action(penstock, "cancelImport", f"imports/{import_id}")
     if as_json:
         print_json({"import_id": import_.id, "status": import_.status})
     else:

@@ -17,6 +17,7 @@ from penstock.entrypoints.cli.common import (
     format_value,
     id_argument,
     id_option,
+    log_action,
     open_readonly,
     print_json,
     session,
@@ -132,6 +133,10 @@ def retry(
         refused: list[JobId] = []
         for job in map(JobId, jobs or []):
             (retried if penstock.retry(job) else refused).append(job)
+        for job in [] if failed else retried:
+            log_action(penstock, "retryJob", f"jobs/{job}")
+        if failed and retried:
+            log_action(penstock, "retryJobs", counted(len(retried), "failed job"))
     if refused:
         raise NotFound(
             f"not failed, so not retried: {', '.join(map(str, refused))} "

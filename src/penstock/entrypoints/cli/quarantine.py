@@ -19,6 +19,7 @@ from penstock.entrypoints.cli.common import (
     counted,
     default_help,
     id_option,
+    log_action,
     open_existing,
     print_json,
     session,
@@ -105,6 +106,7 @@ def replay(
     with session(config) as penstock:
         declared = penstock.settings.dataset(dataset)
         result = penstock.replay(declared, penstock.source(declared))
+        log_action(penstock, "replayQuarantine", f"datasets/{dataset}/quarantine")
     if as_json:
         print_json(
             {

@@ -28,6 +28,7 @@ KINDS = {
     "pages": "page",
     "claims": "claim",
     "rollups": "rollup",
+    "actions": "action",
     "fires": "fire",
     "changes": "change",
     "bad_rows": "bad row",

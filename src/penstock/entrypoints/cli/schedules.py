@@ -16,6 +16,7 @@ from penstock.entrypoints.cli.common import (
     Config,
     WithDefault,
     default_help,
+    log_action,
     open_readonly,
     print_json,
     read_instant,
@@ -233,6 +234,8 @@ def set_status(
 ) -> None:
     with open_stored(config, name) as penstock:
         stored = penstock.stores.schedules.set_status(name, status, note=note)
+        verb = "pause" if status is ScheduleStatus.PAUSED else "resume"
+        log_action(penstock, f"{verb}Schedule", f"schedules/{name}")
         document = describe_stored(penstock, stored)
     if as_json:
         print_json(document)
@@ -244,7 +247,9 @@ def set_status(
 def run(name: Name, config: Config = DEFAULT_CONFIG, as_json: AsJson = False) -> None:
     """Begin an import of a schedule now, for workers to run; also of a paused one."""
     with open_stored(config, name) as penstock:
-        started = plan_begun(penstock, penstock.run_schedule(name))
+        begun = penstock.run_schedule(name)
+        log_action(penstock, "runSchedule", f"imports/{begun.id}")
+        started = plan_begun(penstock, begun)
     print_begun(started, as_json=as_json)
 
 
@@ -263,7 +268,9 @@ def backfill(
     if begin is None or end is None:
         raise Misconfigured("a backfill needs --from and --until")
     with open_stored(config, name) as penstock:
-        started = plan_begun(penstock, penstock.run_schedule.backfill(name, begin, end))
+        begun = penstock.run_schedule.backfill(name, begin, end)
+        log_action(penstock, "backfillSchedule", f"imports/{begun.id}")
+        started = plan_begun(penstock, begun)
     print_begun(started, as_json=as_json)
 
 

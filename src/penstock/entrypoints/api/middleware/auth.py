@@ -93,6 +93,9 @@ class AccessControl:
         client = client_address(scope, self._settings.proxies)
         self.charge_locally(client, scope["context"])
 
+    def address_of(self, scope: Scope) -> str:
+        return client_address(scope, self._settings.proxies)
+
     async def renew_keys(self) -> None:
         """Renew the issuer's keys in time, also while there are no requests."""
         while self._verifier is not None:

@@ -50,6 +50,7 @@ Errors are `application/problem+json`: `type` is stable, `errors` lists every in
 value with its location, and `trace_id` identifies the request in the log.
 """
 TAGS = {
+    "actions": "What operators have done.",
     "budgets": "How many requests providers allow, and what is left of them.",
     "datasets": "The declared datasets.",
     "drafts": "Datasets that could be declared for files.",
@@ -257,13 +258,7 @@ def describe_operation(
 
 
 def operation_id(endpoint: AnyEndpoint, dataset: Dataset | None) -> str:
-    """Return the name of a method in a generated client: `listPoi`, `getImport`."""
-    if endpoint.operation:
-        return endpoint.operation.format(schema_name(dataset.name) if dataset else "")
-    function = endpoint.handle or endpoint.read
-    verb, *others = getattr(function, "__name__", endpoint.method.lower()).split("_")
-    of = "" if dataset is None else schema_name(dataset.name)
-    return verb + of + "".join(map(str.capitalize, others))
+    return endpoint.operation_of(schema_name(dataset.name) if dataset else "")
 
 
 def tag_of(endpoint: AnyEndpoint) -> str:
