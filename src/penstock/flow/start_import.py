@@ -107,13 +107,14 @@ class StartImport:
         request: IdempotentRequest,
         *,
         accept_duplicates: bool = False,
+        corrects: ImportId | None = None,
         halt: StopSignal | None = None,
     ) -> Started:
         """Start an import of one uploaded file; workers may start at once.
 
         It only adds rows: rows that it lacks are not treated as missing. Raises
-        `Misconfigured` for a file that does not fit the dataset. A file that no import
-        reads is removed.
+        `Misconfigured` for a file that does not fit the dataset, and `Conflict` if it
+        cannot correct that import. A file that no import reads is removed.
         """
         try:
             started = self._of_file(
@@ -121,6 +122,7 @@ class StartImport:
                 file,
                 request,
                 accept_duplicates=accept_duplicates,
+                corrects=corrects,
                 still_here=stop_check(halt),
             )
         except StoreUnavailable:
@@ -141,12 +143,15 @@ class StartImport:
         request: IdempotentRequest,
         *,
         accept_duplicates: bool,
+        corrects: ImportId | None,
         still_here: KeepAlive,
     ) -> Started:
         claim = self.stores.requests.claim(request)
         if isinstance(claim, StartedImport):
             return build_started(claim, replayed=True)
         with self._release_on_error(claim):
+            if corrects is not None:
+                self._check_corrected(dataset, corrects)
             axes = self.plan.axes(dataset, files=(file,), still_here=still_here)
             if not accept_duplicates:
                 self.plan.check_first(dataset, axes, still_here)
@@ -157,6 +162,7 @@ class StartImport:
                 ),
                 declaration=self.declaration(dataset),
                 shard_keys=[shard.key for shard in shards],
+                corrects=corrects,
                 approve=lambda import_, planned: refuse_different_content(
                     import_, planned(), spec
                 ),
@@ -165,6 +171,19 @@ class StartImport:
         count = len(spec.shard_keys)
         self.plan.emit_planned(stored.import_, shards=count, resumed=stored.resumed)
         return build_started(stored)
+
+    def _check_corrected(self, dataset: Dataset, import_id: ImportId) -> None:
+        try:
+            corrected = self.stores.imports.peek(import_id)
+        except NotFound as error:
+            raise Conflict(f"there is no import {import_id} to correct") from error
+        if corrected.dataset != dataset.name:
+            raise Conflict(
+                f"import {import_id} is of {corrected.dataset!r}, so a file of "
+                f"{dataset.name!r} cannot correct it"
+            )
+        if corrected.finished_at is None:
+            raise Conflict(f"import {import_id} is unfinished; correct it when it ends")
 
     def plan_import(self, import_id: ImportId, halt: StopSignal) -> None:
         """Plan a stored import, or fail it if that is impossible.

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias
 
 from penstock.domain.dataset import Dataset
 from penstock.domain.import_scope import ImportScope
-from penstock.domain.jobs import Import
+from penstock.domain.jobs import Import, ImportId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,8 @@ class ImportSpec:
     approve: Approve = field(repr=False)
     # all of its shards; empty if they are planned later
     shard_keys: Sequence[str] = ()
+    # the import whose bad rows it corrects
+    corrects: ImportId | None = None
 
 
 class IdempotencyStore(Protocol):

@@ -22,6 +22,8 @@ class QuarantinedRow:
     page_seq: int
     rejection: Rejection
     at: datetime
+    # what became of it; None while it is open
+    resolved: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

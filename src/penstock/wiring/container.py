@@ -53,6 +53,7 @@ from penstock.ports import (
     Source,
     Stores,
 )
+from penstock.ports.file_format import FileFormats
 from penstock.ports.tracing import Tracer
 from penstock.ports.uploads import Uploads
 from penstock.settings import Settings, declaration_digest
@@ -327,6 +328,12 @@ class Container:
         from penstock.adapters.csv.preview import CsvPreviews
 
         return PreviewFile(previews=CsvPreviews(), records=self.stores.records)
+
+    @cached_property
+    def file_formats(self) -> FileFormats:
+        from penstock.adapters.csv.file_format import CsvFileFormats
+
+        return CsvFileFormats()
 
     @cached_property
     def uploads(self) -> Uploads:

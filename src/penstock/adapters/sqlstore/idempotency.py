@@ -7,6 +7,7 @@ from typing_extensions import override
 
 from penstock.adapters.sqlstore.database import Database, SqlRow, Transaction
 from penstock.adapters.sqlstore.imports import add_jobs, begin, start
+from penstock.adapters.sqlstore.records import source_import
 from penstock.adapters.sqlstore.row_mappers import RowMappers
 from penstock.domain.dataset import Dataset
 from penstock.domain.formats import MICROSECOND
@@ -86,6 +87,12 @@ class SqlIdempotencyStore(IdempotencyStore):
             elif spec.shard_keys:
                 add_jobs(transaction, started.id, spec.shard_keys)
                 start(transaction, started.id)
+            if spec.corrects is not None:
+                transaction.execute(
+                    "add_correction",
+                    import_id=started.id,
+                    corrects=source_import(transaction, spec.corrects),
+                )
             completed = transaction.one(
                 "answer_request",
                 **key_params(claim.ask),

@@ -30,7 +30,7 @@ class ImportRemoval:
             yield "jobs", self._execute("drop_jobs", jobs=json.dumps(jobs))
 
         def work(transaction: Transaction) -> int:
-            for name in ("detach_fires", "drop_requests"):
+            for name in ("detach_fires", "drop_requests", "drop_correction"):
                 transaction.execute(name, import_id=import_id)
             transaction.execute("drop_counts", import_id=import_id)
             return transaction.execute("drop_import", import_id=import_id)

@@ -125,6 +125,12 @@ class SqlImports(Imports):
         if verdict.marks_missing:
             deleted = facts.mark_missing(verdict.lost)
         supersede_file_rejections(transaction, dataset, current.id)
+        if verdict.proven and not current.counts.quarantined:
+            transaction.execute(
+                "supersede_corrected",
+                import_id=current.id,
+                rows=current.counts.seen - current.counts.dropped,
+            )
         if verdict.settles_quarantine:
             transaction.execute(
                 "supersede_rejections", dataset=dataset.name, import_id=current.id

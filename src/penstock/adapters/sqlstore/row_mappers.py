@@ -144,6 +144,7 @@ class RowMappers:
                 else RowLocation(row["line"], row["byte_offset"]),
             ),
             at=self.instant(row["at"]),
+            resolved=row["resolved"],
         )
 
 

@@ -92,6 +92,9 @@ delete from penstock_request where import_id = %(import_id)s;
 -- name: drop_counts
 delete from penstock_import_count where import_id = %(import_id)s;
 
+-- name: drop_correction
+delete from penstock_correction where import_id = %(import_id)s;
+
 -- name: drop_import
 delete from penstock_import where id = %(import_id)s;
 

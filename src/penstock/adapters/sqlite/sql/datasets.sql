@@ -74,6 +74,9 @@ delete from penstock_request where import_id = :import_id;
 -- The counts are columns of the import: there is nothing to delete.
 delete from penstock_import where false and id = :import_id;
 
+-- name: drop_correction
+delete from penstock_correction where import_id = :import_id;
+
 -- name: drop_import
 delete from penstock_import where id = :import_id;
 

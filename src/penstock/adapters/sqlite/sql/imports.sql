@@ -213,6 +213,21 @@ where dataset = :dataset and resolved is null
     and key in (select value from json_each(:keys))
     and (:before is null or import_id < :before);
 
+-- name: add_correction
+insert into penstock_correction (import_id, corrects, open_rows)
+select :import_id, :corrects, count(*) from penstock_quarantine
+where import_id = :corrects and resolved is null
+on conflict do nothing;
+
+-- name: supersede_corrected
+-- Rows without a key cannot be matched. They count as corrected if the upload had as
+-- many rows as were open when it began, and all of them were good.
+update penstock_quarantine set resolved = 'superseded'
+where key is null and resolved is null and import_id = (
+    select corrects from penstock_correction
+    where import_id = :import_id and open_rows <= :rows
+);
+
 -- name: complaining_jobs
 -- Jobs with open rejections, of one import or of all of a dataset.
 select job.id, job.import_id, job.shard_key, count(byte_offset) > 0 as is_of_file

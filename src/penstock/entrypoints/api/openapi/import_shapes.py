@@ -157,6 +157,22 @@ RAW_PARAMETER: Schema = query_parameter(
 ERRORS_RESPONSES: Mapping[int, Schema] = {
     200: response_object("The rejected rows.", {"type": "string"}, media="text/csv")
 }
+FILE_PARAMETER: Schema = query_parameter(
+    "file",
+    "The file whose rows to return, if rows of several files are bad.",
+    {"type": "string"},
+)
+REJECTS_RESPONSES: Mapping[int, Schema] = {
+    200: response_object(
+        "The rows, with the header, delimiter and encoding of their file.",
+        {"type": "string", "format": "binary"},
+        media="text/csv",
+    ),
+    409: error_response(
+        "There are none, they are of several files, their file is gone, or the "
+        "dataset has no files."
+    ),
+}
 LAST_EVENT_ID: Schema = {
     "name": "Last-Event-ID",
     "in": "header",
@@ -239,6 +255,11 @@ UPLOAD_FORM: Schema = {
             "description": "Rows to add or update; no others are deleted.",
         },
         "accept_duplicates": ACCEPT_DUPLICATES,
+        "corrects": {
+            **ID,
+            "description": "The import whose bad rows the file corrects: if as many "
+            "rows as were open are all good, those without a key are settled as well.",
+        },
     },
     "required": ["file"],
     "additionalProperties": False,
@@ -278,7 +299,8 @@ START_RESPONSES: Mapping[int, Schema] = {
     },
     408: error_response("The file was not received in time."),
     409: error_response(
-        "Another import is running, or the same request is being processed."
+        "Another import is running, the same request is being processed, or the import "
+        "to correct is none of this dataset that has ended."
     ),
 }
 

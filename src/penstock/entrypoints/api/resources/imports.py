@@ -16,18 +16,21 @@ from starlette.responses import Response
 from penstock.domain.auth_claims import AccessScope
 from penstock.domain.dataset import Dataset
 from penstock.domain.jobs import Import, ImportId, ImportStatus
+from penstock.domain.source import CsvSource
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
 from penstock.entrypoints.api.openapi.import_shapes import (
     CANCEL_RESPONSES,
     DEFAULT_IMPORTS,
     ERRORS_RESPONSES,
+    FILE_PARAMETER,
     GET_RESPONSES,
     IMPORT_ID,
     LIST_PARAMETERS,
     LIST_RESPONSES,
     MAX_IMPORTS,
     RAW_PARAMETER,
+    REJECTS_RESPONSES,
 )
 from penstock.entrypoints.api.params.query_params import QueryParams, id_in_path
 from penstock.entrypoints.api.params.request_body import refuse_body
@@ -40,10 +43,12 @@ from penstock.entrypoints.api.responses import (
     page_response,
     prepend_chunk,
 )
+from penstock.entrypoints.exports.correctable_rows import correctable_lines
 from penstock.entrypoints.exports.rejected_rows import csv_lines, read_all
 from penstock.errors import Conflict, NotFound
 
 LINES_PER_CHUNK = 500
+MAX_CHUNK_BYTES = 1024 * 1024
 # lists of rejected rows in a process at the same time, each with a sort buffer
 MAX_LISTS = 4
 # seconds for a chunk; the first one waits until all rows are sorted
@@ -60,6 +65,12 @@ class ImportListRequest(NamedTuple):
 class ErrorsRequest(NamedTuple):
     import_id: ImportId
     raw: bool
+
+
+class RejectsRequest(NamedTuple):
+    import_id: ImportId
+    # None is the only file with rows to correct
+    file: str | None
 
 
 def parse_list(api: AppContext, head: RequestHead) -> ImportListRequest:
@@ -154,11 +165,54 @@ async def list_errors(
     headers = {"content-disposition": f'attachment; filename="{name}"', **NO_STORE}
     if request.method == "HEAD":
         return Response(media_type="text/csv", headers=headers)
-    lines = stream_errors(api, dataset, import_id, raw=raw)
+    rejected = stores.records.rejected
+    rows = read_all(lambda after, limit: rejected(import_id, after=after, limit=limit))
+    lines = csv_lines(dataset, api.penstock.source(dataset), rows, raw=raw)
+    chunks = stream_lines(api, lines)
     # errors of the first chunk are raised before the response starts
-    first = await anext(lines)
-    stream = prepend_chunk(first, lines)
+    stream = prepend_chunk(await anext(chunks), chunks)
     return TimeoutStreamingResponse(stream, media_type="text/csv", headers=headers)
+
+
+def parse_rejects(api: AppContext, head: RequestHead) -> RejectsRequest:
+    del api
+    params = QueryParams(head, "file")
+    file = params.text("file")
+    params.finish()
+    return RejectsRequest(ImportId(id_in_path(head, "import")), file)
+
+
+async def download_rejects(
+    api: AppContext, request: Request, requested: RejectsRequest
+) -> Response:
+    """Stream the rows of an import that are still bad, in the format of their file."""
+    import_id, file = requested
+    stores = api.penstock.stores
+    stored = await api.in_thread(partial(stores.imports.peek, import_id))
+    dataset = dataset_of(api, stored)
+    if not isinstance(dataset.source, CsvSource):
+        raise Conflict(
+            f"{dataset.name} is fetched from its provider, so there is no file to "
+            "correct; errors.csv lists its bad rows"
+        )
+    headers = {
+        "content-disposition": f'attachment; filename="import-{import_id}-rejects.csv"',
+        # without a charset: it is the one of the file
+        "content-type": "text/csv",
+        **NO_STORE,
+    }
+    if request.method == "HEAD":
+        return Response(headers=headers)
+    rejected = stores.records.rejected
+    lines = correctable_lines(
+        dataset,
+        api.penstock.file_formats,
+        lambda after, limit: rejected(import_id, after=after, limit=limit),
+        file=file,
+    )
+    chunks = stream_lines(api, lines)
+    stream = prepend_chunk(await anext(chunks), chunks)
+    return TimeoutStreamingResponse(stream, headers=headers)
 
 
 def dataset_of(api: AppContext, stored: Import) -> Dataset:
@@ -171,12 +225,9 @@ def dataset_of(api: AppContext, stored: Import) -> Dataset:
         raise Problem("not-found", message) from error
 
 
-async def stream_errors(
-    api: AppContext, dataset: Dataset, import_id: ImportId, *, raw: bool
+async def stream_lines(
+    api: AppContext, lines: Iterator[bytes]
 ) -> AsyncGenerator[bytes, None]:
-    rejected = api.penstock.stores.records.rejected
-    rows = read_all(lambda after, limit: rejected(import_id, after=after, limit=limit))
-    lines = csv_lines(dataset, api.penstock.source(dataset), rows, raw=raw)
     with api.background.slot("lists of rejected rows", limit=MAX_LISTS):
         next_chunk = partial(join_lines, lines)
         while chunk := await api.background.run(next_chunk, longest=LIST_TIMEOUT):
@@ -184,7 +235,12 @@ async def stream_errors(
 
 
 def join_lines(lines: Iterator[bytes]) -> bytes:
-    return b"".join(itertools.islice(lines, LINES_PER_CHUNK))
+    chunk = bytearray()
+    for line in itertools.islice(lines, LINES_PER_CHUNK):
+        chunk += line
+        if len(chunk) >= MAX_CHUNK_BYTES:
+            break
+    return bytes(chunk)
 
 
 def endpoints() -> Sequence[AnyEndpoint]:
@@ -223,6 +279,18 @@ def endpoints() -> Sequence[AnyEndpoint]:
             parameters=[IMPORT_ID, RAW_PARAMETER],
             operation="listBadRows",
             responses=ERRORS_RESPONSES,
+        ),
+        Endpoint(
+            method="GET",
+            path=f"{one}/rejects.csv",
+            scope=AccessScope.READ,
+            lane=Lane.READS,
+            summary="Download the bad rows of an import of files, to correct them",
+            parse=parse_rejects,
+            handle=download_rejects,
+            parameters=[IMPORT_ID, FILE_PARAMETER],
+            operation="downloadRejects",
+            responses=REJECTS_RESPONSES,
         ),
         Endpoint(
             method="POST",

@@ -172,7 +172,12 @@ async def start_from_file(
             scope=scope_of(request, dataset),
             key=key,
             digest=digest_of(
-                [sent.label, sent.digest, *["all"] * sent.accept_duplicates]
+                [
+                    sent.label,
+                    sent.digest,
+                    *["all"] * sent.accept_duplicates,
+                    *filter(None, [sent.corrects]),
+                ]
             ),
             file=sent.file,
         )
@@ -183,6 +188,7 @@ async def start_from_file(
             sent.file,
             idempotent,
             accept_duplicates=sent.accept_duplicates,
+            corrects=sent.corrects,
             halt=api.background.halt,
         )
         with report_file_errors(sent):

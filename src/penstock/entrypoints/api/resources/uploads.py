@@ -14,8 +14,11 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect, Request
 
 from penstock.domain.dataset import Dataset
+from penstock.domain.jobs import ImportId
+from penstock.domain.search.value_syntax import parse_int
 from penstock.entrypoints.api.concurrency.background import FILE_THREADS
 from penstock.entrypoints.api.context import AppContext
+from penstock.entrypoints.api.params.query_params import MAX_ID
 from penstock.entrypoints.api.params.request_body import refuse_encodings
 from penstock.entrypoints.api.problems import Problem
 from penstock.errors import (
@@ -26,10 +29,11 @@ from penstock.errors import (
     SourceUnavailable,
 )
 
-# the names of the parts: the file, and whether its rows may replace each other
-FILE, ACCEPT_DUPLICATES = "file", "accept_duplicates"
+# the names of the parts: the file, whether its rows may replace each other, and the
+# import whose bad rows it corrects
+FILE, ACCEPT_DUPLICATES, CORRECTS = "file", "accept_duplicates", "corrects"
 FLAGS = {b"true": True, b"false": False}
-MAX_FLAG_LENGTH = 5
+MAX_TEXT_LENGTH = 20
 MAX_NAME_LENGTH = 200
 # bytes of a form beyond its file
 MAX_FORM_OVERHEAD = 64 * 1024
@@ -56,13 +60,14 @@ class UploadedFile:
     # of the bytes that were sent
     digest: bytes
     accept_duplicates: bool = False
+    corrects: ImportId | None = None
 
 
 @dataclass(slots=True)
 class MultipartFileParser:
     """Parses a multipart form with one file, and yields its content in chunks.
 
-    A flag may stand before or after the file.
+    Other parts may stand before or after the file.
     """
 
     boundary: bytes
@@ -70,9 +75,10 @@ class MultipartFileParser:
     label: str | None = None
     is_complete: bool = False
     size: int = 0
-    # the flag as it was sent; None without it
-    flag: bytes | None = None
-    _is_flag: bool = False
+    # the other parts by name, as they were sent
+    texts: dict[str, bytes] = field(default_factory=dict)
+    # the name of the part that is read, unless it is the file
+    _text: str | None = None
     _chunks: list[bytes] = field(default_factory=list)
     _header: bytes = b""
     _value: bytes = b""
@@ -132,14 +138,17 @@ class MultipartFileParser:
         name = options.get(b"name", b"").decode(errors="replace")[:MAX_NAME_LENGTH]
         if kind != b"form-data" or not name:
             raise Problem("bad-request", "a part of the form has no name")
-        self._is_flag = name == ACCEPT_DUPLICATES
-        if self._is_flag:
-            if self.flag is not None:
+        self._text = name if name in {ACCEPT_DUPLICATES, CORRECTS} else None
+        if self._text is not None:
+            if name in self.texts:
                 raise form_error(name, "repeated", "is sent twice")
-            self.flag = b""
+            self.texts[name] = b""
             return
         if name != FILE:
-            detail = f"is not a part here; send {FILE!r}, and {ACCEPT_DUPLICATES!r}"
+            detail = (
+                f"is not a part here; send {FILE!r}, {ACCEPT_DUPLICATES!r} and "
+                f"{CORRECTS!r}"
+            )
             raise form_error(name, "unknown", detail)
         if self.label is not None:
             raise form_error(FILE, "repeated", "is sent twice; send one file")
@@ -148,15 +157,28 @@ class MultipartFileParser:
         self.label = options[b"filename"].decode(errors="replace")[:MAX_NAME_LENGTH]
 
     def _add_data(self, data: bytes, start: int, end: int) -> None:
-        if not self._is_flag:
+        if self._text is None:
             self._chunks.append(data[start:end])
-        elif self.flag is not None:
-            self.flag = (self.flag + data[start:end])[: MAX_FLAG_LENGTH + 1]
+        else:
+            text = self.texts[self._text] + data[start:end]
+            self.texts[self._text] = text[: MAX_TEXT_LENGTH + 1]
 
     def _end_part(self) -> None:
-        if self._is_flag and self.flag not in FLAGS:
-            raise form_error(ACCEPT_DUPLICATES, "type", "must be true or false")
-        self._is_flag = False
+        match self._text:
+            case "accept_duplicates" if self.texts[self._text] not in FLAGS:
+                raise form_error(self._text, "type", "must be true or false")
+            case "corrects" if self.corrects is None:
+                raise form_error(self._text, "type", "must be the id of an import")
+        self._text = None
+
+    @property
+    def accept_duplicates(self) -> bool:
+        return FLAGS[self.texts.get(ACCEPT_DUPLICATES, b"false")]
+
+    @property
+    def corrects(self) -> ImportId | None:
+        number = parse_int(self.texts.get(CORRECTS, b"").decode(errors="replace"))
+        return ImportId(number) if number and 1 <= number <= MAX_ID else None
 
     def _finish(self) -> None:
         self.is_complete = True
@@ -198,7 +220,8 @@ async def receive(api: AppContext, request: Request, dataset: Dataset) -> Upload
         file=file,
         label=form.label or "",
         digest=digest,
-        accept_duplicates=FLAGS.get(form.flag or b"false", False),
+        accept_duplicates=form.accept_duplicates,
+        corrects=form.corrects,
     )
 
 

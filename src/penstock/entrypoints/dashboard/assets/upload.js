@@ -262,6 +262,7 @@ let sending = null;
 id("load")?.addEventListener("click", () => {
   const { file, key } = chosen;
   const form = new FormData();
+  if (id("corrects")) form.append("corrects", id("corrects").value);
   form.append("file", file, file.name);
   const request = new XMLHttpRequest();
   sending = request;

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from penstock.domain.auth_claims import AccessScope
 from penstock.domain.formats import parse_instant
 from penstock.domain.jobs import Import, ImportId, ImportStatus, Job, JobStatus, Shards
+from penstock.domain.source import CsvSource
 from penstock.entrypoints.api.context import AppContext
 from penstock.entrypoints.api.endpoints import AnyEndpoint, Endpoint, Lane
 from penstock.entrypoints.api.params.query_params import QueryParams, id_in_path
@@ -113,6 +114,7 @@ def build_import(api: AppContext, requested: ImportRequest) -> View:
     document = api.progress_tracker.document_with_progress(import_id)
     buckets = stores.coverage.buckets(import_id, count=MAX_BUCKETS)
     parts = stores.coverage.parts(import_id, limit=MAX_PARTS + 1)
+    dataset = api.penstock.settings.datasets.get(import_.dataset)
     timeline = read_timeline(stores.claims, import_id, now, before=requested.before)
     values = {
         "now": now,
@@ -136,7 +138,8 @@ def build_import(api: AppContext, requested: ImportRequest) -> View:
         "parts_list": parts[:MAX_PARTS],
         "has_more_parts": len(parts) > MAX_PARTS,
         "failed_jobs": describe_jobs(api, import_, JobStatus.FAILED),
-        "dataset": api.penstock.settings.datasets.get(import_.dataset),
+        "dataset": dataset,
+        "has_files": dataset is not None and isinstance(dataset.source, CsvSource),
         "is_unfinished": import_.status in UNFINISHED,
         "reasons": stores.records.rejections_by_reason(import_id)
         if 0 < import_.counts.quarantined <= MAX_COUNTED

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,13 +36,21 @@ def parse_choice(api: AppContext, head: RequestHead) -> None:
     QueryParams(head).finish()
 
 
-def parse_upload(api: AppContext, head: RequestHead) -> Dataset:
+class UploadRequest(NamedTuple):
+    dataset: Dataset
+    # the import whose bad rows the file corrects
+    corrects: int | None
+
+
+def parse_upload(api: AppContext, head: RequestHead) -> UploadRequest:
     dataset = api.dataset(head.parts["dataset"])
-    QueryParams(head).finish()
+    params = QueryParams(head, "corrects")
+    corrects = params.id("corrects")
+    params.finish()
     if not isinstance(dataset.source, CsvSource):
         message = f"{dataset.name} is fetched from its provider; see /upload"
         raise Problem("not-found", message)
-    return dataset
+    return UploadRequest(dataset, corrects)
 
 
 async def show_choice(api: AppContext, request: Request, requested: None) -> Response:
@@ -49,8 +58,10 @@ async def show_choice(api: AppContext, request: Request, requested: None) -> Res
     return await send_page(api, request, partial(build_choice, api))
 
 
-async def show_upload(api: AppContext, request: Request, dataset: Dataset) -> Response:
-    return await send_page(api, request, partial(build_upload, api, dataset))
+async def show_upload(
+    api: AppContext, request: Request, requested: UploadRequest
+) -> Response:
+    return await send_page(api, request, partial(build_upload, api, requested))
 
 
 def build_choice(api: AppContext) -> View:
@@ -63,11 +74,13 @@ def build_choice(api: AppContext) -> View:
     return View("upload_choice.html", "Upload", "upload", values)
 
 
-def build_upload(api: AppContext, dataset: Dataset) -> View:
+def build_upload(api: AppContext, requested: UploadRequest) -> View:
+    dataset = requested.dataset
     values = {
         "live": "never",
         "script": "upload.js",
         "dataset": dataset,
+        "corrects": requested.corrects,
         "columns": [
             (".".join(field.path), field, [*describe_rules(field)])
             for field in dataset.read_columns
