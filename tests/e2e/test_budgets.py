@@ -123,7 +123,7 @@ def test_a_refused_key_ends_a_run_and_nothing_more_is_sent(open_workshop):
 @everywhere
 def test_the_refusal_of_one_process_stops_the_others(open_workshop):
     # enough to do for as long as a busy machine takes to start the next command
-    workshop = open_workshop(records=1200, latency=timedelta(milliseconds=40))
+    workshop = open_workshop(records=4000, latency=timedelta(milliseconds=40))
     workshop.declare(workshop.by_country(size=5), rate=20, burst=5)
     workshop.penstock("plan", "poi")
     workers = [workshop.worker(threads=2) for _ in range(2)]
@@ -140,6 +140,8 @@ def test_the_refusal_of_one_process_stops_the_others(open_workshop):
     assert [each for each in requests if each.at > refused_at + 1.5] == []
 
     workshop.penstock("budgets", "open", "practice")
+    # the rest at once
+    workshop.declare(workshop.by_country(size=5), rate=1000, burst=100)
     done = workshop.penstock("run", "poi", "--json")
     assert done.code == 0
     assert done.json["import_id"] == 1

@@ -350,7 +350,7 @@ def test_a_provider_that_ignores_the_offset_is_an_error_and_no_loop(open_worksho
     )
 
     ended = workshop.penstock("run", "poi", "--json")
-    job = workshop.penstock("jobs", "1", "--json").json
+    job = workshop.penstock("jobs", "2", "--json").json
 
     assert ended.code == 1
     assert len(workshop.sandbox.requests) == 2

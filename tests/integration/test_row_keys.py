@@ -211,12 +211,12 @@ def test_an_upload_that_comes_first_says_how_its_rows_are_accepted(serve, tmp_pa
     assert accepted.status == 202
 
 
-def test_an_import_that_the_api_begins_is_cancelled_by_its_sample(serve):
+def test_an_import_that_the_api_begins_fails_by_its_sample(serve):
     with serve(visits=STRICT) as running:
         path = f"{OF}/visits/imports"
         response = running.client.post(path, {})
         import_id = ImportId(response.json["import_id"])
-        running.wait_for(import_id, ImportStatus.CANCELLED)
+        running.wait_for(import_id, ImportStatus.FAILED)
         note = running.stores.imports.peek(import_id).note
         accepted = running.client.post(path, {"accept_duplicates": True})
         running.wait_for(accepted.json["import_id"], ImportStatus.RUNNING)
