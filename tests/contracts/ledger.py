@@ -1,5 +1,6 @@
 """What every ledger promises a worker."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date, timedelta
@@ -43,6 +44,7 @@ from tests.support.builders import (
     begin,
     claim,
     claim_any,
+    claim_plan,
     dataset,
     idle,
     ids,
@@ -66,6 +68,8 @@ from tests.support.racing import in_threads
 POI = dataset()
 SHOPS = dataset("shops")
 LIST = dataset("list", source=CsvSource(files=("list.csv",)), axes=(FileAxis(),))
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def ranked(rank: int, *records: Record) -> Batch:
@@ -190,6 +194,27 @@ class LedgerContract:
             rescues=0,
             snoozes=0,
         )
+
+    def test_a_claim_names_the_trace_that_began_the_import(self, stores: Stores):
+        stores.schema.ensure_table(POI)
+        scope = ImportScope(mode=Mode.FULL, files=("a.csv",))
+        begun, _ = stores.imports.begin(
+            POI, scope, declaration="d1", traceparent=TRACEPARENT
+        )
+        planning = claim_plan(stores)(begun.id, threading.Event())
+        assert planning is not None
+        assert planning.lease.traceparent == TRACEPARENT
+        # whatever else the plan stores
+        assert not planning.stored_of("first")
+        planning.add_shards(["a"], digest="first", stored=1)
+        assert not planning.stored_of("other")
+        planning.add_shards(["a", "b"], digest="other", stored=2)
+        stores.plans.finish(planning.lease)
+
+        leases = [claim(stores, POI), claim(stores, POI)]
+
+        assert [lease.traceparent for lease in leases] == [TRACEPARENT, TRACEPARENT]
+        assert planning.cursor.files == ("a.csv",)
 
     def test_a_claimed_job_is_leased_for_the_length_of_a_lease(self, stores: Stores):
         plan(stores, POI)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.api_client import serving
+from tests.support.api_server import FORM, form
 from tests.support.otlp_receiver import Collector, collecting
 from tests.support.scripted_server import (
     ReceivedRequest,
@@ -14,6 +15,7 @@ from tests.support.scripted_server import (
     json_reply,
     scripted_server,
 )
+from tests.support.shops import HEADER, lines, shops, some_shops
 from tests.support.stores import everywhere
 from tests.support.workshop import KEY, Workshop, wait_until
 
@@ -54,7 +56,7 @@ def news(request: ReceivedRequest) -> Reply:
 
 
 @everywhere
-def test_each_page_of_an_import_is_a_trace_of_its_steps(
+def test_each_page_of_an_import_is_traced_with_its_steps(
     file_workshop: Workshop, collector: Collector
 ):
     workshop = file_workshop
@@ -90,8 +92,87 @@ def test_each_page_of_an_import_is_a_trace_of_its_steps(
         assert request.attributes["url.full"].startswith(f"{provider.url}/news/")
     (claim,) = collector.named("claim job")
     assert claim.attributes["penstock.dataset"] == "news"
-    assert all(page.end - page.start < 10**11 for page in collector.spans)
+    # all of them belong to the command that planned the import
+    (plan,) = collector.named("plan import")
+    assert {span.parent_id for span in [claim, *pages]} == {plan.span_id}
+    assert not plan.parent_id
     assert KEY.encode() not in collector.received
+
+
+@everywhere
+def test_the_trace_of_an_upload_reaches_the_commit_of_its_last_page(
+    file_workshop: Workshop, collector: Collector
+):
+    workshop = file_workshop
+    # many shards
+    workshop.declare(shops(source='shard = "64KiB"'), lease="60s")
+    content = b"".join([HEADER, lines(some_shops(8000))])
+    traceparent = f"00-{TRACE}-{CALLER}-01"
+    with serving(workshop, **collector.environ) as client:
+        sent = client.ask(
+            "POST",
+            "/api/v1/datasets/shops/imports",
+            body=form(("file", "shops.csv", content)),
+            headers={**FORM, "traceparent": traceparent},
+        )
+        assert sent.status == 202, sent.body
+    worker = workshop.worker("--until-idle", **collector.environ)
+    assert workshop.output_of(worker).code == 0
+    assert workshop.status() == "done"
+
+    (request,) = collector.named("POST /api/v1/datasets/{dataset}/imports")
+    (plan,) = collector.named("plan import")
+    commits = collector.named("commit page")
+    assert len(commits) == workshop.pages() > 1
+    assert plan.parent_id == request.span_id
+    jobs = plan.attributes["penstock.shards"]
+    assert len(collector.named("claim job")) == jobs > 1
+    for name in ("claim job", "import page"):
+        assert {span.parent_id for span in collector.named(name)} == {plan.span_id}
+    # all of it is one trace: that of the client
+    assert sent.headers["x-trace-id"] == TRACE
+    assert {span.trace_id for span in collector.spans} == {TRACE}
+
+
+@everywhere
+def test_the_pages_of_a_planned_import_continue_the_trace_of_its_request(
+    file_workshop: Workshop, collector: Collector
+):
+    workshop = file_workshop
+    with scripted_server() as provider:
+        provider.answers = news
+        workshop.declare(DATASET.format(url=provider.url), lease="60s")
+        with serving(workshop, **collector.environ) as client:
+            begun = client.post("/api/v1/datasets/news/imports", {})
+            assert begun.status == 202, begun.body
+            # planned after the response
+            wait_until(lambda: workshop.status() == "running")
+            unsampled = client.get("/api/v1/imports", traceparent="00-x-y-01")
+        worker = workshop.worker("--until-idle", **collector.environ)
+        assert workshop.output_of(worker).code == 0
+        sent = {request.headers["traceparent"] for request in provider.requests}
+
+    trace = begun.headers["x-trace-id"]
+    assert {span.trace_id for span in collector.named("plan import")} == {trace}
+    assert {span.trace_id for span in collector.named("commit page")} == {trace}
+    assert len(sent) == len(collector.named("commit page")) == 4
+    assert all(header.startswith(f"00-{trace}-") for header in sent)
+    # a malformed parent is none
+    assert unsampled.headers["x-trace-id"] != trace
+
+
+def test_an_import_that_was_not_sampled_is_not_traced_anywhere(
+    workshop: Workshop, collector: Collector
+):
+    never = {**collector.environ, "OTEL_TRACES_SAMPLER": "parentbased_always_off"}
+    assert workshop.penstock("plan", "poi", **never).code == 0
+
+    worker = workshop.worker("--until-idle", **collector.environ)
+
+    assert workshop.output_of(worker).code == 0
+    assert workshop.status() == "done"
+    assert not collector.named("import page")
+    assert not collector.named("GET")
 
 
 def test_a_failed_request_fails_its_spans(

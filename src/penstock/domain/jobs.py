@@ -69,6 +69,8 @@ class Lease:
     snoozes: int
     # requests sent since the last write to the ledger
     sent: int = 0
+    # of the trace that began the import
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

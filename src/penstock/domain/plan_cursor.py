@@ -15,14 +15,26 @@ class PlanCursor:
     # of the plan whose first shards are stored, and how many these are
     digest: str = ""
     stored: int = 0
+    # of the trace that began the import, and that its pages continue
+    traceparent: str | None = None
 
     def encode(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False)
+        # as it was before there were traces, unless it has one
+        document = {
+            name: value for name, value in asdict(self).items() if value is not None
+        }
+        return json.dumps(document, ensure_ascii=False)
 
     @classmethod
     def decode(cls, text: str | None) -> "PlanCursor":
         document = {} if text is None else json.loads(text)
         return cls(**{**document, "files": tuple(document.get("files", ()))})
+
+
+def traceparent_of(cursor: str | None) -> str | None:
+    """Return the traceparent of a stored cursor; None in whatever else is stored."""
+    document = None if cursor is None else json.loads(cursor)
+    return document.get("traceparent") if isinstance(document, dict) else None
 
 
 def digest_of_plan(axes: Sequence[Axis], bounds: Bounds) -> str:

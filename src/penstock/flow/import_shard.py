@@ -130,7 +130,7 @@ class ImportShard:
         outside = build_outside_check(self._dataset, shard, since)
         cursor = None if first.cursor is None else Cursor.decode(first.cursor)
         while True:
-            with self._tracer.span("import page") as span:
+            with self._tracer.span("import page", parent=first.traceparent) as span:
                 if span.is_recording:
                     describe_lease(span, active.lease)
                     span.set("penstock.page", active.lease.page_seq + 1)

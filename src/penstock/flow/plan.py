@@ -28,6 +28,7 @@ from penstock.domain.sharding.shard import plan_shards
 from penstock.domain.source import CsvSource, Paging
 from penstock.errors import Interrupted, Misconfigured
 from penstock.flow.plan_lease import STOPPED, ClaimPlan, PlanLease
+from penstock.flow.span_attributes import describe_plan
 from penstock.ports import (
     Emit,
     KeepAlive,
@@ -39,6 +40,7 @@ from penstock.ports import (
     Stores,
     Survey,
 )
+from penstock.ports.tracing import NO_TRACER, Tracer
 
 # shards stored in one transaction, to bound memory and the time other writers wait
 SHARD_BATCH = 5_000
@@ -69,7 +71,9 @@ class Plan:
         claim: ClaimPlan,
         emit: Emit,
         check_first: CheckFirst = accept_any,
+        tracer: Tracer = NO_TRACER,
     ) -> None:
+        self._tracer = tracer
         self._survey = survey
         self.claim = claim
         self.check_first = check_first
@@ -91,13 +95,32 @@ class Plan:
 
         Raises `Interrupted` when stopped; the next call resumes.
         """
-        halt = halt or threading.Event()
+        with self._tracer.span("plan import") as span:
+            planned = self._plan(
+                dataset, requested, declaration, halt or threading.Event()
+            )
+            if span.is_recording:
+                describe_plan(span, planned.planned, planned.shards)
+            return planned
+
+    def _plan(
+        self,
+        dataset: Dataset,
+        requested: ImportScope,
+        declaration: str,
+        halt: StopSignal,
+    ) -> Planned:
         scope, still_here = self.scope(dataset, requested), stop_check(halt)
         # this may raise, so it comes before anything is stored
         axes = self.axes(dataset, files=scope.files, still_here=still_here)
         if not scope.accept_duplicates and not self._has_unfinished(dataset):
             self.check_first(dataset, axes, still_here)
-        import_, resumed = self._imports.begin(dataset, scope, declaration=declaration)
+        import_, resumed = self._imports.begin(
+            dataset,
+            scope,
+            declaration=declaration,
+            traceparent=self._tracer.traceparent(),
+        )
         if resumed:
             refuse_different_import(import_, requested, scope, declaration)
             if isinstance(dataset.source, CsvSource):

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from penstock.domain.jobs import ImportId, JobError, Lease, WorkerId
@@ -85,14 +85,14 @@ class PlanLease:
         if cursor.digest == digest:
             return cursor.stored
         if cursor.digest:
-            initial = PlanCursor(files=cursor.files)
+            initial = replace(cursor, digest="", stored=0)
             self.lease = self._plans.restart(self.lease, cursor=initial.encode())
         return 0
 
     def add_shards(self, keys: Sequence[str], *, digest: str, stored: int) -> None:
         """Store the next shards of a plan; `stored` counts them with all before."""
         now = self._monotonic()
-        cursor = PlanCursor(files=self.cursor.files, digest=digest, stored=stored)
+        cursor = replace(self.cursor, digest=digest, stored=stored)
         self.lease = self._plans.add_shards(self.lease, keys, cursor=cursor.encode())
         self._note_renewal(now)
 

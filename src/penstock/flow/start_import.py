@@ -34,6 +34,7 @@ from penstock.errors import (
 from penstock.flow.plan import Plan, refuse_different_import, stop_check
 from penstock.flow.plan_lease import PlanLease
 from penstock.flow.planned_files import PlannedFiles
+from penstock.flow.span_attributes import describe_plan
 from penstock.ports import KeepAlive, Redact, StopSignal, Stores, Uploads
 from penstock.ports.idempotency import (
     IdempotentRequest,
@@ -41,6 +42,7 @@ from penstock.ports.idempotency import (
     RequestClaim,
     StartedImport,
 )
+from penstock.ports.tracing import NO_TRACER, Tracer
 
 # seconds until planning is retried after a store was unavailable
 RETRY_INTERVAL = 5.0
@@ -71,6 +73,7 @@ class StartImport:
     find_files: Callable[[Dataset], object]
     # how often a plan is tried while a provider is away
     attempts: int
+    tracer: Tracer = NO_TRACER
 
     def of_source(
         self, dataset: Dataset, requested: ImportScope, request: IdempotentRequest
@@ -97,6 +100,7 @@ class StartImport:
                 approve=lambda import_, _: refuse_different_import(
                     import_, requested, scope, declaration
                 ),
+                traceparent=self.tracer.traceparent(),
             )
             return build_started(self.stores.requests.begin(claim, dataset, spec))
 
@@ -149,7 +153,10 @@ class StartImport:
         claim = self.stores.requests.claim(request)
         if isinstance(claim, StartedImport):
             return build_started(claim, replayed=True)
-        with self._release_on_error(claim):
+        with (
+            self._release_on_error(claim),
+            self.tracer.child("plan import") as span,
+        ):
             if corrects is not None:
                 self._check_corrected(dataset, corrects)
             axes = self.plan.axes(dataset, files=(file,), still_here=still_here)
@@ -166,9 +173,12 @@ class StartImport:
                 approve=lambda import_, planned: refuse_different_content(
                     import_, planned(), spec
                 ),
+                traceparent=self.tracer.traceparent(),
             )
             stored = self.stores.requests.begin(claim, dataset, spec)
-        count = len(spec.shard_keys)
+            count = len(spec.shard_keys)
+            if span.is_recording:
+                describe_plan(span, stored.import_, count)
         self.plan.emit_planned(stored.import_, shards=count, resumed=stored.resumed)
         return build_started(stored)
 
@@ -217,7 +227,10 @@ class StartImport:
 
     def _fill_or_fail(self, import_: Import, plan: PlanLease) -> None:
         try:
-            self._fill(import_, plan)
+            with self.tracer.span("plan import", parent=plan.lease.traceparent) as span:
+                shards = self._fill(import_, plan)
+                if span.is_recording:
+                    describe_plan(span, import_, shards)
         except (Interrupted, StoreUnavailable, LeaseLost):
             raise
         except FilesMissing as error:
@@ -253,7 +266,8 @@ class StartImport:
             delay = error.retry_after or backoff(attempt + 1, jitter=1)
             plan.postpone(fault, delay, blame=True)
 
-    def _fill(self, import_: Import, plan: PlanLease) -> None:
+    def _fill(self, import_: Import, plan: PlanLease) -> int:
+        """Store the shards of an import; return how many."""
         dataset, files = self.datasets[import_.dataset], plan.cursor.files
         scanned = PlannedFiles(plan, self.stores.imports)
         axes = self.plan.axes(
@@ -265,6 +279,7 @@ class StartImport:
         self.plan.fill(dataset, import_, axes, plan, is_stored=is_stored)
         _, jobs = self.stores.imports.get(import_.id)
         self.plan.emit_planned(import_, shards=jobs.total, resumed=False)
+        return jobs.total
 
     @contextmanager
     def _release_on_error(self, claim: RequestClaim) -> Iterator[None]:

@@ -36,6 +36,7 @@ from penstock.ports.schedules import (
     ScheduleStatus,
     StoredSchedule,
 )
+from penstock.ports.tracing import NO_TRACER, Tracer
 
 # schedules that one tick decides
 BATCH = 100
@@ -65,6 +66,7 @@ class BeginImport:
     stores: Stores
     declaration: Callable[[Dataset], str]
     find_files: Callable[[Dataset], object]
+    tracer: Tracer = NO_TRACER
 
     def mode(self, dataset: Dataset, declared: Mode | None) -> Mode:
         """Return the declared mode; or delta where it is possible, else full."""
@@ -87,6 +89,7 @@ class BeginImport:
             scope=scope,
             declaration=self.declaration(dataset),
             approve=refuse_unfinished,
+            traceparent=self.tracer.traceparent(),
         )
 
 
@@ -219,9 +222,13 @@ class TickSchedules:
             since = previous_fire(schedule, fire)
             requested = ImportScope(mode=mode, since=since, until=fire)
         try:
-            spec = self.begin_import.spec(dataset, requested)
-            request = FireRequest(fire_at=fire, spec=spec)
-            started = self.stores.fires.begin(stored, change, dataset, request)
+            with self.begin_import.tracer.span("begin import") as span:
+                if span.is_recording:
+                    span.set("penstock.dataset", dataset.name)
+                    span.set("penstock.schedule", schedule.name)
+                spec = self.begin_import.spec(dataset, requested)
+                request = FireRequest(fire_at=fire, spec=spec)
+                started = self.stores.fires.begin(stored, change, dataset, request)
         except ImportUnfinished:
             # the next tick meets it
             return None

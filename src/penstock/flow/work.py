@@ -136,7 +136,9 @@ class Work:
         if not self._tracer.is_enabled:
             return
         seconds = self._monotonic() - claim.requested_at
-        with self._tracer.record("claim job", seconds=seconds) as span:
+        with self._tracer.record(
+            "claim job", seconds=seconds, parent=claim.lease.traceparent
+        ) as span:
             if span.is_recording:
                 describe_lease(span, claim.lease)
 

@@ -55,6 +55,8 @@ class ImportSpec:
     shard_keys: Sequence[str] = ()
     # the import whose bad rows it corrects
     corrects: ImportId | None = None
+    # of the trace that begins it
+    traceparent: str | None = None
 
 
 class IdempotencyStore(Protocol):

@@ -46,7 +46,12 @@ class Imports(Protocol):
 
     @abstractmethod
     def begin(
-        self, dataset: Dataset, scope: ImportScope, *, declaration: str
+        self,
+        dataset: Dataset,
+        scope: ImportScope,
+        *,
+        declaration: str,
+        traceparent: str | None = None,
     ) -> tuple[Import, bool]:
         """Store a new import and its plan, or return the unfinished one of that kind.
 

@@ -5,12 +5,14 @@ attributes are only built where a span `is_recording`.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from enum import Enum
 from types import TracebackType
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from typing_extensions import override
 
+Outcome = TypeVar("Outcome")
 Attribute: TypeAlias = str | int | float | bool
 
 
@@ -96,6 +98,11 @@ class Tracer(Protocol):
         ...
 
     @abstractmethod
+    def carry(self, work: Callable[[], Outcome]) -> Callable[[], Outcome]:
+        """Return work for another thread that is a part of the current span."""
+        ...
+
+    @abstractmethod
     def flush(self) -> None:
         """Send what was not sent yet; waits a few seconds at most."""
         ...
@@ -159,6 +166,10 @@ class NoTracer(Tracer):
     @override
     def traceparent(self) -> str | None:
         return None
+
+    @override
+    def carry(self, work: Callable[[], Outcome]) -> Callable[[], Outcome]:
+        return work
 
     @override
     def flush(self) -> None:

@@ -111,6 +111,7 @@ class Container:
             check_first=CheckFirstImport(
                 records=self.stores.records, source=self.source
             ),
+            tracer=self.tracer,
         )
 
     def _scan_files(
@@ -265,6 +266,7 @@ class Container:
             redact=self.settings.redact,
             find_files=self._find_files,
             attempts=self.settings.attempts,
+            tracer=self.tracer,
         )
 
     @cached_property
@@ -274,6 +276,7 @@ class Container:
             stores=self.stores,
             declaration=self.declaration,
             find_files=self._find_files,
+            tracer=self.tracer,
         )
 
     @cached_property

@@ -81,6 +81,7 @@ class SqlIdempotencyStore(IdempotencyStore):
                 dataset,
                 spec.scope,
                 declaration=spec.declaration,
+                traceparent=spec.traceparent,
             )
             if resumed:
                 spec.approve(started, shard_keys_reader(transaction, started.id))

@@ -49,11 +49,21 @@ class SqlImports(Imports):
 
     @override
     def begin(
-        self, dataset: Dataset, scope: ImportScope, *, declaration: str
+        self,
+        dataset: Dataset,
+        scope: ImportScope,
+        *,
+        declaration: str,
+        traceparent: str | None = None,
     ) -> tuple[Import, bool]:
         return self._database.write(
             lambda transaction: begin(
-                self._database, transaction, dataset, scope, declaration=declaration
+                self._database,
+                transaction,
+                dataset,
+                scope,
+                declaration=declaration,
+                traceparent=traceparent,
             )
         )
 
@@ -239,6 +249,7 @@ def begin(
     scope: ImportScope,
     *,
     declaration: str,
+    traceparent: str | None,
 ) -> tuple[Import, bool]:
     """Store a new import, or find the unfinished one of the same kind."""
     refuse_stale(transaction.one("share_dataset", dataset=dataset.name), dataset)
@@ -248,6 +259,7 @@ def begin(
     if unfinished is not None:
         return resume(transaction, rows.read_import(unfinished), scope), True
     in_settings = dataset.missing.lost_files is LostFiles.ACCEPT
+    cursor = PlanCursor(files=scope.files, traceparent=traceparent)
     added = transaction.one(
         "add_import",
         **same,
@@ -264,7 +276,7 @@ def begin(
         transaction.execute(
             "add_plan_job",
             import_id=added["id"],
-            cursor=PlanCursor(files=scope.files).encode() if scope.files else None,
+            cursor=None if cursor == PlanCursor() else cursor.encode(),
             head_start=PLAN_HEAD_START // MICROSECOND,
         )
         stored = transaction.one("get_import", import_id=added["id"])

@@ -159,7 +159,10 @@ class SqlLedger(Ledger, Generic[AnyDatabase]):
             transaction.execute("count_rescue", import_id=due["id"], job=job)
         if found:
             transaction.execute("take_turn", import_id=due["id"])
-        return [self._rows.read_lease(row, due, owner=owner) for row in found]
+        return [
+            self._rows.read_lease(row, due, owner=owner, plan_cursor=due["plan_cursor"])
+            for row in found
+        ]
 
     @override
     def next_due(

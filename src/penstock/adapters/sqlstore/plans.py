@@ -61,7 +61,9 @@ class SqlPlans(Plans):
             planned = transaction.one("get_import", import_id=import_id)
             if job is None or planned is None:
                 return None
-            return self._rows.read_lease(job, planned, owner=owner)
+            return self._rows.read_lease(
+                job, planned, owner=owner, plan_cursor=job["cursor"]
+            )
 
         return self._database.write(work)
 

@@ -25,6 +25,7 @@ from penstock.domain.jobs import (
     WorkerId,
 )
 from penstock.domain.pages import Counts, Proof, Reason, Rejection, RowLocation
+from penstock.domain.plan_cursor import traceparent_of
 from penstock.ports import QuarantinedRow
 
 
@@ -70,7 +71,14 @@ class RowMappers:
             pages_removed=row["pages_removed"] > 0,
         )
 
-    def read_lease(self, row: SqlRow, import_row: SqlRow, *, owner: WorkerId) -> Lease:
+    def read_lease(
+        self,
+        row: SqlRow,
+        import_row: SqlRow,
+        *,
+        owner: WorkerId,
+        plan_cursor: str | None,
+    ) -> Lease:
         """Map a claimed job and the import it belongs to."""
         return Lease(
             job=JobId(row["id"]),
@@ -87,6 +95,7 @@ class RowMappers:
             attempts=row["attempts"],
             rescues=row["rescues"],
             snoozes=row["snoozes"],
+            traceparent=traceparent_of(plan_cursor),
         )
 
     def read_job(self, row: SqlRow) -> Job:

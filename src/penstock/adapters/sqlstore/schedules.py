@@ -459,6 +459,7 @@ class SqlFireLog(FireLog):
                 dataset,
                 spec.scope,
                 declaration=spec.declaration,
+                traceparent=spec.traceparent,
             )
             if resumed:
                 spec.approve(started, shard_keys_reader(transaction, started.id))

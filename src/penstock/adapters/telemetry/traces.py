@@ -4,7 +4,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import TracebackType
 
@@ -31,7 +31,14 @@ from penstock import __version__
 from penstock.domain.events import TraceExportFailed
 from penstock.errors import Interrupted, PenstockError
 from penstock.ports import Emit, Redact
-from penstock.ports.tracing import NO_SPAN, Attribute, SpanKind, Tracer, TraceSpan
+from penstock.ports.tracing import (
+    NO_SPAN,
+    Attribute,
+    Outcome,
+    SpanKind,
+    Tracer,
+    TraceSpan,
+)
 
 # seconds that the end of a command waits for the collector
 FLUSH_TIMEOUT = 5.0
@@ -93,6 +100,19 @@ class OtelTracer(Tracer):
     def traceparent(self) -> str | None:
         context = trace.get_current_span().get_span_context()
         return format_context(context) if context.is_valid else None
+
+    @override
+    def carry(self, work: Callable[[], Outcome]) -> Callable[[], Outcome]:
+        current = contexts.get_current()
+
+        def work_within() -> Outcome:
+            outer = contexts.attach(current)
+            try:
+                return work()
+            finally:
+                contexts.detach(outer)
+
+        return work_within
 
     @override
     def flush(self) -> None:

@@ -156,7 +156,7 @@ def build_api(
                 replicas=served.replicas,
             ),
         ),
-        background=BackgroundExecutor(penstock.emit),
+        background=BackgroundExecutor(penstock.emit, tracer=penstock.tracer),
         progress_tracker=ProgressTracker(penstock),
     )
 

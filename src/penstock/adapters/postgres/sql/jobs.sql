@@ -53,7 +53,9 @@ where penstock_import.status in ('planning', 'running') and penstock_job.status 
 -- name: find_due_import
 -- Few imports run at a time, and the first due job of each is found by index; they are
 -- served by priority, and round robin within a priority.
-select id, mode, since, tracked, exists (
+select id, mode, since, tracked, (
+    select cursor from penstock_job where import_id = running.id and kind = 'plan'
+) as plan_cursor, exists (
     select 1 from penstock_job
     where status = 'leased' and lease_until < {now} and rescues + 1 >= %(max_rescues)s
         and import_id in (select id from penstock_import where status = 'running')
@@ -120,7 +122,9 @@ where id in (select id from lost union all select id from due)
 returning *;
 
 -- name: find_import_of_job
-select id, mode, since, tracked
+select id, mode, since, tracked, (
+    select cursor from penstock_job where import_id = running.id and kind = 'plan'
+) as plan_cursor
 from penstock_import as running
 where {claimable}
     and id = (select import_id from penstock_job where id = %(job)s);

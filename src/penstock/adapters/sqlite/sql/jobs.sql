@@ -47,7 +47,9 @@ where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
 -- name: find_due_import
 -- Few imports run at a time, and an index finds the first due job of each; imports of
 -- higher priority come first, those of equal priority take turns.
-select id, mode, since, tracked, exists (
+select id, mode, since, tracked, (
+    select cursor from penstock_job where import_id = running.id and kind = 'plan'
+) as plan_cursor, exists (
     select 1 from penstock_job
     where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
         and import_id in (select id from penstock_import where status = 'running')
@@ -135,7 +137,9 @@ where id in (
 returning *;
 
 -- name: find_import_of_job
-select id, mode, since, tracked
+select id, mode, since, tracked, (
+    select cursor from penstock_job where import_id = running.id and kind = 'plan'
+) as plan_cursor
 from penstock_import as running
 where running.status = 'running'
     and exists (

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from penstock.domain.events import RequestFailed
 from penstock.errors import Overloaded, PenstockError, StoreTimeout
 from penstock.ports import Emit
+from penstock.ports.tracing import NO_TRACER, Tracer
 
 Outcome = TypeVar("Outcome")
 
@@ -37,7 +38,10 @@ class BackgroundExecutor:
     No task that a client waits for waits for a plan or for an upload.
     """
 
-    def __init__(self, emit: Emit, *, threads: int = THREADS) -> None:
+    def __init__(
+        self, emit: Emit, *, threads: int = THREADS, tracer: Tracer = NO_TRACER
+    ) -> None:
+        self._tracer = tracer
         self._emit = emit
         self._max_open = threads + MAX_WAITING
         self._workers = ThreadPoolExecutor(threads, thread_name_prefix="background")
@@ -75,7 +79,7 @@ class BackgroundExecutor:
             if self._open >= self._max_open:
                 raise Overloaded("background tasks")
             self._open += 1
-        done = self._workers.submit(work)
+        done = self._workers.submit(self._tracer.carry(work))
         done.add_done_callback(self._release)
         return await wait_for(done, longest)
 
@@ -83,7 +87,7 @@ class BackgroundExecutor:
         self, work: Callable[[], Outcome], *, longest: float | None = None
     ) -> Outcome:
         """Run a task for an uploaded file; at most `FILE_THREADS` of them run."""
-        return await wait_for(self._files.submit(work), longest)
+        return await wait_for(self._files.submit(self._tracer.carry(work)), longest)
 
     def submit_once(
         self, work: Callable[[], None], *, trace_id: str, name: object = None

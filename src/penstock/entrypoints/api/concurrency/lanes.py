@@ -90,7 +90,7 @@ class Lanes:
                 span.set("penstock.lane", lane.value)
                 if dataset is not None:
                     span.set("penstock.dataset", dataset)
-            return await self._run(lane, work, dataset)
+            return await self._run(lane, self._tracer.carry(work), dataset)
 
     async def _run(
         self, lane: Lane, work: Callable[[], Outcome], dataset: str | None
