@@ -8,12 +8,14 @@ import pytest
 
 from penstock.domain.dataset import FieldType, Missing, WhenMissing
 from penstock.domain.history import HistoryPosition
+from penstock.domain.import_scope import ImportScope
 from penstock.domain.jobs import ImportStatus, Lease, Mode
 from penstock.domain.record_validation import Precondition
 from penstock.domain.scheduling.fires import FireOutcome
 from penstock.errors import Conflict, DatasetGone, Misconfigured, NotFound
 from penstock.flow.edit_records import EditRecords
 from penstock.ports import Stores
+from penstock.ports.idempotency import IdempotentRequest, ImportSpec, RequestClaim
 from penstock.ports.record_access import ApiStores
 from tests.contracts.schedules import advanced, declared, fire_request
 from tests.contracts.schema import Ask
@@ -103,6 +105,25 @@ class DatasetsContract:
         assert rows(stores, dataset("other")) == [(1, "title 1")]
         with pytest.raises(NotFound):
             dropped(stores)
+
+    def test_a_correction_goes_with_its_import(self, stores: Stores, ask: Ask):
+        corrected = run(stores, POI, last(rejections=[rejection(9)]))
+        request = IdempotentRequest(scope="ann", key="one", digest=b"digest")
+        claimed = stores.requests.claim(request)
+        assert isinstance(claimed, RequestClaim)
+        spec = ImportSpec(
+            scope=ImportScope(mode=Mode.BACKFILL),
+            declaration="digest",
+            approve=lambda *_: None,
+            corrects=corrected.id,
+        )
+        begun = stores.requests.begin(claimed, POI, spec).import_
+        assert ask("select open_rows from penstock_correction")[0][0] == 1
+        stores.imports.cancel(begun.id, reason="the dataset is dropped")
+
+        dropped(stores)
+
+        assert ask("select count(*) from penstock_correction")[0][0] == 0
 
     def test_fires_outlive_the_imports_that_they_began(self, stores: Stores):
         stores.schema.ensure_table(POI)

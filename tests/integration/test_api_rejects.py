@@ -4,9 +4,11 @@ import gzip
 
 import pytest
 
-from penstock.domain.jobs import ImportId, ImportStatus
+from penstock.domain.jobs import ImportId, ImportStatus, WorkerId
+from penstock.domain.pages import Proof, Reason, Rejection
 from tests.support.api_client import OF, ApiResponse
 from tests.support.api_server import FORM, Running, form
+from tests.support.builders import batch
 
 IMPORTS = "/api/v1/imports"
 FILE = (
@@ -221,3 +223,160 @@ class TestCorrecting:
         assert f'href="/api/v1/imports/{import_id}/rejects.csv"' in form_page
         assert running.client.get("/upload/shops?corrects=x").status == 400
         assert 'id="corrects"' not in running.client.get("/upload/shops").body.decode()
+
+
+QUARANTINE = f"{OF}/shops/quarantine"
+
+
+@pytest.fixture
+def emptied(running: Running) -> Running:
+    """Discard what other tests have left."""
+    for reason in running.client.get(QUARANTINE).json["reasons"]:
+        discard(running, reason=reason["reason"], field=reason["field"])
+    return running
+
+
+def discard(running: Running, **chosen: object) -> ApiResponse:
+    return running.client.post(f"{QUARANTINE}/discard", chosen)
+
+
+def reasons(running: Running) -> list[tuple[str, str | None, int]]:
+    document = running.client.get(QUARANTINE).json
+    counted = [
+        (each["reason"], each["field"], each["rows"]) for each in document["reasons"]
+    ]
+    assert document["rows"] == sum(rows for *_, rows in counted)
+    return counted
+
+
+class TestDiscarding:
+    def test_rows_are_counted_by_reason_and_discarded_by_it(self, emptied: Running):
+        running = emptied
+        import_id = imported(running, "uid,name,points\na,A,x\nb,B,y\nc,,1\nd,D\n")
+        assert reasons(running) == [
+            ("type", "points", 2),
+            ("missing", "name", 1),
+            ("too_few_values", None, 1),
+        ]
+
+        by_field = discard(running, reason="type", field="points")
+        without_field = discard(running, reason="too_few_values")
+        other_field = discard(running, reason="missing", field="uid")
+
+        assert by_field.json == {"discarded": 2, "has_more": False}
+        assert without_field.json["discarded"] == 1
+        assert other_field.json["discarded"] == 0
+        assert reasons(running) == [("missing", "name", 1)]
+        assert open_reasons(running, import_id) == ["missing"]
+        assert rejects(running, import_id).body == b"uid,name,points\nc,,1\n"
+
+    def test_rows_that_came_later_are_left(self, emptied: Running):
+        running = emptied
+        imported(running, "uid,name,points\na,A,x\n")
+        (shown,) = running.client.get(QUARANTINE).json["reasons"]
+        imported(running, "uid,name,points\nb,B,x\n")
+
+        discarded = discard(
+            running, reason="type", field="points", until=shown["until"]
+        )
+
+        assert discarded.json["discarded"] == 1
+        assert reasons(running) == [("type", "points", 1)]
+
+    def test_rows_are_discarded_by_id_once(self, emptied: Running):
+        running = emptied
+        import_id = imported(running, "uid,name,points\na,A,x\nb,B,x\n")
+        first, second = running.stores.records.rejected(
+            ImportId(import_id), after=0, limit=9
+        )
+
+        results = [discard(running, ids=[first.id]) for _ in range(2)]
+
+        assert [each.json["discarded"] for each in results] == [1, 0]
+        found = running.stores.records.rejected(ImportId(import_id), after=0, limit=9)
+        assert [(row.id, row.resolved) for row in found] == [
+            (first.id, "discarded"),
+            (second.id, None),
+        ]
+        other = running.client.post(
+            f"{OF}/poi/quarantine/discard", {"ids": [second.id]}
+        )
+        assert other.json["discarded"] == 0
+
+    @pytest.mark.parametrize(
+        ("body", "flaws"),
+        [
+            ({}, {"/reason": "choice"}),
+            ({"reason": "ugly"}, {"/reason": "choice"}),
+            ({"reason": "type", "field": 7}, {"/field": "type"}),
+            ({"reason": "type", "until": 0}, {"/until": "type"}),
+            ({"ids": []}, {"/ids": "type"}),
+            ({"ids": [1, "2"]}, {"/ids": "type"}),
+            ({"ids": [1], "reason": "type"}, {"/reason": "unknown"}),
+            ({"ids": [1], "all": True}, {"/all": "unknown"}),
+        ],
+    )
+    def test_what_is_malformed_is_refused(self, running: Running, body, flaws):
+        response = discard(running, **body)
+
+        assert response.status == 422
+        assert response.flaws == flaws
+
+    def test_the_page_shows_reasons_and_marks_the_value(self, emptied: Running):
+        running = emptied
+        imported(running, 'uid,name,points\na,A,"a ""b"", c"\nb,B,x\n')
+
+        html = running.client.get(
+            "/quarantine/shops", x_penstock_fragment="fresh"
+        ).body.decode()
+
+        assert "2 open, by reason" in html
+        assert "<mark>&#34;a \\&#34;b\\&#34;, c&#34;</mark>" in html
+        assert "Discard 2 bad rows of shops for type in points?" in html
+        assert "replay?dry_run=true" in html
+
+
+class TestDryRun:
+    def test_a_dry_run_says_what_a_replay_would_do(self, running: Running):
+        poi = running.api.dataset("poi")
+        # more than a batch, and a key in the first batch and in the last one
+        titles = [b'{"ID": %d, "Title": "x"}' % key for key in (*range(220), 0)]
+        quarantine(running, *titles, b'{"ID": "many"}', b'{"ID": "few"}')
+        path = f"{OF}/poi/quarantine/replay"
+
+        tried = running.client.ask("POST", f"{path}?dry_run=true").json
+
+        assert running.stores.records.count(poi) == 0
+        assert len(running.stores.records.quarantine(poi, after=0, limit=500)) == 223
+        done = running.client.ask("POST", path).json
+        assert tried.pop("dry_run")
+        assert not done.pop("dry_run")
+        counts = {"accepted": 220, "superseded": 1, "still_bad": 2}
+        reasons = [{"reason": "type", "field": "id", "rows": 2}]
+        assert tried == done == {**counts, "reasons": reasons}
+        assert running.stores.records.count(poi) == 220
+        assert len(running.stores.records.quarantine(poi, after=0, limit=500)) == 2
+
+    def test_it_is_a_flag(self, running: Running):
+        path = f"{QUARANTINE}/replay?dry_run=maybe"
+
+        assert running.client.ask("POST", path).flaws == {"?dry_run": "type"}
+
+
+def quarantine(running: Running, *raws: bytes) -> None:
+    """Import these records as bad ones, whether they are or not."""
+    poi = running.api.dataset("poi")
+    started = running.client.post(f"{OF}/poi/imports", {})
+    running.wait_for(started.json["import_id"], ImportStatus.RUNNING)
+    rejections = [
+        Rejection(position=at, reason=Reason.PATTERN, detail="bad", raw=raw)
+        for at, raw in enumerate(raws)
+    ]
+    ledger = running.stores.ledger
+    (lease,) = ledger.claim(
+        WorkerId("ann"),
+        declarations=running.api.penstock.declarations(["poi"]),
+        region=None,
+    )
+    page = batch(rejections=rejections, proof=Proof.EMPTY_PAGE)
+    ledger.commit_page(poi, lease, page)

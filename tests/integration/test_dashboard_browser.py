@@ -453,6 +453,63 @@ def test_a_dropped_file_is_read_checked_loaded_and_searched(
     expect(page.get_by_role("cell", name="Stop 2")).to_have_count(0)
 
 
+def test_bad_rows_are_downloaded_corrected_and_uploaded(page: Page, running: Running):
+    page.goto("/upload/stops")
+    drop_file(page, "stops.csv", "id,name\n501,Euston\n502,\n,Nowhere\n")
+    page.get_by_role("button", name=LOAD).click()
+    page.wait_for_url("**/imports/*")
+    running.work("stops")
+    page.reload()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Download the rows to correct").click()
+    assert download.value.path().read_text() == "id,name\n502,\n,Nowhere\n"
+    page.get_by_role("link", name="upload them corrected").click()
+    expect(page.get_by_text("This upload corrects the bad rows of")).to_be_visible()
+    drop_file(page, "corrected.csv", "id,name\n502,Angel\n503,Nowhere\n")
+    page.get_by_role("button", name=LOAD).click()
+    page.wait_for_url("**/imports/*")
+    running.work("stops")
+
+    stops = running.api.dataset("stops")
+    bad = running.stores.records.quarantine(stops, after=0, limit=99)
+    assert {row.rejection.raw for row in bad} & {
+        b'{"id": "502", "name": ""}',
+        b'{"id": "", "name": "Nowhere"}',
+    } == set()
+
+
+def test_bad_rows_are_tried_and_discarded_after_a_question(
+    page: Page, running: Running
+):
+    page.goto("/upload/stops")
+    drop_file(page, "stops.csv", "id,name,x\n601,\n602,Bank,x\n")
+    page.get_by_role("button", name=LOAD).click()
+    page.wait_for_url("**/imports/*")
+    running.work("stops")
+    page.goto("/quarantine/stops")
+    questions: list[str] = []
+
+    def accept(dialog: Dialog) -> None:
+        questions.append(dialog.message)
+        dialog.accept()
+
+    page.on("dialog", accept)
+    page.get_by_role("button", name="Try a replay").click()
+    expect(page.locator("#result")).to_contain_text("0 would be stored")
+    expect(page.locator("#result")).to_contain_text("too few values 1")
+    assert questions == []
+
+    page.get_by_role("button", name="Discard too few values").click()
+
+    expect(page.locator("#result")).to_have_text("Discard 1: 1 discarded.")
+    (question,) = questions
+    assert "Discard 1 bad row of stops for too few values?" in question
+    stops = running.api.dataset("stops")
+    bad = running.stores.records.quarantine(stops, after=0, limit=99)
+    assert "too_few_values" not in {row.rejection.reason for row in bad}
+    assert serious_findings(page) == []
+
+
 def test_a_file_that_lacks_a_column_is_not_sent(page: Page):
     page.goto("/upload/stops")
     drop_file(page, "wrong.csv", "id,naem\n1,a\n")

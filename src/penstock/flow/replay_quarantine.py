@@ -1,6 +1,8 @@
 """Try quarantined rows again, after the declaration or the data was fixed."""
 
+from collections import Counter
 from dataclasses import replace
+from hashlib import blake2b
 from typing import TypeAlias
 
 from penstock.domain.dataset import Dataset, Reference
@@ -8,7 +10,7 @@ from penstock.domain.mapping.mapper import Mapper
 from penstock.domain.mapping.page_mapper import describe_unknown_reference
 from penstock.domain.pages import UNREADABLE_REASONS, Reason, Record, Rejection
 from penstock.errors import Refused, RowsRefused
-from penstock.ports import QuarantinedRow, Records, Replay, Source
+from penstock.ports import QuarantinedRow, ReasonCount, Records, Replay, Source
 
 # rows per transaction, which blocks writers of the same keys
 BATCH_SIZE = 200
@@ -20,10 +22,18 @@ class ReplayQuarantine:
     def __init__(self, *, records: Records) -> None:
         self._records = records
 
-    def __call__(self, dataset: Dataset, source: Source) -> Replay:
-        """Map each open row again; store those that are valid now."""
+    def __call__(
+        self, dataset: Dataset, source: Source, *, dry_run: bool = False
+    ) -> Replay:
+        """Map each open row again; store those that are valid now.
+
+        A dry run stores nothing, and returns what a replay would do now.
+        """
         mapper = Mapper(dataset)
         accepted = superseded = still_bad = 0
+        reasons: Counter[tuple[Reason, str | None]] = Counter()
+        # a dry run does not store the rows that supersede those of later batches
+        seen: set[bytes] = set()
         # the latest first: it supersedes the earlier rows of its key
         for rows in self._records.latest_quarantine(dataset, at_once=BATCH_SIZE):
             outcomes = [(row, self._map_again(row, mapper, source)) for row in rows]
@@ -31,17 +41,40 @@ class ReplayQuarantine:
                 outcomes = self._check_reference(
                     outcomes, mapper.column(name), name, reference
                 )
-            result = self._store(dataset, outcomes)
+            if dry_run:
+                repeated = [item for item in outcomes if key_digest(item[1]) in seen]
+                superseded += len(repeated)
+                outcomes = [
+                    item for item in outcomes if key_digest(item[1]) not in seen
+                ]
+            result, stored = self._store(dataset, outcomes, dry_run=dry_run)
+            if dry_run:
+                seen.update(filter(None, (key_digest(each) for _, each in stored)))
             accepted += result.accepted
             superseded += result.superseded
             still_bad += result.still_bad
-        return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
+            reasons.update(
+                (outcome.reason, outcome.field)
+                for _, outcome in stored
+                if isinstance(outcome, Rejection)
+            )
+        return Replay(
+            accepted=accepted,
+            superseded=superseded,
+            still_bad=still_bad,
+            reasons=tuple(
+                ReasonCount(reason=reason, field=field, rows=rows)
+                for (reason, field), rows in reasons.most_common()
+            ),
+        )
 
-    def _store(self, dataset: Dataset, outcomes: list[Outcome]) -> Replay:
+    def _store(
+        self, dataset: Dataset, outcomes: list[Outcome], *, dry_run: bool
+    ) -> tuple[Replay, list[Outcome]]:
         """Store the valid rows; those that the database refuses stay rejected."""
         while True:
             try:
-                return self._records.replay(dataset, outcomes)
+                result = self._records.replay(dataset, outcomes, dry_run=dry_run)
             except RowsRefused as error:
                 outcomes = [
                     (row, reject_unstorable(row, error.refused[outcome.digest]))
@@ -49,6 +82,8 @@ class ReplayQuarantine:
                     else (row, outcome)
                     for row, outcome in outcomes
                 ]
+            else:
+                return result, outcomes
 
     def _map_again(
         self, row: QuarantinedRow, mapper: Mapper, source: Source
@@ -79,6 +114,13 @@ class ReplayQuarantine:
             else (row, outcome)
             for row, outcome in outcomes
         ]
+
+
+def key_digest(outcome: Record | Rejection) -> bytes | None:
+    """Return a short form of the key of a valid row."""
+    if isinstance(outcome, Rejection):
+        return None
+    return blake2b(repr(outcome.key).encode(), digest_size=16).digest()
 
 
 def reject_unstorable(row: QuarantinedRow, reason: Refused) -> Rejection:

@@ -25,7 +25,13 @@ from penstock.ports.ledger import (
 from penstock.ports.maintenance import Maintenance
 from penstock.ports.outbox import Outbox, Transport
 from penstock.ports.plans import Plans
-from penstock.ports.records import QuarantinedRow, ReasonCount, Records, Replay
+from penstock.ports.records import (
+    QuarantinedRow,
+    ReasonCount,
+    Records,
+    RejectionFilter,
+    Replay,
+)
 from penstock.ports.retention import Feeders, Retention
 from penstock.ports.rollups import Rollups
 from penstock.ports.runtime import Emit, KeepAlive, Redact, Runtime, StopSignal
@@ -64,6 +70,7 @@ __all__ = [
     "ReasonCount",
     "Records",
     "Redact",
+    "RejectionFilter",
     "RepeatResult",
     "Replay",
     "Retention",

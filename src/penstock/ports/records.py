@@ -33,15 +33,31 @@ class Replay:
     accepted: int = 0
     superseded: int = 0
     still_bad: int = 0
+    # why rows are still bad, the most frequent reason first
+    reasons: Sequence["ReasonCount"] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonCount:
-    """How many rows of an import were rejected for one reason."""
+    """How many rows were rejected for one reason."""
 
     reason: Reason
     field: str | None
     rows: int
+    # the greatest id among them, where it is known
+    last_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectionFilter:
+    """Open rejected rows: those with an id, or those of a reason and a field."""
+
+    ids: Sequence[int] = ()
+    reason: Reason | None = None
+    # None: those without a field
+    field: str | None = None
+    # rows with a greater id came later, and are left out
+    until: int
 
 
 class Records(Protocol):
@@ -110,10 +126,25 @@ class Records(Protocol):
         ...
 
     @abstractmethod
+    def open_reasons(self, dataset: Dataset) -> Sequence[ReasonCount]:
+        """Count the open rejected rows by reason and field, the most frequent first."""
+        ...
+
+    @abstractmethod
+    def discard(self, dataset: Dataset, chosen: RejectionFilter, *, limit: int) -> int:
+        """Resolve up to so many open rejected rows as discarded; return how many.
+
+        Rows that are resolved meanwhile are left as they are.
+        """
+        ...
+
+    @abstractmethod
     def replay(
         self,
         dataset: Dataset,
         outcomes: Sequence[tuple[QuarantinedRow, Record | Rejection]],
+        *,
+        dry_run: bool = False,
     ) -> Replay:
         """Store the rows that are valid now, in one transaction with their events.
 
@@ -121,5 +152,7 @@ class Records(Protocol):
         was written since it was quarantined is superseded: newer data is not
         overwritten. Among rows of files of one import, the position decides, not the
         time. A row that is still invalid gets its new reason.
+
+        A dry run changes nothing.
         """
         ...

@@ -1,5 +1,6 @@
 """The stored records of the datasets."""
 
+import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from typing import TypeAlias
@@ -16,7 +17,16 @@ from penstock.domain.dataset import Dataset, Reference
 from penstock.domain.jobs import ImportId
 from penstock.domain.pages import Reason, Record, Rejection
 from penstock.domain.search.query import MAX_PAGE_BYTES
-from penstock.ports import QuarantinedRow, ReasonCount, Records, Replay
+from penstock.ports import (
+    QuarantinedRow,
+    ReasonCount,
+    Records,
+    RejectionFilter,
+    Replay,
+)
+
+# pairs of a reason and a field that are counted
+MAX_REASONS = 1_000
 
 Tried: TypeAlias = tuple[QuarantinedRow, Record | Rejection]
 
@@ -132,10 +142,47 @@ class SqlRecords(Records):
         ]
 
     @override
+    def open_reasons(self, dataset: Dataset) -> Sequence[ReasonCount]:
+        found = self._database.read(
+            lambda transaction: transaction.all(
+                "open_reasons", dataset=dataset.name, limit=MAX_REASONS
+            )
+        )
+        return [
+            ReasonCount(
+                reason=Reason(row["reason"]),
+                field=row["field"],
+                rows=row["counted"],
+                last_id=row["last_id"],
+            )
+            for row in found
+        ]
+
+    @override
+    def discard(self, dataset: Dataset, chosen: RejectionFilter, *, limit: int) -> int:
+        bounds = {"dataset": dataset.name, "until": chosen.until}
+
+        def work(transaction: Transaction) -> int:
+            if chosen.reason is None:
+                ids = json.dumps(list(chosen.ids)[:limit])
+                return transaction.execute("discard_rows", ids=ids, **bounds)
+            return transaction.execute(
+                "discard_reason",
+                reason=chosen.reason,
+                field=chosen.field,
+                limit=limit,
+                **bounds,
+            )
+
+        return self._database.write(work)
+
+    @override
     def replay(
         self,
         dataset: Dataset,
         tried: Sequence[tuple[QuarantinedRow, Record | Rejection]],
+        *,
+        dry_run: bool = False,
     ) -> Replay:
         def work(transaction: Transaction) -> Replay:
             refuse_outdated(transaction, dataset)
@@ -153,7 +200,12 @@ class SqlRecords(Records):
             replay.note()
             # once more: only now the table is locked against a conversion
             refuse_outdated(transaction, dataset)
-            return Replay(accepted=accepted, superseded=superseded, still_bad=still_bad)
+            result = Replay(
+                accepted=accepted, superseded=superseded, still_bad=still_bad
+            )
+            if dry_run:
+                raise ReplayRolledBack(result)
+            return result
 
         def prepare(
             transaction: Transaction,
@@ -170,7 +222,18 @@ class SqlRecords(Records):
 
         with identify_refused_rows(self._database, dataset, prepare, record_of):
             # row by row it takes longer than a page, and there is no lease to lose
-            return self._database.write(work, slow=True)
+            try:
+                return self._database.write(work, slow=True)
+            except ReplayRolledBack as rollback:
+                return rollback.result
+
+
+class ReplayRolledBack(Exception):
+    """Rolls back the transaction of a dry run."""
+
+    def __init__(self, result: Replay) -> None:
+        super().__init__()
+        self.result = result
 
 
 def refuse_outdated(transaction: Transaction, dataset: Dataset) -> None:

@@ -100,13 +100,20 @@ def show(
 
 @app.command("replay")
 def replay(
-    dataset: Name, config: Config = DEFAULT_CONFIG, as_json: AsJson = False
+    dataset: Name,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Store nothing; print what would be.")
+    ] = False,
 ) -> None:
     """Map the bad rows again, and store those that are valid now."""
     with session(config) as penstock:
         declared = penstock.settings.dataset(dataset)
-        result = penstock.replay(declared, penstock.source(declared))
-        log_action(penstock, "replayQuarantine", f"datasets/{dataset}/quarantine")
+        source = penstock.source(declared)
+        result = penstock.replay(declared, source, dry_run=dry_run)
+        if not dry_run:
+            log_action(penstock, "replayQuarantine", f"datasets/{dataset}/quarantine")
     if as_json:
         print_json(
             {
@@ -117,6 +124,7 @@ def replay(
         )
     else:
         typer.echo(
+            f"{'A dry run, nothing was stored: ' if dry_run else ''}"
             f"{result.accepted:,} accepted, {result.superseded:,} superseded, "
             f"{result.still_bad:,} still bad."
         )

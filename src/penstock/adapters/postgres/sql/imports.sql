@@ -335,6 +335,29 @@ where import_id = %(import_id)s
 group by reason, field
 order by counted desc, reason, coalesce(field, '');
 
+-- name: open_reasons
+select reason, field, count(*) as counted, max(id) as last_id from penstock_quarantine
+where dataset = %(dataset)s and resolved is null
+group by reason, field
+order by counted desc, reason, coalesce(field, '')
+limit %(limit)s;
+
+-- name: discard_rows
+update penstock_quarantine set resolved = 'discarded'
+where dataset = %(dataset)s and resolved is null and id <= %(until)s
+    and id = any(translate(%(ids)s, '[]', '{}')::bigint[]);
+
+-- name: discard_reason
+update penstock_quarantine set resolved = 'discarded'
+where resolved is null and id in (
+    select id from penstock_quarantine
+    where dataset = %(dataset)s and resolved is null and id <= %(until)s
+        and reason = %(reason)s and field is not distinct from %(field)s::text
+    order by id
+    limit %(limit)s
+    for update
+);
+
 -- name: last_done_import
 select *, change_seq = (
     select change_seq from penstock_dataset where name = %(dataset)s

@@ -300,6 +300,28 @@ where import_id = :import_id
 group by reason, field
 order by counted desc, reason, coalesce(field, '');
 
+-- name: open_reasons
+select reason, field, count(*) as counted, max(id) as last_id from penstock_quarantine
+where dataset = :dataset and resolved is null
+group by reason, field
+order by counted desc, reason, coalesce(field, '')
+limit :limit;
+
+-- name: discard_rows
+update penstock_quarantine set resolved = 'discarded'
+where dataset = :dataset and resolved is null and id <= :until
+    and id in (select value from json_each(:ids));
+
+-- name: discard_reason
+update penstock_quarantine set resolved = 'discarded'
+where resolved is null and id in (
+    select id from penstock_quarantine
+    where dataset = :dataset and resolved is null and id <= :until
+        and reason = :reason and field is :field
+    order by id
+    limit :limit
+);
+
 -- name: last_done_import
 select *, change_seq = (
     select change_seq from penstock_dataset where name = :dataset

@@ -207,6 +207,7 @@ async function act(button) {
   button.disabled = true;
   let text;
   try {
+    const answers = [];
     let response, answer;
     // one request does a part of what there is
     do {
@@ -217,8 +218,9 @@ async function act(button) {
         body,
       });
       answer = await response.json().catch(() => ({}));
+      answers.push(answer);
     } while (response.ok && answer.has_more === true);
-    text = response.ok ? `${label}: done.` : `${label}: ${answer.detail || answer.title || response.status}`;
+    text = response.ok ? `${label}: ${describeResult(answers)}.` : `${label}: ${answer.detail || answer.title || response.status}`;
   } catch (error) {
     text = `${label}: ${error.message}`;
   }
@@ -229,6 +231,22 @@ async function act(button) {
     result.hidden = false;
   }
   button.disabled = false;
+}
+
+/** What the responses to an action say; several did a part each. */
+function describeResult(answers) {
+  const sum = (name) => answers.reduce((total, answer) => total + answer[name], 0);
+  const [first] = answers;
+  if ("discarded" in first) return `${sum("discarded")} discarded`;
+  if (!("still_bad" in first)) return "done";
+  const reasons = first.reasons.map(({ reason, field, rows }) =>
+    `${reason.replaceAll("_", " ")}${field ? ` in ${field}` : ""} ${rows}`);
+  const parts = [
+    `${first.accepted} ${first.dry_run ? "would be stored" : "stored"}`,
+    `${first.superseded} superseded by newer rows`,
+    `${first.still_bad} still bad${reasons.length ? ` (${reasons.join(", ")})` : ""}`,
+  ];
+  return parts.join(", ");
 }
 
 // --- a document of the API on the clipboard
