@@ -1,11 +1,13 @@
 """A collector sees what took how long, and whose work it was; without one, nothing."""
 
 import json
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.e2e.test_celery import engine
 from tests.support.api_client import serving
 from tests.support.api_server import FORM, form
 from tests.support.otlp_receiver import Collector, collecting
@@ -16,10 +18,10 @@ from tests.support.scripted_server import (
     scripted_server,
 )
 from tests.support.shops import HEADER, lines, shops, some_shops
-from tests.support.stores import everywhere
+from tests.support.stores import Kind, everywhere, on
 from tests.support.workshop import KEY, Workshop, wait_until
 
-SERVER, CLIENT = 2, 3
+SERVER, CLIENT, PRODUCER = 2, 3, 4
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 CALLER = "b7ad6b7169203331"
 DATASET = """\
@@ -159,6 +161,32 @@ def test_the_pages_of_a_planned_import_continue_the_trace_of_its_request(
     assert all(header.startswith(f"00-{trace}-") for header in sent)
     # a malformed parent is none
     assert unsampled.headers["x-trace-id"] != trace
+
+
+@on(Kind.POSTGRES)
+def test_one_trace_leads_through_celery(
+    workshop: Workshop, collector: Collector, redis_url: str
+):
+    workshop.declare(workshop.by_country(), more=engine(redis_url), lease="60s")
+    assert workshop.penstock("plan", "poi", **collector.environ).code == 0
+
+    running = workshop.celery(
+        *("worker", "-Q", "penstock", "-l", "warning", "--concurrency", "2"),
+        **collector.environ,
+    )
+    wait_until(workshop.is_finished)
+    running.send_signal(signal.SIGTERM)
+    assert workshop.output_of(running).code == 0
+
+    (plan,) = collector.named("plan import")
+    sent = collector.named("send penstock")
+    assert sent
+    assert {span.kind for span in sent} == {PRODUCER}
+    commits = collector.named("commit page")
+    # what was committed last was exported, too
+    assert len(commits) == workshop.pages()
+    for span in (*sent, *commits):
+        assert span.trace_id == plan.trace_id
 
 
 def test_an_import_that_was_not_sampled_is_not_traced_anywhere(

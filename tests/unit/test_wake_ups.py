@@ -19,7 +19,7 @@ from penstock.flow.wake_ups import (
     list_missing,
 )
 from penstock.flow.work_slice import NO_REGION, SliceClaimer, SliceEnd
-from penstock.ports import Runtime, Stores
+from penstock.ports import DueJob, Runtime, Stores
 from penstock.ports.outbox import Message, MessageId
 from tests.support.builders import ANN, dataset, last, plan, sqlite_stores
 
@@ -51,7 +51,7 @@ def due(stores: Stores) -> list[JobId]:
 
 
 def sent(job: int, *, region: str | None = None, attempts: int = 1) -> Message:
-    new = QUEUES.message(region, JobId(job))
+    new = QUEUES.message(region, DueJob(JobId(job), region))
     return Message(
         id=MessageId(job),
         kind=new.kind,
@@ -79,16 +79,16 @@ def test_each_region_has_a_queue():
 
 
 def test_a_message_is_missing_for_each_due_job_up_to_the_limit_of_its_region():
-    jobs = [(JobId(number), None) for number in range(5)]
+    jobs = [DueJob(JobId(number), None) for number in range(5)]
 
-    missing = list_missing(QUEUES, [*jobs, (JobId(9), "eu")], unsettled=[])
+    missing = list_missing(QUEUES, [*jobs, DueJob(JobId(9), "eu")], unsettled=[])
 
     assert [message.payload["job"] for message in missing] == [0, 1, 2, 9]
     assert missing[-1].destination == "penstock.eu"
 
 
 def test_messages_that_are_out_count_whatever_they_name():
-    jobs = [(JobId(number), None) for number in range(2)]
+    jobs = [DueJob(JobId(number), None) for number in range(2)]
 
     assert list_missing(QUEUES, jobs, unsettled=[sent(7), sent(8)]) == []
     (missing,) = list_missing(QUEUES, jobs, unsettled=[sent(0)])

@@ -8,10 +8,10 @@ doubled costs next to nothing.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.domain.jobs import JobId
-from penstock.ports import Declarations, Outbox, Stores
+from penstock.ports import Declarations, DueJob, Outbox, Stores
 from penstock.ports.outbox import Message, MessageId, NewMessage
 
 # the kind of these messages in the outbox
@@ -43,13 +43,24 @@ class WakeUpQueues:
     def of(self, region: str | None) -> str:
         return self.name if region is None else f"{self.name}.{region}"
 
-    def message(self, region: str | None, job: JobId | None) -> NewMessage:
+    def message(self, region: str | None, job: DueJob | None) -> NewMessage:
         return NewMessage(
             kind=WAKE_UP,
             destination=self.of(region),
-            payload={"region": region, "job": job},
+            payload={
+                "region": region,
+                **(
+                    name_job(None) if job is None else name_job(job.id, job.traceparent)
+                ),
+            },
             most=self.outstanding,
         )
+
+
+def name_job(job: JobId | None, traceparent: str | None = None) -> dict[str, Any]:
+    """Return what a message says of a job, and of the trace of its import if any."""
+    traced = {} if traceparent is None else {"traceparent": traceparent}
+    return {"job": job, **traced}
 
 
 class SendWakeUps:
@@ -84,7 +95,7 @@ class SendWakeUps:
 
 def list_missing(
     queues: WakeUpQueues,
-    due: Sequence[tuple[JobId, str | None]],
+    due: Sequence[DueJob],
     *,
     unsettled: Sequence[Message],
 ) -> Sequence[NewMessage]:
@@ -94,13 +105,13 @@ def list_missing(
     """
     out = Counter(message.destination for message in unsettled)
     named = {message.payload["job"] for message in unsettled}
-    jobs: dict[str | None, list[JobId]] = {}
-    for job, region in due:
-        jobs.setdefault(region, []).append(job)
+    jobs: dict[str | None, list[DueJob]] = {}
+    for job in due:
+        jobs.setdefault(job.region, []).append(job)
     return [
         queues.message(region, job)
         for region, listed in jobs.items()
-        for job in [job for job in listed if job not in named][
+        for job in [job for job in listed if job.id not in named][
             : max(min(len(listed), queues.outstanding) - out[queues.of(region)], 0)
         ]
     ]

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from penstock.domain.jobs import JobId, Lease
 from penstock.flow.job_claimer import ClaimedJob, JobClaimer
-from penstock.flow.wake_ups import WakeUp, WakeUpQueues
+from penstock.flow.wake_ups import WakeUp, WakeUpQueues, name_job
 from penstock.flow.work import Work
 from penstock.ports import Declarations, Ledger, Outbox, Runtime, StopSignal
 from penstock.ports.outbox import NewMessage
@@ -94,8 +94,10 @@ class SliceClaimer(JobClaimer):
         if self._continuation is None or self.has_continued:
             return ()
         self.has_continued = True
-        job = None if lease is None else lease.job
-        payload = {**self._continuation.payload, "job": job}
+        job = (
+            name_job(None) if lease is None else name_job(lease.job, lease.traceparent)
+        )
+        payload = {**self._continuation.payload, **job}
         return [replace(self._continuation, payload=payload)]
 
 

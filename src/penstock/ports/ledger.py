@@ -253,6 +253,8 @@ class DueJob(NamedTuple):
 
     id: JobId
     region: str | None
+    # of the trace that began its import
+    traceparent: str | None = None
 
 
 class ProblemCounts(NamedTuple):

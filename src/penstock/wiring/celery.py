@@ -154,7 +154,7 @@ def build_send_wake_ups(penstock: "Container") -> SendWakeUps:
     from penstock.adapters.celery.app import build_app
     from penstock.adapters.celery.transport import CeleryTransport
 
-    transport = CeleryTransport(build_app(lambda: options))
+    transport = CeleryTransport(build_app(lambda: options), penstock.tracer)
     outbox = penstock.stores.outbox
     relay = RelayOutbox(
         WAKE_UP,

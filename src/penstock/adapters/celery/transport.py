@@ -12,6 +12,7 @@ from penstock.adapters.celery.app import TASK
 from penstock.errors import TransportUnavailable
 from penstock.ports import Transport
 from penstock.ports.outbox import Message
+from penstock.ports.tracing import NO_SPAN, NO_TRACER, SpanKind, Tracer, TraceSpan
 
 # seconds that a broker may take to store a message; one that is out of memory or disk
 # confirms nothing
@@ -37,8 +38,9 @@ REMEDIES: Mapping[tuple[str, ...], str] = {
 
 
 class CeleryTransport(Transport):
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery, tracer: Tracer = NO_TRACER) -> None:
         self._app = app
+        self._tracer = tracer
 
     @override
     def send(self, messages: Sequence[Message]) -> None:
@@ -46,17 +48,33 @@ class CeleryTransport(Transport):
             return
         with self._producer() as producer:
             for message in messages:
-                self._app.send_task(
-                    TASK,
-                    args=(message.payload["region"], message.payload["job"]),
-                    kwargs={"message": message.id},
-                    queue=message.destination,
-                    producer=producer,
-                    retry=True,
-                    retry_policy=RETRY_POLICY,
-                    ignore_result=True,
-                    confirm_timeout=CONFIRM_TIMEOUT,
-                )
+                with self._span(message) as span:
+                    if span.is_recording:
+                        describe_message(span, message)
+                    self._publish(message, producer)
+
+    def _span(self, message: Message) -> TraceSpan:
+        """Return a span within the trace of the import; none without one."""
+        parent = message.payload.get("traceparent")
+        if parent is None:
+            return NO_SPAN
+        name = f"send {message.destination}"
+        return self._tracer.span(name, SpanKind.PRODUCER, parent)
+
+    def _publish(self, message: Message, producer: Any) -> None:
+        traceparent = self._tracer.traceparent()
+        self._app.send_task(
+            TASK,
+            args=(message.payload["region"], message.payload["job"]),
+            kwargs={"message": message.id},
+            queue=message.destination,
+            producer=producer,
+            retry=True,
+            retry_policy=RETRY_POLICY,
+            ignore_result=True,
+            confirm_timeout=CONFIRM_TIMEOUT,
+            headers=None if traceparent is None else {"traceparent": traceparent},
+        )
 
     def count_waiting(self, queue: str) -> int:
         """Return how many messages of a queue no worker has received.
@@ -97,6 +115,14 @@ class CeleryTransport(Transport):
                     f"the broker {connection.as_uri()} is unavailable: {error}; "
                     f"{find_remedy(str(error))}"
                 ) from error
+
+
+def describe_message(span: TraceSpan, message: Message) -> None:
+    span.set("messaging.system", "celery")
+    span.set("messaging.operation.name", "send")
+    span.set("messaging.operation.type", "send")
+    span.set("messaging.destination.name", message.destination)
+    span.set("messaging.message.id", str(message.id))
 
 
 def find_remedy(error: str) -> str:

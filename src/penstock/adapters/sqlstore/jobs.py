@@ -18,6 +18,7 @@ from penstock.adapters.sqlstore.hook_messages import HookMessages
 from penstock.adapters.sqlstore.ledger import fail_lost_jobs
 from penstock.adapters.sqlstore.row_mappers import RowMappers, read_page
 from penstock.domain.jobs import MAX_RESCUES, ImportId, Job, JobId, PageEntry, WorkerId
+from penstock.domain.plan_cursor import traceparent_of
 from penstock.domain.waiting import WaitingFacts
 from penstock.errors import Misconfigured, NotFound
 from penstock.ports import Declarations, DueJob, JobFilter, Jobs, ProblemCounts
@@ -168,7 +169,10 @@ class SqlJobs(Jobs):
                 most=most,
             )
         )
-        return [DueJob(JobId(row["id"]), row["region"]) for row in found]
+        return [
+            DueJob(JobId(row["id"]), row["region"], traceparent_of(row["plan_cursor"]))
+            for row in found
+        ]
 
     @override
     def problems(self) -> Sequence[ProblemCounts]:

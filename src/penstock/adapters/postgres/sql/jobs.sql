@@ -150,7 +150,9 @@ where id in (select id from due)
 returning *;
 
 -- name: due_jobs
-select job.id, running.region
+select job.id, running.region, (
+    select cursor from penstock_job where import_id = running.id and kind = 'plan'
+) as plan_cursor
 from penstock_import as running
 cross join lateral (
     select * from (

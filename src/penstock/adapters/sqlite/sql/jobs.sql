@@ -175,9 +175,11 @@ where id = :job and (
 returning *;
 
 -- name: due_jobs
-select id, region
+select id, region, (
+    select cursor from penstock_job where import_id = due.import_id and kind = 'plan'
+) as plan_cursor
 from (
-    select penstock_job.id, running.region,
+    select penstock_job.id, penstock_job.import_id, running.region,
         rank() over (order by priority desc, turn, running.id) as position,
         row_number() over (
             partition by running.id
