@@ -433,6 +433,7 @@ def test_bad_rows_are_listed_exported_and_replayed_after_a_fix(open_workshop):
     workshop.penstock("quarantine", "poi", "--export", "bad.csv")
     useless = workshop.penstock("quarantine", "replay", "poi", "--json")
     workshop.declare(workshop.poi(fields=FIELDS.replace(", required = true", "")))
+    tried = workshop.penstock("quarantine", "replay", "poi", "--dry-run", "--json")
     replayed = workshop.penstock("quarantine", "replay", "poi", "--json")
 
     rows = listed.json["rows"]
@@ -448,6 +449,8 @@ def test_bad_rows_are_listed_exported_and_replayed_after_a_fix(open_workshop):
     assert lines == rows
     assert [row["detail"] for row in table] == [row["detail"] for row in rows]
     assert useless.json == {"accepted": 0, "superseded": 0, "still_bad": len(flaws)}
+    # it has stored nothing that the replay would have found
+    assert tried.json == replayed.json
     assert replayed.json["accepted"] == len(titleless)
     assert replayed.json["still_bad"] == len(flaws) - len(titleless)
     assert titleless <= set(stored)
