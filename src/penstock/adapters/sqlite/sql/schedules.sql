@@ -91,28 +91,31 @@ limit :limit;
 
 -- name: due_schedules
 -- Those that fire after imports, or whose fire waits for one, are looked at each time.
+-- The plus before status keeps SQLite from reading all schedules that are active.
 select * from (
     select * from penstock_schedule
-    where next_run_at <= :now and status in ('active', 'paused', 'broken')
+    where next_run_at <= :now and +status in ('active', 'paused', 'broken')
     order by next_run_at, name
     limit :limit
 )
 union
-select * from penstock_schedule
+select * from penstock_schedule indexed by penstock_schedule_idle
 where (waiting is not null or after is not null)
-    and status in ('active', 'paused', 'broken')
+    and +status in ('active', 'paused', 'broken')
 order by next_run_at, name;
 
 -- name: next_schedule
 select
     (
-        select min(next_run_at) from penstock_schedule
-        where status in ('active', 'paused', 'broken')
+        select next_run_at from penstock_schedule
+        where next_run_at is not null and +status in ('active', 'paused', 'broken')
+        order by next_run_at
+        limit 1
     ) - :now as wait,
     exists (
         select 1 from penstock_schedule
         where (waiting is not null or after is not null)
-            and status in ('active', 'paused', 'broken')
+            and +status in ('active', 'paused', 'broken')
     ) as has_pending;
 
 -- name: advance_schedule
