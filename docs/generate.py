@@ -26,8 +26,10 @@ from penstock import errors
 from penstock.adapters.postgres import schema as postgres
 from penstock.adapters.sqlite import schema as sqlite
 from penstock.adapters.sqlite.table_sql import INTERNAL_COLUMNS
+from penstock.adapters.telemetry import database_metrics
 from penstock.adapters.telemetry.log import event_name
-from penstock.adapters.telemetry.metrics import EventMetrics, MetricSpec
+from penstock.adapters.telemetry.metrics import EventMetrics
+from penstock.adapters.telemetry.specs import MetricSpec
 from penstock.adapters.telemetry.store_gauges import GAUGES
 from penstock.domain import events
 from penstock.domain.client_rate import ClientRate
@@ -395,6 +397,21 @@ def metric_groups() -> Iterator[tuple[str, str, list[MetricSpec]]]:
             "those that `serve` reads from."
         ),
         sorted(GAUGES.values()),
+    )
+    yield (
+        "Database",
+        (
+            "Of each process, which observes only its own statements and connections. "
+            "`statement` is a name of a file in `sql/` of the adapter, several joined "
+            "by `+` where they are sent as one, `records:` with a name of what "
+            "`penstock migrate --show-sql` lists, or with the first word of what is "
+            "composed for a request. "
+            "On SQLite the time is that until the first row, and there are no pools; "
+            "on PostgreSQL a statement that is sent in a batch takes the time of "
+            "sending it. "
+            "`pool` is `ledger`, `api` or the name of a replica."
+        ),
+        sorted(database_metrics.SPECS),
     )
     yield (
         "HTTP",

@@ -11,6 +11,8 @@ FOLDER = Path(__file__).parent
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 # of 24 columns; three panels are in a row
 WIDTH, HEIGHT = 8, 7
+# of the processes that serve the API
+SERVES = " and on (job, instance) penstock_http_feeds"
 READS = 'route!~".*/(changes|events)"'
 
 
@@ -35,11 +37,16 @@ class Dashboard:
 
 
 def percentiles(
-    metric: str, *, by: str = "", selector: str = "", legend: str = ""
+    metric: str,
+    *,
+    by: str = "",
+    selector: str = "",
+    where: str = "",
+    legend: str = "",
 ) -> dict[str, str]:
     """Return the queries for the 50th, 95th and 99th percentile of a histogram."""
     group = f"le, {by}" if by else "le"
-    rate = f"sum by ({group}) (rate({metric}_bucket{selector}[5m]))"
+    rate = f"sum by ({group}) (rate({metric}_bucket{selector}[5m]){where})"
     return {
         f"histogram_quantile({quantile}, {rate})": f"{legend} {name}".strip()
         for quantile, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
@@ -362,6 +369,19 @@ API = Dashboard(
             },
         ),
         Panel(
+            title="Used share of the connections for reads",
+            unit="percentunit",
+            queries={
+                'penstock_pool_in_use{pool!="ledger"} / '
+                'penstock_pool_size{pool!="ledger"}': "{{instance}} {{pool}}",
+            },
+        ),
+        Panel(
+            title="Duration of statements of reads",
+            unit="s",
+            queries=percentiles("penstock_statement_seconds", where=SERVES),
+        ),
+        Panel(
             title="CPU and memory by process",
             queries={
                 rate("process_cpu_seconds_total", "job, instance"): (
@@ -389,6 +409,58 @@ DATABASE = Dashboard(
         Panel(
             title="Requests that wait for a thread",
             queries={"sum by (lane) (penstock_http_waiting)": "{{lane}}"},
+        ),
+        Panel(
+            title="Connections by pool",
+            queries={
+                f"sum by (job, pool) (penstock_pool_{name})": (
+                    f"{{{{job}}}} {{{{pool}}}} {legend}"
+                )
+                for name, legend in (
+                    ("size", "limit"),
+                    ("in_use", "in use"),
+                    ("idle", "idle"),
+                )
+            },
+        ),
+        Panel(
+            title="Waits for a connection",
+            queries={
+                "sum by (job, pool) (penstock_pool_waiting)": (
+                    "{{job}} {{pool}} waiting"
+                ),
+                rate("penstock_pool_waits_total", "job, pool"): (
+                    "{{job}} {{pool}} waits a second"
+                ),
+                rate("penstock_pool_wait_seconds_total", "job, pool"): (
+                    "{{job}} {{pool}} waited, a second"
+                ),
+            },
+        ),
+        Panel(
+            title="Duration of statements",
+            unit="s",
+            queries=percentiles("penstock_statement_seconds"),
+        ),
+        Panel(
+            title="Time in statements, a second: the most",
+            unit="s",
+            queries={
+                f"topk(10, {rate('penstock_statement_seconds_sum', 'statement')})": (
+                    "{{statement}}"
+                )
+            },
+        ),
+        Panel(
+            title="95th percentile by statement: the slowest",
+            unit="s",
+            queries={
+                f"topk(10, {query})": "{{statement}}"
+                for query, legend in percentiles(
+                    "penstock_statement_seconds", by="statement"
+                ).items()
+                if legend == "p95"
+            },
         ),
         Panel(
             title="Slow queries: a second or longer, and cancelled ones",

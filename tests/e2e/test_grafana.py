@@ -11,6 +11,7 @@ from deploy.grafana import generate as dashboards
 from docs import generate
 
 from tests.services.private import PrivatePrometheus
+from tests.support.stores import everywhere
 from tests.support.workshop import Process, Workshop, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +64,7 @@ def test_the_dashboards_name_only_metrics_and_labels_that_exist():
         assert labels <= known | ADDED_LABELS, query
 
 
+@everywhere
 def test_every_query_of_every_panel_runs(workshop: Workshop):
     server = workshop.start("serve", "--port", "0")
     api = address_of(workshop, server, "server_started")

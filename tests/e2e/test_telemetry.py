@@ -1,15 +1,19 @@
 """What processes expose and log is what the ledger and the provider have seen."""
 
 import json
+import re
 import urllib.request
 from collections import Counter
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.stores import everywhere
+from tests.support.stores import SqliteStore, everywhere
 from tests.support.workshop import Process, Workshop, wait_until
 
 Samples = dict[tuple[str, ...], float]
+# of a `.sql` file, several of them, or by the first word
+NAME_OF_STATEMENT = re.compile(r"[a-z_]+(\+[a-z_]+)*|records:[a-z_]+")
+STORES_PAGE = re.compile("^add_page|^records:(store|repeat)_page$")
 
 
 def address_of(workshop: Workshop, process: Process) -> str:
@@ -165,3 +169,54 @@ def test_a_failed_import_is_an_error_in_the_log(open_workshop):
         line for line in workshop.log_of(worker) if line["event"] == "import_finished"
     )
     assert (ended["status"], ended["level"]) == ("failed", "error")
+
+
+@everywhere
+def test_statements_and_connections_are_counted_by_their_process(workshop: Workshop):
+    workshop.penstock("plan", "poi")
+    server = workshop.start("serve", "--port", "0")
+    worker = workshop.worker("--metrics-port", "0")
+    url = address_of(workshop, worker)
+    wait_until(workshop.is_finished)
+    wait_until(lambda: workshop.log_of(server))
+    api = workshop.log_of(server)[0]["url"]
+    with urllib.request.urlopen(f"{api}/api/v1/datasets/poi", timeout=30) as response:
+        response.read()
+
+    of_worker, of_api = scrape(url), scrape(f"{api}/metrics")
+
+    def committed(samples: Samples) -> float:
+        """Return how often a page was stored."""
+        return sum(
+            value
+            for (name, *labels), value in samples.items()
+            if name == "penstock_statement_seconds_count"
+            and STORES_PAGE.search(labels[0])
+        )
+
+    # on PostgreSQL one may be tried as new rows first
+    assert committed(of_worker) >= workshop.pages() > 0
+    assert committed(of_api) == 0
+    statements = {
+        labels[0]
+        for (name, *labels), _ in [*of_worker.items(), *of_api.items()]
+        if name == "penstock_statement_seconds_count"
+    }
+    assert all(NAME_OF_STATEMENT.fullmatch(name) for name in statements), statements
+    pools = {
+        labels[0]: value
+        for (name, *labels), value in of_api.items()
+        if name == "penstock_pool_size"
+    }
+    if isinstance(workshop.store, SqliteStore):
+        assert pools == {}
+        return
+    # what serves reads has connections of its own
+    assert pools.keys() == {"ledger", "api"}
+    for samples, pool in ((of_worker, "ledger"), (of_api, "ledger"), (of_api, "api")):
+        size = samples["penstock_pool_size", pool]
+        in_use, idle = (
+            samples[f"penstock_pool_{state}", pool] for state in ("in_use", "idle")
+        )
+        assert 0 <= in_use <= in_use + idle <= size
+        assert samples["penstock_pool_wait_seconds_total", pool] >= 0

@@ -13,6 +13,7 @@ from penstock.domain.hooks import find_subscribers
 from penstock.errors import Misconfigured
 from penstock.flow.flush_samples import FlushSamples
 from penstock.ports import Emit, ServerDiagnostics, SqlStatement, Stores
+from penstock.ports.database_watch import DatabaseWatch
 from penstock.settings import Settings
 from penstock.wiring.container import Container
 from penstock.wiring.process_identity import new_worker_id
@@ -20,27 +21,37 @@ from penstock.wiring.telemetry import fan_out
 
 # SQLite's own name for a database without a file
 IN_MEMORY = Path(":memory:")
+# as metrics name the connections of everything but the API
+LEDGER_POOL = "ledger"
 # how long a diagnostic waits for a server that does not respond
 DIAGNOSTIC_TIMEOUT = timedelta(seconds=3)
 
 
 @contextmanager
 def open_container(
-    settings: Settings, emit: Emit, *, scratch: bool = False, threads: int = 1
+    settings: Settings,
+    emit: Emit,
+    *,
+    scratch: bool = False,
+    threads: int = 1,
+    watch: DatabaseWatch | None = None,
 ) -> Iterator[Container]:
     """Open the stores of the settings, and close them at the end.
 
     With `scratch`, the stores are empty and in memory: for commands that only read.
+    `watch` hears of each statement.
     """
     samples = SampleCollector()
     emit = fan_out(emit, samples)
     with ExitStack() as stack:
         if scratch:
-            stores = sqlite_stores(IN_MEMORY, settings, stack, emit)
+            stores = sqlite_stores(IN_MEMORY, settings, stack, emit, watch)
         elif settings.sqlite_path is not None:
-            stores = sqlite_stores(settings.sqlite_path, settings, stack, emit)
+            stores = sqlite_stores(settings.sqlite_path, settings, stack, emit, watch)
         else:
-            stores = postgres_stores(settings, stack, emit, threads=threads)
+            stores = postgres_stores(
+                settings, stack, emit, threads=threads, watch=watch
+            )
         flush = FlushSamples(samples.take, stores.rollups, process=new_worker_id())
         container = Container(
             settings=settings, stores=stores, emit=emit, flush_samples=flush
@@ -59,14 +70,21 @@ def slow_reporter(emit: Emit) -> OnSlow:
 
 
 def sqlite_stores(
-    path: Path, settings: Settings, stack: ExitStack, emit: Emit
+    path: Path,
+    settings: Settings,
+    stack: ExitStack,
+    emit: Emit,
+    watch: DatabaseWatch | None,
 ) -> Stores:
     from penstock.adapters.sqlite.database import SqliteDatabase
     from penstock.adapters.sqlite.ledger import NoNotifier, SqliteLedger
     from penstock.adapters.sqlite.schema import SqliteSchema
 
     database = SqliteDatabase(
-        path, busy=settings.commit_timeout, on_slow=slow_reporter(emit)
+        path,
+        busy=settings.commit_timeout,
+        on_slow=slow_reporter(emit),
+        observe=None if watch is None else watch.observe,
     )
     stack.callback(database.close)
     subscribers = find_subscribers(settings.hooks.values())
@@ -82,7 +100,12 @@ def sqlite_stores(
 
 
 def postgres_stores(
-    settings: Settings, stack: ExitStack, emit: Emit, *, threads: int
+    settings: Settings,
+    stack: ExitStack,
+    emit: Emit,
+    *,
+    threads: int,
+    watch: DatabaseWatch | None,
 ) -> Stores:
     from penstock.adapters.postgres.database import PostgresDatabase
     from penstock.adapters.postgres.ledger import PostgresLedger
@@ -100,8 +123,11 @@ def postgres_stores(
         # maintenance, and one for slow maintenance
         most_connections=threads + 2,
         on_slow=slow_reporter(emit),
+        observe=None if watch is None else watch.observe,
     )
     stack.callback(database.close)
+    if watch is not None:
+        watch.add_pool(LEDGER_POOL, database.connections.use)
     bell = ListenNotifier(database.connections.open_connection, schema=settings.schema)
     stack.callback(bell.close)
     subscribers = find_subscribers(settings.hooks.values())

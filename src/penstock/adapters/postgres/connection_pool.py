@@ -20,8 +20,9 @@ from psycopg.rows import DictRow, dict_row
 from typing_extensions import override
 
 from penstock.adapters.postgres.binary_arrays import register_array_dumpers
-from penstock.adapters.sqlstore.slow_statements import SLOW, StatementWatch
+from penstock.adapters.sqlstore.slow_statements import StatementWatch
 from penstock.ports.cancellation import CURRENT_TOKEN
+from penstock.ports.database_watch import PoolUse
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
 
@@ -98,7 +99,7 @@ def connection_parameters(
 
 
 class TimedCursor(psycopg.Cursor[DictRow]):
-    """A cursor that reports statements which take long."""
+    """A cursor that times its statements; in a pipeline only until they are sent."""
 
     def __init__(self, *arguments: Any, watch: StatementWatch, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -110,9 +111,17 @@ class TimedCursor(psycopg.Cursor[DictRow]):
         try:
             return super().execute(query, *arguments, **options)
         finally:
-            took = time.perf_counter() - begun
-            if took >= SLOW and isinstance(query, str | bytes):
-                self._watch.report(query, took)
+            if isinstance(query, str | bytes):
+                self._watch.note(query, time.perf_counter() - begun)
+
+    @override
+    def executemany(self, query: Any, *arguments: Any, **options: Any) -> None:
+        begun = time.perf_counter()
+        try:
+            super().executemany(query, *arguments, **options)
+        finally:
+            if isinstance(query, str | bytes):
+                self._watch.note(query, time.perf_counter() - begun)
 
 
 class ConnectionPool:
@@ -144,6 +153,8 @@ class ConnectionPool:
         self._deadlines: dict[Connection, float] = {}
         self._closing = threading.Event()
         self._lock = threading.Lock()
+        self._in_use = self._waiting = self._waits = 0
+        self._waited = 0.0
         self._deadline_thread: threading.Thread | None = None
 
     def open_connection(self) -> Connection:
@@ -161,10 +172,7 @@ class ConnectionPool:
     def one(self, *, timeout: float | None = None) -> Iterator[Connection]:
         """Borrow a connection for at most `timeout` seconds."""
         self._start_deadline_thread()
-        if not self._slots.acquire(timeout=self._limit):
-            raise psycopg.OperationalError(
-                f"all {self._max_size} connections were in use for {self._limit:g} s"
-            )
+        self._take_slot()
         try:
             connection = self._take_idle() or self.open_connection()
             try:
@@ -173,7 +181,43 @@ class ConnectionPool:
             finally:
                 self._put_back(connection)
         finally:
+            with self._lock:
+                self._in_use -= 1
             self._slots.release()
+
+    def use(self) -> PoolUse:
+        """Return how many connections there are, and how long they were waited for."""
+        with self._lock:
+            return PoolUse(
+                size=self._max_size,
+                in_use=self._in_use,
+                idle=len(self._idle),
+                waiting=self._waiting,
+                waits=self._waits,
+                waited=self._waited,
+            )
+
+    def _take_slot(self) -> None:
+        if not self._slots.acquire(blocking=False):
+            self._wait_for_slot()
+        with self._lock:
+            self._in_use += 1
+
+    def _wait_for_slot(self) -> None:
+        begun = time.monotonic()
+        with self._lock:
+            self._waits += 1
+            self._waiting += 1
+        try:
+            is_free = self._slots.acquire(timeout=self._limit)
+        finally:
+            with self._lock:
+                self._waiting -= 1
+                self._waited += time.monotonic() - begun
+        if not is_free:
+            raise psycopg.OperationalError(
+                f"all {self._max_size} connections were in use for {self._limit:g} s"
+            )
 
     @contextmanager
     def _deadline(

@@ -42,9 +42,11 @@ from penstock.adapters.postgres.table_sql import (
 from penstock.adapters.sqlstore import database as sql
 from penstock.adapters.sqlstore.database import Outcome
 from penstock.adapters.sqlstore.slow_statements import (
+    Observe,
     OnSlow,
     StatementWatch,
     ignore_slow,
+    name_combined,
 )
 from penstock.domain.dataset import Dataset, Reference
 from penstock.errors import Refused, StoreRefused, StoreUnavailable
@@ -104,7 +106,8 @@ class PostgresTransaction(sql.Transaction):
 
     @override
     def execute_all(self, names: Sequence[str], /, **parameters: Any) -> None:
-        combined = combine(tuple([self.statements[name] for name in names]))
+        texts = tuple([self.statements[name] for name in names])
+        combined = combine(tuple(names), texts)
         self.connection.execute(combined, storable_all(parameters))
 
     @override
@@ -235,6 +238,7 @@ class PostgresDatabase(sql.Database):
         clock: str | None = None,
         manner: SessionProfile = IMPORT_SESSION,
         on_slow: OnSlow = ignore_slow,
+        observe: Observe | None = None,
     ) -> None:
         self.place = place
         self.schema = schema
@@ -248,7 +252,7 @@ class PostgresDatabase(sql.Database):
             connection_parameters(url, schema=schema, limit=limit, profile=manner),
             max_size=most_connections,
             limit=limit,
-            watch=StatementWatch(self._statements, on_slow),
+            watch=StatementWatch(self._statements, on_slow, observe),
         )
         self._tables = PostgresTableCatalog(self._statements, now=clock or NOW)
         self._gin_cleanup = GinCleanup(self.connections)
@@ -496,11 +500,13 @@ class PostgresDatabase(sql.Database):
 
 
 @cache
-def combine(statements: tuple[str, ...]) -> bytes:
+def combine(names: tuple[str, ...], statements: tuple[str, ...]) -> bytes:
     """Combine statements into one; only the last may begin with `with`."""
     *first, last = (text.removesuffix(";") for text in statements)
     parts = ", ".join(f"part_{at} as ({text})" for at, text in enumerate(first))
-    return f"with {parts} {last}".encode()
+    combined = f"with {parts} {last}".encode()
+    name_combined(combined, names)
+    return combined
 
 
 def storable_all(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,7 +27,7 @@ from penstock.adapters.sqlstore import database as sql
 from penstock.adapters.sqlstore.database import Outcome, instant
 from penstock.adapters.sqlstore.key_encoding import plain_value
 from penstock.adapters.sqlstore.slow_statements import (
-    SLOW,
+    Observe,
     OnSlow,
     StatementWatch,
     ignore_slow,
@@ -158,7 +158,7 @@ class SqliteTransaction(sql.Transaction):
 
 
 class WatchedConnection(sqlite3.Connection):
-    """A connection that reports statements which take long."""
+    """A connection that times its statements; queries until their first row."""
 
     watch: StatementWatch | None = None
 
@@ -168,9 +168,17 @@ class WatchedConnection(sqlite3.Connection):
         try:
             return super().execute(statement, *arguments)
         finally:
-            took = time.perf_counter() - begun
-            if took >= SLOW and self.watch is not None:
-                self.watch.report(statement, took)
+            if self.watch is not None:
+                self.watch.note(statement, time.perf_counter() - begun)
+
+    @override
+    def executemany(self, statement: str, rows: Iterable[Any], /) -> sqlite3.Cursor:
+        begun = time.perf_counter()
+        try:
+            return super().executemany(statement, rows)
+        finally:
+            if self.watch is not None:
+                self.watch.note(statement, time.perf_counter() - begun)
 
 
 class SqliteDatabase(sql.Database):
@@ -187,6 +195,7 @@ class SqliteDatabase(sql.Database):
         busy: timedelta = timedelta(seconds=10),
         clock: Callable[[], datetime] | None = None,
         on_slow: OnSlow = ignore_slow,
+        observe: Observe | None = None,
     ) -> None:
         self.path = path
         # whether this process may read the opened file, and not write it or beside it
@@ -200,7 +209,7 @@ class SqliteDatabase(sql.Database):
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._statements = load_statements("penstock.adapters.sqlite")
-        self._watch = StatementWatch(self._statements, on_slow)
+        self._watch = StatementWatch(self._statements, on_slow, observe)
         self._tables = SqliteTableCatalog()
 
     @override

@@ -1,10 +1,11 @@
 """Statements that are composed for a dataset, and the list of them for people."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, wraps
+from typing import Any, Protocol
 
 from penstock.adapters.sqlstore.key_encoding import quote
+from penstock.adapters.sqlstore.slow_statements import name_composed
 from penstock.domain.dataset import Dataset, Field, Reference
 from penstock.domain.sharding.axes import ListAxis, ValuesFrom
 from penstock.ports import SqlStatement
@@ -12,6 +13,15 @@ from penstock.ports import SqlStatement
 
 class statement(cached_property[str]):  # noqa: N801 (a decorator, as is its parent)
     """A statement, composed on first use; its docstring says when it is used."""
+
+    def __init__(self, compose: Callable[[Any], str]) -> None:
+        @wraps(compose)
+        def compose_named(table: Any) -> str:
+            text = compose(table)
+            name_composed(text, compose.__name__)
+            return text
+
+        super().__init__(compose_named)
 
 
 class ranked_statement(statement):  # noqa: N801 (the same)

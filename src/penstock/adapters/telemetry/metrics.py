@@ -6,7 +6,7 @@ codes and classes of status; never a job, a worker or a text.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -21,6 +21,8 @@ from prometheus_client import (
 from typing_extensions import override
 
 from penstock import __version__
+from penstock.adapters.telemetry.database_metrics import DatabaseMetrics
+from penstock.adapters.telemetry.specs import MetricSpec
 from penstock.domain.events import (
     BudgetWasClosed,
     BudgetWasStopped,
@@ -61,16 +63,6 @@ NO_STATUS = "none"
 TOTALS = frozenset({"pages", "requests", "seen"})
 
 
-class MetricSpec(NamedTuple):
-    """A metric as the reference lists it."""
-
-    # as it is queried
-    name: str
-    kind: str
-    text: str
-    labels: tuple[str, ...]
-
-
 class EventRegistry(CollectorRegistry):
     """Leaves out when counters were created: a second series for each of them."""
 
@@ -90,6 +82,8 @@ class EventMetrics:
 
     def __init__(self) -> None:
         self.registry = EventRegistry()
+        # of statements and connections, which are no events: there are too many
+        self.database = DatabaseMetrics(self.registry)
         self.specs: list[MetricSpec] = []
         self._add_import_metrics()
         self._add_request_metrics()

@@ -2,7 +2,7 @@
 
 from prometheus_client.core import GaugeMetricFamily
 
-from penstock.adapters.telemetry.metrics import MetricSpec
+from penstock.adapters.telemetry.specs import MetricSpec
 
 # due jobs of an import are counted up to this
 MAX_COUNTED_JOBS = 10_000

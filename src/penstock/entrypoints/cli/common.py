@@ -19,6 +19,7 @@ from penstock.domain.dataset import Dataset
 from penstock.domain.formats import format_instant, parse_instant
 from penstock.errors import Misconfigured
 from penstock.ports import Emit
+from penstock.ports.database_watch import DatabaseWatch
 from penstock.settings import Settings, load
 from penstock.wiring import Container, open_container
 
@@ -88,14 +89,16 @@ def session(
     *,
     threads: int = 1,
     is_prepared: bool = True,
+    watch: DatabaseWatch | None = None,
 ) -> Iterator[Container]:
     """Read the settings, open the stores, and check that the tables are up to date.
 
-    With `is_prepared=False` the tables of datasets are not checked.
+    With `is_prepared=False` the tables of datasets are not checked; `watch` hears of
+    each statement.
     """
     settings = read_settings(config)
     listener = ignore_event if emit is None else emit(settings)
-    with open_container(settings, listener, threads=threads) as penstock:
+    with open_container(settings, listener, threads=threads, watch=watch) as penstock:
         prepare(penstock, with_datasets=is_prepared)
         yield penstock
 

@@ -57,6 +57,7 @@ def scheduler(
             lambda settings: build_emit(settings, as_json=log_as_json, metrics=metrics),
             # scrapes have a connection of their own
             threads=1 + (metrics is not None),
+            watch=None if metrics is None else metrics.database,
         ) as penstock,
         serve_metrics(penstock, metrics, metrics_host, metrics_port),
     ):

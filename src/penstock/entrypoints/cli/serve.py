@@ -198,9 +198,13 @@ def open_api(options: ServeOptions) -> Iterator[AppContext]:
             options.config,
             lambda settings: emit_of(settings, metrics),
             threads=threads + CONNECTIONS,
+            watch=metrics.database,
         ) as penstock,
         open_api_stores(
-            penstock.settings, penstock.emit, threads=threads + POLL_THREADS
+            penstock.settings,
+            penstock.emit,
+            threads=threads + POLL_THREADS,
+            watch=metrics.database,
         ) as stores,
         open_shared_cache(penstock.settings) as cache,
         open_shared_rate_limiter(penstock.settings) as rates,

@@ -79,6 +79,7 @@ def worker(
             ),
             # scrapes have a connection of their own
             threads=threads + (metrics is not None),
+            watch=None if metrics is None else metrics.database,
         ) as penstock,
         serve_metrics(penstock, metrics, metrics_host, metrics_port),
     ):
