@@ -28,7 +28,12 @@ class PlanCursor:
     @classmethod
     def decode(cls, text: str | None) -> "PlanCursor":
         document = {} if text is None else json.loads(text)
-        return cls(**{**document, "files": tuple(document.get("files", ()))})
+        return cls(
+            files=tuple(document.get("files", ())),
+            digest=document.get("digest", ""),
+            stored=document.get("stored", 0),
+            traceparent=document.get("traceparent"),
+        )
 
 
 def traceparent_of(cursor: str | None) -> str | None:

@@ -164,7 +164,8 @@ class EndpointHandler:
         is_done = (
             response.status_code < FIRST_ERROR and REPLAYED not in response.headers
         )
-        if endpoint.is_action and is_done:
+        is_tried = b"dry_run=true" in scope["query_string"]
+        if endpoint.is_action and is_done and not is_tried:
             await self._log_action(endpoint, scope, response)
         await response(scope, receive, send)
 

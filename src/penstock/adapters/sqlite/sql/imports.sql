@@ -148,7 +148,7 @@ select exists (
 
 -- name: settled_imports
 select id from penstock_import as running
-where status = 'running' and not exists (
+where status = 'running' and status in ('planning', 'running') and not exists (
     select 1 from penstock_job where import_id = running.id and status = 'pending'
 ) and not exists (
     select 1 from penstock_job where import_id = running.id and status = 'leased'

@@ -45,6 +45,8 @@ where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
     );
 
 -- name: find_due_import
+-- The second condition on the status is that of an index, which SQLite would not use
+-- for the first alone; so it is wherever running imports are searched.
 -- Few imports run at a time, and an index finds the first due job of each; imports of
 -- higher priority come first, those of equal priority take turns.
 select id, mode, since, tracked, (
@@ -52,10 +54,13 @@ select id, mode, since, tracked, (
 ) as plan_cursor, exists (
     select 1 from penstock_job
     where status = 'leased' and lease_until < :now and rescues + 1 >= :max_rescues
-        and import_id in (select id from penstock_import where status = 'running')
+        and import_id in (
+            select id from penstock_import
+            where status = 'running' and status in ('planning', 'running')
+        )
 ) as is_lost
 from penstock_import as running
-where running.status = 'running'
+where running.status = 'running' and running.status in ('planning', 'running')
     and exists (
         select 1 from json_each(:declarations)
         where key = running.dataset and value = running.declaration
@@ -84,7 +89,7 @@ select min(coalesce((
     where import_id = running.id and status = 'leased'
 ), 9e18)) - :now as due_in
 from penstock_import as running
-where running.status = 'running'
+where running.status = 'running' and running.status in ('planning', 'running')
     and exists (
         select 1 from json_each(:declarations)
         where key = running.dataset and value = running.declaration
@@ -188,7 +193,7 @@ from (
         ) as number
     from penstock_import as running
     join penstock_job on penstock_job.import_id = running.id
-    where running.status = 'running'
+    where running.status = 'running' and running.status in ('planning', 'running')
         and exists (
             select 1 from json_each(:declarations)
             where key = running.dataset and value = running.declaration
@@ -477,6 +482,7 @@ select count(*) as counted
 from penstock_job
 join penstock_import on penstock_import.id = penstock_job.import_id
 where penstock_import.status = 'running'
+    and penstock_import.status in ('planning', 'running')
     and penstock_job.status in ('pending', 'leased')
     and exists (
         select 1 from json_each(:declarations)

@@ -14,7 +14,7 @@ where id = :import_id;
 select running.id
 from penstock_import as running
 join penstock_job as plan on plan.import_id = running.id and plan.kind = 'plan'
-where running.status = 'planning'
+where running.status = 'planning' and running.status in ('planning', 'running')
     and exists (
         select 1 from json_each(:declarations) as declared
         where declared.key = running.dataset and declared.value = running.declaration
@@ -73,10 +73,10 @@ where import_id = :import_id and kind = 'plan'
 select running.id, plan.errors ->> '$[#-1].message' as message
 from penstock_import as running
 join penstock_job as plan on plan.import_id = running.id and plan.kind = 'plan'
-where running.status = 'planning' and plan.status = 'failed';
+where running.status = 'planning' and running.status in ('planning', 'running') and plan.status = 'failed';
 
 -- name: count_failed_plans
 select count(*) as counted
 from penstock_import as running
 join penstock_job as plan on plan.import_id = running.id and plan.kind = 'plan'
-where running.status = 'planning' and plan.status = 'failed';
+where running.status = 'planning' and running.status in ('planning', 'running') and plan.status = 'failed';

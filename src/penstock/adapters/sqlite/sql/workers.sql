@@ -53,7 +53,7 @@ select id, dataset, region,
         where import_id = penstock_import.id and status = 'leased'
     ) as leased
 from penstock_import
-where status = 'running'
+where status = 'running' and status in ('planning', 'running')
 order by id;
 
 -- name: page_gaps
