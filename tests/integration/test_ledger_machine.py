@@ -192,7 +192,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def cancel(self, which: int) -> None:
         import_id, owner = list(self.imports.items())[which % len(self.imports)]
         self.stores.imports.cancel(import_id, reason="no longer wanted")
-        if owner.status in UNFINISHED:
+        if owner.status in {*UNFINISHED, ImportStatus.FAILED}:
             owner.status = ImportStatus.CANCELLED
             self.cancel_jobs(import_id)
 
