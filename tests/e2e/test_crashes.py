@@ -290,3 +290,23 @@ def test_a_killed_run_goes_on_at_once_on_its_host(open_workshop):
     assert again.json["import_id"] == 1
     assert requests_after_commit(workshop) == []
     assert workshop.rows() == truth(workshop)
+
+
+@everywhere
+def test_a_worker_that_ends_when_idle_plans_what_nobody_plans(open_workshop):
+    workshop = open_workshop(records=60)
+    workshop.declare(workshop.by_country())
+    workshop.penstock("plan", "poi")
+    # as a planner leaves it that was killed before its first shard
+    workshop.tamper("delete from penstock_job where kind = 'shard'")
+    workshop.tamper(
+        "update penstock_job set status = 'pending', cursor = null, "
+        "run_at = created_at, finished_at = null"
+    )
+    workshop.tamper("update penstock_import set status = 'planning'")
+
+    ended = workshop.penstock("worker", "--until-idle")
+
+    assert ended.code == 0
+    assert workshop.status() == "done"
+    assert workshop.rows() == truth(workshop)

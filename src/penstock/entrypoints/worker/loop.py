@@ -271,4 +271,5 @@ class WorkerLoop:
             declarations=self._penstock.declarations(runnable),
             region=self._claimer.worker.region,
         )
-        return left == 0
+        # an import that is planned has work soon
+        return left == 0 and not self._penstock.due_plans()
