@@ -1,6 +1,5 @@
 """The summary that `run` prints at the end."""
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,7 +62,10 @@ def document(summary: RunSummary) -> dict[str, object]:
     return {
         **report(summary.import_, summary.shards),
         "bytes": None if summary.read is None else summary.read._asdict(),
-        "rejections": [*map(dataclasses.asdict, summary.rejections)],
+        "rejections": [
+            {"reason": count.reason, "field": count.field, "rows": count.rows}
+            for count in summary.rejections
+        ],
         "error": summary.error,
         "stopped": summary.stopped,
         "doubt": summary.key_warning,
